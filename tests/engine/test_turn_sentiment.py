@@ -10,7 +10,7 @@ from cuebook import Ask, Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.jobs.embedding import TASK_EXAMPLES
 from cuebook.engine.jobs.job import DueQuery, run_due
-from cuebook.engine.turn.turn_signals import heard_of
+from cuebook.engine.turn.turn_signals import signals_in
 from cuebook.errors import BackendError
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.conversation import Part
@@ -62,7 +62,7 @@ async def test_sentiment_is_reported_and_stored(project):
         assert sentiment["reasons"]["user_frustrated"]["severity"] == "medium"
         stored = (await cue.turns.show(NAME, 1))["metadata"]
         assert stored["sentiment"] == sentiment
-        parsed = heard_of(stored)
+        parsed = signals_in(stored)
         assert parsed is not None
         assert parsed.counters.frustration == 1
         assert [event.name for event in parsed.events] == ["user_frustrated"]
@@ -312,9 +312,9 @@ async def test_a_failing_method_stops_no_turn(project):
 
 
 async def test_unreadable_metadata_is_started_anew(project):
-    assert heard_of({}) is None
-    assert heard_of({"sentiment": "sad"}) is None
-    assert heard_of({"sentiment": {"score": "low"}}) is None
-    assert heard_of({"sentiment": {"counters": {"turns": "many"}}}) is None
+    assert signals_in({}) is None
+    assert signals_in({"sentiment": "sad"}) is None
+    assert signals_in({"sentiment": {"score": "low"}}) is None
+    assert signals_in({"sentiment": {"counters": {"turns": "many"}}}) is None
     async with cue_on(project) as cue:
         await asyncio.gather(*(sentiments_of(cue, ANGRY, conversation=f"c{n}") for n in range(3)))

@@ -8,8 +8,8 @@ from msgspec import Struct
 from cuebook.app.json_shapes import Wire, iso
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.reflection import reflect_on
-from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mind_of, mind_to_wire
-from cuebook.engine.turn.turn_signals import heard_to_wire
+from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mood_of, mood_to_wire
+from cuebook.engine.turn.turn_signals import signals_to_wire
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import PathQuery
@@ -53,7 +53,7 @@ class MindOf:
         due = await self._services.store.reflections.waiting(scope, conversation)
         return MindState(
             conversation=known.id if known else conversation,
-            mind=mind_of(scene),
+            mind=mood_of(scene),
             turn=scene.reflection.turn if scene.reflection else 0,
             due=due,
             reflections=tuple(reflections),
@@ -95,7 +95,7 @@ def mind_shape(state: MindState) -> Wire:
 
 
 def _mind(mind: MoodState) -> Wire:
-    return {**mind_to_wire(mind), "strategy": mind.strategy, "imprints": dict(mind.imprints)}
+    return {**mood_to_wire(mind), "strategy": mind.strategy, "imprints": dict(mind.imprints)}
 
 
 def reflection_shape(made: Reflection) -> Wire:
@@ -103,5 +103,5 @@ def reflection_shape(made: Reflection) -> Wire:
     runs: list[dict[str, Any]] = [
         {"reason": "", "changes": {}, "prompt": "", **msgspec.to_builtins(run)} for run in made.runs
     ]
-    heard = {"sentiment": heard_to_wire(made.heard)} if made.heard else {}
+    heard = {"sentiment": signals_to_wire(made.heard)} if made.heard else {}
     return {"turn": made.turn, "at": iso(made.at), "mind": _mind(made.mind), "runs": runs, **heard}

@@ -27,8 +27,8 @@ from cuebook.engine.core.model_call import said_by
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
-from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, calls_of
-from cuebook.engine.turn.turn_signals import counters_on, heard_of, judged_on, persona_in, tracking_in
+from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, reflection_tasks
+from cuebook.engine.turn.turn_signals import counters_on, judged_on, persona_in, signals_in, tracking_in
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces.model import Model, ModelRequest
 from cuebook.interfaces.reflections import DueReflection, MetapromptTask, ReflectionInput
@@ -138,13 +138,13 @@ async def _reflect(
     """Run the requested metaprompts in order. Each sees the mood state after the one before."""
     persona, mode = persona_in(services, read.conversation, read.turn), read.turn.metadata.get("mode")
     tracking = tracking_in(services, scene, persona, mode if isinstance(mode, str) else None)
-    first = heard_of(read.turn.metadata) or TurnSignals()
+    first = signals_in(read.turn.metadata) or TurnSignals()
     judged, calls, records = judged_on(read.before, first), list(read.calls), list[Record]()
     if any(call.trigger == BY_MODEL for call in calls):
         judged, rendered = await reheard(services, scope, read, scene, tracking)
         records += rendered
         calls = [call for call in calls if call.trigger != BY_MODEL]
-        calls = [*_newly(calls_of(persona, tracking, judged), calls), *calls]
+        calls = [*_newly(reflection_tasks(persona, tracking, judged), calls), *calls]
     turn = _TurnInput(scope=scope, read=read, scene=scene, persona=persona, signals=judged or first)
     metaprompts = {each.id: each for each in metaprompts_of(persona.metaprompts, tracking)}
     mind, runs = read.before.mind if read.before else NEUTRAL, list[MetapromptRun]()
@@ -321,7 +321,7 @@ async def reheard(
     services: Services, scope: Scope, reflecting: ReflectionInput, scene: Scene, tracking: SentimentTracking
 ) -> tuple[TurnSignals, tuple[Record, ...]]:
     """Return a turn's signals as judged by a model, with the audit records. `scene` ends with its message."""
-    first = heard_of(reflecting.turn.metadata) or TurnSignals()
+    first = signals_in(reflecting.turn.metadata) or TurnSignals()
     text = (scene.path[-1].message or "") if scene.path else ""
     sentiment, records = await _judged(services, scope, reflecting, tracking, text)
     before = await _before(services, scope, reflecting, scene)

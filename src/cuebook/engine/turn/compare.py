@@ -26,7 +26,7 @@ def compare(services: Services, plan: WindowPlan, before: Last | None) -> tuple[
         simulator = simulator.copy()
         use = simulator.request(chunks_of(window, tools=plan.request.tools), services.clock.now())
     window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=cache_metadata(rule, use))
-    last = Last(plan.remembered.manifest.digest, window.messages, simulator)
+    last = Last(plan.manifest.digest, window.messages, simulator)
     return msgspec.structs.replace(plan, window=window), last
 
 

@@ -44,18 +44,19 @@ def decision_of(
     outcome: tuple[int, Outcome] | None = None,
 ) -> Decision:
     """Return the rows to write when a step opens. `outcome` is the message's feedback on an earlier turn."""
-    scene, ask, stored = plan.scene, place.ask, plan.remembered
+    scene, ask = plan.scene, place.ask
     conversation = scene.conversation
     metadata = reply_metadata(services, prompt, plan, turn=turn, mode=ask.mode)
-    metadata |= _memory_terms(scene, place) | _request_terms(request, place)
+    shared = _published(scene, ask)
+    metadata |= _memory_terms(scene, place, shared) | _request_terms(request, place)
     return Decision(
         conversation=ask.conversation,
         expected_head=conversation.head if conversation else 0,
         expected_last_seq=conversation.last_seq if conversation else 0,
         parent=scene.parent,
         drafts=dated(place.drafts, plan.request.zone),
-        manifest=replace(stored.manifest, stable_prefix_ratio=plan.window.stable_prefix_ratio),
-        texts=stored.texts,
+        manifest=replace(plan.manifest, stable_prefix_ratio=plan.window.stable_prefix_ratio),
+        texts=plan.texts,
         now=services.clock.now(),
         lease_s=services.settings.lease_s,
         user=ask.user,
@@ -67,7 +68,7 @@ def decision_of(
         mode=ask.mode,
         time_zone=ask.time_zone,
         policy=_new_policy(scene, ask),
-        delivers=_delivers(scene, ask),
+        delivers=bool((scene.known and personal_places(scene.known.policy, _participants(scene, ask))) or shared),
         uses=() if request.shadow else plan.uses,
         project=ask.project,
         idempotency=services.settings.keyed_digest_of(request.key),
@@ -88,13 +89,8 @@ def _new_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
     return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None and not guest else None
 
 
-def _delivers(scene: Scene, ask: Ask) -> bool:
-    if scene.known is None:
-        return False
-    return bool(personal_places(scene.known.policy, _participants(scene, ask))) or bool(_published(scene, ask))
-
-
 def _published(scene: Scene, ask: Ask) -> str:
+    """Return the organization whose memory gets the posts, "" for none."""
     known = scene.known
     if known is None:
         return ""
@@ -107,14 +103,16 @@ def _participants(scene: Scene, ask: Ask) -> Participants:
     return Participants(user=user, persona=ask.persona or "-", organization=ask.organization)
 
 
-def _memory_terms(scene: Scene, place: HistoryPlace) -> dict[str, Any]:
-    """Return the memory policy and the new posts of a turn's metadata. Later steps use the first step's policy."""
+def _memory_terms(scene: Scene, place: HistoryPlace, shared: str) -> dict[str, Any]:
+    """Return the memory policy and the new posts of a turn's metadata. Later steps use the first step's policy.
+
+    `shared` is the organization whose memory gets the posts.
+    """
     ask = place.ask
     if place.waiting is not None:
         data = place.waiting.metadata
         return {name: data[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in data}
     first = scene.conversation.last_seq + 1 if scene.conversation else 1
-    shared = _published(scene, ask)
     values = {
         SHARED_WITH: shared,
         SHARED_BY: ask.key if shared else "",

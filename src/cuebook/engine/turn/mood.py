@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.turn_signals import heard_of, persona_in, speaker_in, tracking_in
+from cuebook.engine.turn.turn_signals import persona_in, signals_in, speaker_in, tracking_in
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.interfaces.store import Scene
@@ -47,29 +47,25 @@ def mood_in_turn(services: Services, scene: Scene, ask: Ask, signals: TurnSignal
     """
     persona = speaker_in(services, scene, ask)
     tracking = tracking_in(services, scene, persona, ask.mode)
-    if not (metaprompts_of(persona.metaprompts, tracking) or tracking.enabled or _is_by_hand(scene)):
+    set_by_hand = scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
+    if not (metaprompts_of(persona.metaprompts, tracking) or tracking.enabled or set_by_hand):
         return TurnMood()
-    tasks = () if signals is None or is_heard(scene, signals) else calls_of(persona, tracking, signals)
-    return TurnMood(text=said_of(scene), tasks=tasks, metadata={MIND: mind_to_wire(mind_of(scene))})
+    tasks = () if signals is None or has_same_signals(scene, signals) else reflection_tasks(persona, tracking, signals)
+    return TurnMood(text=mood_text(scene), tasks=tasks, metadata={MIND: mood_to_wire(mood_of(scene))})
 
 
-def _is_by_hand(scene: Scene) -> bool:
-    """Return whether the path's mood state was set manually."""
-    return scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
-
-
-def is_heard(scene: Scene, turn_signals: TurnSignals) -> bool:
+def has_same_signals(scene: Scene, turn_signals: TurnSignals) -> bool:
     """Return whether the path's previous turn has the signals of the same message."""
-    before = heard_of(scene.last_turn.metadata) if scene.last_turn else None
+    before = signals_in(scene.last_turn.metadata) if scene.last_turn else None
     return before is not None and before.counters.turns == turn_signals.counters.turns
 
 
-def mind_of(scene: Scene) -> MoodState:
+def mood_of(scene: Scene) -> MoodState:
     """Return the mood state of the loaded path."""
     return scene.reflection.mind if scene.reflection else NEUTRAL
 
 
-def said_of(scene: Scene) -> Text | None:
+def mood_text(scene: Scene) -> Text | None:
     """Return the path's mood state, or None if it is neutral.
 
     Advice for an event is shown in the next answers. Then the event ends, unless a retrospective kept it.
@@ -101,7 +97,9 @@ def fit_mind(text: Text | None, room: int, count: Counter) -> tuple[list[Text], 
     return [], [Dropped(kind="mind", source=text.source, tokens=whole, reason=reason)], room
 
 
-def calls_of(persona: Persona, tracking: SentimentTracking, turn_signals: TurnSignals) -> tuple[MetapromptTask, ...]:
+def reflection_tasks(
+    persona: Persona, tracking: SentimentTracking, turn_signals: TurnSignals
+) -> tuple[MetapromptTask, ...]:
     """Return a reflection's tasks: the metaprompts to run, and whether to ask a model for the sentiment.
 
     If a model is asked, metaprompts for events are triggered by its answer.
@@ -124,6 +122,6 @@ def may_run(services: Services, conversation: Conversation, scene: Scene, metapr
         raise InvalidInput(msg, where="metaprompt")
 
 
-def mind_to_wire(mind: MoodState) -> dict[str, Any]:
+def mood_to_wire(mind: MoodState) -> dict[str, Any]:
     """Return a mood state as a reply's `metadata.mind`."""
     return {"mood": mind.mood, "userSkill": mind.user_skill, "taskComplexity": mind.task_complexity}

@@ -25,9 +25,9 @@ from cuebook.memory.tokenizer import day_of
 from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.digest import fence_of
 from cuebook.records.memory import Hit, Summary
-from cuebook.records.turn import Dropped, Turn, Window
+from cuebook.records.turn import Dropped, Manifest, Turn, Window
 from cuebook.window.budget import Allotment, Limits, allot
-from cuebook.window.manifest import StoredManifest, anchored, dropped_ranges, remember
+from cuebook.window.manifest import anchored, dropped_ranges, remember
 from cuebook.window.partition import Partition, least, partition
 from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, cut_down, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
@@ -130,7 +130,8 @@ class WindowPlan(Struct, frozen=True, kw_only=True):
     request: WindowRequest
     window: Window  # as stored and shown
     messages: tuple[bytes, ...]  # as sent: with the live request's own bytes
-    remembered: StoredManifest
+    manifest: Manifest
+    texts: dict[str, str]  # digest (hex) -> text of the manifest's derived blocks
     query_seq: int
     hits: tuple[Hit, ...]
     quotes: tuple[Hit, ...]
@@ -183,12 +184,14 @@ def plan_window(
     dropped = [*request.dropped, *_left_out(scene, parted, of_little_use), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # the summary covers its posts, shown or not
+    stored = remember(window, sheet, summary_version=standing, tools=request.tools)
     return WindowPlan(
         scene=scene,
         request=request,
         window=window,
         messages=_live(sheet, request, window),
-        remembered=remember(window, sheet, summary_version=standing, tools=request.tools),
+        manifest=stored.manifest,
+        texts=stored.texts,
         query_seq=query,
         hits=hits,
         quotes=(*request.memories.answers, *_hits(scene, request, {query})) if request.quotes else (),
@@ -210,7 +213,7 @@ def plan_tuned(
     plan = plan_window(scene, request, **terms, marks=before)
     if waiting is not None or now.run == before.run or scene.previous is None:
         return plan
-    if not moves(scene.previous, plan.remembered.manifest):
+    if not moves(scene.previous, plan.manifest):
         return plan
     return plan_window(scene, request, **terms, marks=now)
 

@@ -22,7 +22,7 @@ from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.experiences import Advice, advise
 from cuebook.engine.turn.mood import TurnMood, mood_in_turn
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.turn_signals import SENTIMENT, heard_to_wire, mode_of, signals_for, speaker_in
+from cuebook.engine.turn.turn_signals import SENTIMENT, mode_of, signals_for, signals_to_wire, speaker_in
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.prompts import Family
 from cuebook.interfaces.store import Scene
@@ -89,7 +89,7 @@ async def system_prompt(
         mood = mood_in_turn(services, scene, ask, signals)
     advises = rendered.texts or not request.relayed
     advice = await advise(services, scope, scene, ask, asks_model=request.asks_model) if advises else Advice()
-    heard = {SENTIMENT: heard_to_wire(signals)} if signals else {}
+    heard = {SENTIMENT: signals_to_wire(signals)} if signals else {}
     return SystemPrompt(
         texts=rendered.texts,
         dropped=rendered.dropped,

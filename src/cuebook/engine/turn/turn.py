@@ -53,7 +53,7 @@ async def answer(
     A repeated Idempotency-Key gets the stored answer. Raises Busy, Conflict, InvalidInput, KeyReused, and the errors of
     the speaker.
     """
-    reply = await find_reply(services, scope, request)
+    reply = await find_reply(services, scope, request) if request.key else None
     if reply is None:
         request = await name_conversation(services, scope, request)
         async with services.queue.hold(scope.tenant, request.ask.conversation):

@@ -58,7 +58,7 @@ async def detect_signals(services: Services, scene: Scene, ask: Ask, drafts: Seq
     tracking = tracking_in(services, scene, persona, ask.mode)
     if not (tracking.enabled or persona.metaprompts or _serves(services, scene)):
         return None
-    before = heard_of(last.metadata) if last else None
+    before = signals_in(last.metadata) if last else None
     if last and before and _answers_again(scene, last, drafts):
         return before
     earlier = _earlier(scene, drafts)
@@ -100,7 +100,7 @@ def mode_of(scene: Scene, mode: str | None) -> str:
 
 def counters_on(scene: Scene) -> Counters:
     """Return the counters after a path's newest message, as judged by a model or else as detected."""
-    turn_signals = heard_of(scene.last_turn.metadata) if scene.last_turn else None
+    turn_signals = signals_in(scene.last_turn.metadata) if scene.last_turn else None
     if turn_signals is None:
         return Counters()
     return (judged_on(scene.reflection, turn_signals) or turn_signals).counters
@@ -161,7 +161,7 @@ def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tupl
     return tuple(matches[-TRACE:])
 
 
-def heard_to_wire(turn_signals: TurnSignals) -> dict[str, Any]:
+def signals_to_wire(turn_signals: TurnSignals) -> dict[str, Any]:
     """Return `metadata.sentiment`: AgentOS's fields, the reasons, and the state for the next turn."""
     sentiment = turn_signals.sentiment
     return {
@@ -182,7 +182,7 @@ def heard_to_wire(turn_signals: TurnSignals) -> dict[str, Any]:
     }
 
 
-def heard_of(metadata: Mapping[str, Any]) -> TurnSignals | None:
+def signals_in(metadata: Mapping[str, Any]) -> TurnSignals | None:
     """Parse a turn's signals from its metadata. Return None if there are none or they are invalid."""
     value = metadata.get(SENTIMENT)
     if not isinstance(value, dict):
