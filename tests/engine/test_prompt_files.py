@@ -199,6 +199,23 @@ async def test_a_rollback_writes_the_restored_text_to_its_file(project: Path) ->
         assert (branch.active, branch.head, branch.rolled_back) == (1, 3, (2, 3)), "The file restored version 1."
 
 
+async def test_an_automatic_rollback_writes_the_restored_text_too(project: Path) -> None:
+    file = write(project, "default/persona/kind.md", KIND)
+    async with cue_in(project, autopush=True) as cue:
+        for n in range(40):
+            await cue.prompts.observe("persona/kind", sentiment=0.8 + n % 3 / 10, conversation=f"before {n}")
+        file.write_text(KIND.replace("concise", "verbose"))
+        await cue.prompt_files.push()
+        results = [
+            await cue.prompts.observe("persona/kind", sentiment=n % 3 / 10, conversation=f"after {n}")
+            for n in range(30)
+        ]
+        assert sum(each.rolled_back for each in results) == 1
+        assert {each.rollback.decision for each in results if each.rollback} == {"wait", "rollback", "none"}
+        assert file.read_text() == KIND
+        assert await cue.prompt_files.drift() == []
+
+
 async def test_a_lost_registry_is_rebuilt_from_front_matter(project: Path) -> None:
     file = write(project, "default/persona/kind.md", KIND)
     async with cue_in(project, autopush=True) as cue:
