@@ -538,3 +538,11 @@ async def test_a_clients_history_is_sent_whole_until_the_window_fills(tmp_path, 
         assert (len(client.upstream.messages()) < len(client.history) - 1) is folded
         assert (await cue.memory.summary(NAME) is not None) is folded
         assert await cue.memory.summary("own") is not None
+
+
+async def test_a_response_is_a_document_unless_its_client_asks_for_a_stream(cue, upstream):
+    upstream.say(streamed("hi"))
+    pieces = cue.respond(RelayCall(body=b'{"model":"m","input":"Hello"}', headers={}))
+    head, body = [piece async for piece in pieces]
+    assert head.headers["content-type"] == "application/json"
+    assert json.loads(body)["output"][0]["content"][0]["text"] == "hi"

@@ -11,7 +11,7 @@ from cuebook.app.cuebook import RelayCall, RelayRequest
 from cuebook.app.reports.prices import load_prices
 from cuebook.app.reports.shadow import ShadowReport
 from cuebook.config import build
-from cuebook.engine.proxy.shadow_ledger import parted
+from cuebook.engine.proxy.shadow_ledger import broken_pairs
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.memory import Scope
 from cuebook.records.usage import CacheEstimate
@@ -111,7 +111,7 @@ CALLING = {"role": "assistant", "content": None, "tool_calls": [call("a"), call(
     ],
 )
 def test_tool_pairs_broken_by_trimming_are_counted(messages: list[Any], broken: int) -> None:
-    assert parted(messages) == broken
+    assert broken_pairs(messages) == broken
 
 
 async def test_costs_follow_the_cache_rule_and_the_models_price() -> None:

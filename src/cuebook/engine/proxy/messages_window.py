@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from cuebook.engine.proxy.wire import Wire
 from cuebook.engine.turn.plan import WindowPlan
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.records.conversation import ASSISTANT, SYSTEM
@@ -25,7 +26,6 @@ LEFT_OUT = "[What was said before is left out.]"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
-_fields = msgspec.json.Decoder(dict[str, Raw])
 _raws = msgspec.json.Decoder(list[Raw])
 
 
@@ -41,38 +41,31 @@ class _OutgoingMessage(Struct):
     changed: bool = False
 
 
-def body_of(
-    body: bytes,
-    converted: Sequence[ConvertedMessage],
-    turn: OpenTurn,
-    *,
-    model: str | None,
-    marks: bool,
-    hour: bool = False,
-) -> bytes:
+def window_body(wire: Wire, turn: OpenTurn, *, model: str | None, marks: bool, hour: bool = False) -> bytes:
     """Return a request's body with the window as its system text and messages. All other bytes stay the same.
 
     If the window equals the request, the whole body stays the same.
     """
-    fields, plan = _fields.decode(body), turn.plan
+    body, own_fields, converted, plan = wire.call.body, wire.own_fields, wire.converted, turn.plan
+    fields = dict(own_fields)
     front = len(plan.messages) - len(plan.sheet.partition.kept)
-    system, own_alone = _system(fields, plan.messages[:front], plan.sheet)
+    system, unchanged = _system(fields, plan.messages[:front], plan.sheet)
     messages, places = _messages(converted, turn, front)
     if marks and MARK.encode() not in body:
         mark = {"type": "ephemeral"} | ({"ttl": "1h"} if hour else {})
-        system, own_alone = _mark(plan, system, messages, places, mark), False
+        system, unchanged = _mark(plan, system, messages, places, mark), False
         if not system and "tools" in fields:
             fields["tools"] = _marked_tools(fields["tools"], mark)
-    if system and not own_alone:
+    if system and not unchanged:
         fields["system"] = Raw(_encode(system))
     own = _raws.decode(fields["messages"])
-    written = _written(converted, own, messages)
+    written = _message_bytes(converted, own, messages)
     if written is not None:
         fields["messages"] = Raw(b"[" + b",".join(written) + b"]")
     if model is not None:
         fields["model"] = Raw(_encode(model))
-    values = _fields.decode(body)
-    return body if all(bytes(fields[name]) == bytes(values.get(name, b"")) for name in fields) else _encode(fields)
+    same = all(bytes(fields[name]) == bytes(own_fields.get(name, b"")) for name in fields)
+    return body if same else _encode(fields)
 
 
 # ---- The system text ------------------------------------------------------------------------------------------------
@@ -103,11 +96,11 @@ def _messages(
     for number, post_in_form in enumerate(sheet.partition.kept, front):
         seq, chat, recalled = post_in_form.post.seq, plan.messages[number], ""
         if seq == sheet.query and sheet.volatile:
-            chat, recalled = _parted(chat, sheet.fence)
+            chat, recalled = _split_recall(chat, sheet.fence)
         sent = numbers.get(seq)
-        turned = converted[sent] if sent is not None and post_in_form.form == "full" else None
-        if turned is not None:
-            _add(messages, turned.role, list(turned.blocks), at=turned.at)
+        source = converted[sent] if sent is not None and post_in_form.form == "full" else None
+        if source is not None:
+            _add(messages, source.role, list(source.blocks), at=source.at)
         else:
             role, blocks = write_blocks(chat, thoughts=seq > sheet.query)
             _add(messages, role, blocks)
@@ -117,7 +110,7 @@ def _messages(
         if recalled and last is not None:
             messages[last].blocks.append({"type": "text", "text": recalled})
             messages[last].changed = True
-        for at, raw in enumerate(turned.behind, turned.at + 1) if turned is not None else ():
+        for at, raw in enumerate(source.behind, source.at + 1) if source is not None else ():
             messages.append(_OutgoingMessage(SYSTEM, read_reminders(raw), at=at, pieces=1))
     if messages and messages[0].role == ASSISTANT:
         messages.insert(0, _OutgoingMessage("user", [{"type": "text", "text": LEFT_OUT}], changed=True))
@@ -142,7 +135,7 @@ def _add(messages: list[_OutgoingMessage], role: str, blocks: list[Any], *, at: 
         messages.append(_OutgoingMessage(role, blocks, at=at, pieces=1))
 
 
-def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
+def _split_recall(chat: bytes, fence: str) -> tuple[bytes, str]:
     """Split the query from its recalled text."""
     message = _decode(chat)
     content = message["content"]
@@ -152,11 +145,11 @@ def _parted(chat: bytes, fence: str) -> tuple[bytes, str]:
     return _encode(message | {"content": value.removesuffix(JOIN)}), f"<recalled {fence}>{recalled}"
 
 
-def _written(
+def _message_bytes(
     converted: Sequence[ConvertedMessage], own: Sequence[Raw], messages: Sequence[_OutgoingMessage]
 ) -> list[bytes] | None:
     """Return the messages' bytes, with the client's own bytes for unchanged messages, or None if all are unchanged."""
-    pieces = _pieces(converted)
+    pieces = _count_pieces(converted)
     as_came = [each.at >= 0 and not each.changed and each.pieces == pieces[each.at] for each in messages]
     if all(as_came) and [each.at for each in messages] == list(range(len(own))):
         return None
@@ -166,9 +159,9 @@ def _written(
     ]
 
 
-def _pieces(turned: Sequence[ConvertedMessage]) -> dict[int, int]:
+def _count_pieces(source: Sequence[ConvertedMessage]) -> dict[int, int]:
     counted: dict[int, int] = {}
-    for each in turned:
+    for each in source:
         counted[each.at] = counted.get(each.at, 0) + 1
         counted |= dict.fromkeys(range(each.at + 1, each.at + 1 + len(each.behind)), 1)
     return counted

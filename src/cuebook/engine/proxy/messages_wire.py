@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from cuebook.engine.core.services import Services, Settings
-from cuebook.engine.proxy.messages_window import body_of
+from cuebook.engine.proxy.messages_window import window_body
 from cuebook.engine.proxy.request import RelayCall, model_in
 from cuebook.engine.proxy.wire import Head, TranslatedWire, Wire
 from cuebook.engine.turn.request import TurnRequest
@@ -131,7 +131,7 @@ class MessagesWire(Wire):
     def read(self, scope: Scope) -> TurnRequest:
         """Parse the request. Raises NotReadError for unsupported content, InvalidInput for invalid headers."""
         fields, chat, self.converted = read_fields(self.call.body)
-        return self.turn_request(scope, chat, keyed=fields)
+        return self.turn_request(scope, chat, own_fields=fields)
 
     def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request with the window or with its own messages."""
@@ -143,7 +143,7 @@ class MessagesWire(Wire):
         rule, tokens = _rule(self.base_url, name), turn.plan.window.tokens
         marks = self.sends_marks(name) and not (rule is not None and tokens < rule.minimum)
         hour = _lasts_an_hour(self.services.settings)
-        return self.request_to(body_of(body, self.converted, turn, model=model, marks=marks, hour=hour))
+        return self.request_to(window_body(self, turn, model=model, marks=marks, hour=hour))
 
     def sends_marks(self, model: str) -> bool:
         """Return whether to send cache breakpoints: by setting, or if the provider itself answers."""
@@ -209,18 +209,18 @@ class MessagesAsChat(TranslatedWire):
     ) -> None:
         """`lacks`: fields that the model does not support."""
         super().__init__(services, upstream, call)
-        self._lacks, self._own_fields = lacks, dict[str, Raw]()
+        self._lacks = lacks
 
     def read(self, scope: Scope) -> TurnRequest:
         """Parse the request. Raises InvalidInput, also for content that a chat completion cannot represent."""
-        self._own_fields, chat, self.converted = read_fields(self.call.body)
-        request = self.turn_request(scope, chat | {"stream_options": _WITH_USAGE}, keyed=self._own_fields)
-        chat_fields(self._own_fields)
+        fields, chat, self.converted = read_fields(self.call.body)
+        request = self.turn_request(scope, chat | {"stream_options": _WITH_USAGE}, own_fields=fields)
+        chat_fields(fields)
         return request
 
     def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the window as a chat completion."""
-        fields = chat_fields(self._own_fields)
+        fields = chat_fields(self.own_fields)
         if "max_tokens" in fields and urlsplit(self.base_url).hostname == _OPENAI:
             fields["max_completion_tokens"] = fields.pop("max_tokens")
         fields["messages"] = [Raw(each) for each in plain_chat(turn.plan.messages)]
@@ -247,7 +247,7 @@ class MessagesAsChat(TranslatedWire):
 
     def headed(self, head: Head, kind: str = "application/json") -> Head:
         """Return the head of an answer with the names of the fields that the model did not get."""
-        names = left_out(self._own_fields, lacks=self._lacks)
+        names = left_out(self.own_fields, lacks=self._lacks)
         values = {LEFT_OUT: ", ".join(names)} if names else {}
         return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | values)
 

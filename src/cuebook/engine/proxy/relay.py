@@ -10,7 +10,7 @@ import msgspec
 
 from cuebook.engine.core.model_call import closing
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.shadow_ledger import CallAccounting, reckoned
+from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.proxy.wire import Head, Wire, local_head
 from cuebook.engine.turn.chat import speak
 from cuebook.engine.turn.step import OpenStep, OpenTurn
@@ -82,7 +82,8 @@ class WireSpeaker:
             return local_answer(wire.services, turn, step, stream=wire.stream, counts=wire.wants_usage)
         if self._ledger is not None and not wire.sends_window:
             marks = wire.sends_marks(self._model or wire.model)
-            step.metadata |= await reckoned(self._ledger, wire, turn, began=self._began, marks=marks)
+            now = wire.services.clock.now()
+            step.metadata |= await self._ledger.metadata(wire, turn, now=now, marks=marks, began=self._began)
         reply = await wire.upstream.send(wire.outgoing(turn, model=self._model))
         return relay_answer(reply, step, wire.reader())
 

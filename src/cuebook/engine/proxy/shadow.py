@@ -11,7 +11,6 @@ import zlib
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
-from functools import partial
 from http import HTTPStatus
 
 import msgspec
@@ -28,15 +27,13 @@ from cuebook.engine.proxy.responses_wire import PATH as RESPONSES_PATH
 from cuebook.engine.proxy.responses_wire import ResponsesWire
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
 from cuebook.engine.proxy.wire import ChatWire, Head, Wire
-from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
-from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.step import OpenStep
+from cuebook.engine.turn.history import name_conversation
+from cuebook.engine.turn.step import OpenStep, OpenTurn
 from cuebook.engine.turn.turn import open_turn
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces.model import RelayRequest, Upstream
 from cuebook.interfaces.store import Lease
 from cuebook.records.memory import Scope
-from cuebook.records.turn import SHADOW
 
 # ---- Compressed bodies ----------------------------------------------------------------------------------------------
 
@@ -285,8 +282,6 @@ class Shadow:
         request = await name_conversation(services, scope, request)
         name = request.ask.conversation
         async with services.queue.hold(scope.tenant, name):
-            place = await align_history(services, scope, request)
-            truncated = await _truncated(services, scope, request, place)
 
             async def check() -> None:
                 if await forgotten_since(services, scope, record.at, user=scope.user, conversation=name):
@@ -297,14 +292,16 @@ class Shadow:
             if turn is None:
                 return
             async with OpenStep(services, turn, timed=False) as step:
-                marks = wire.sends_marks(wire.model)
-                refused = record.status if record.status >= HTTPStatus.BAD_REQUEST else 0
-                reckoned = partial(self._ledger.entry, wire, turn, now=record.at, marks=marks, refused=refused)
-                entry = await asyncio.to_thread(reckoned)
-                added = round(record.added_s * 1000, 3)
-                entry = msgspec.structs.replace(entry, added_ms=added, lost=dict(lost), truncated_seqs=truncated)
-                values = {**turn.choice.decision.metadata[SHADOW], str(turn.lease.step): msgspec.to_builtins(entry)}
-                step.metadata = {SHADOW: values}
+                step.metadata = await self._ledger.metadata(
+                    wire,
+                    turn,
+                    now=record.at,
+                    marks=wire.sends_marks(wire.model),
+                    refused=record.status if record.status >= HTTPStatus.BAD_REQUEST else 0,
+                    added_ms=round(record.added_s * 1000, 3),
+                    lost=dict(lost),
+                    truncated_seqs=await _truncated(services, scope, turn),
+                )
                 if not record.status:
                     await step.finish(state="failed", error=record.broken)
                     return
@@ -327,12 +324,14 @@ class Shadow:
         log.warning("Shadow mode: a call was not stored (%s): %s", reason, type(error).__name__)
 
 
-async def _truncated(services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace) -> tuple[int, ...]:
-    """Return the stored posts that new messages replace with truncated copies."""
-    new = request.history[place.first_new :]
-    if not place.parent or not new or place.side:
+async def _truncated(services: Services, scope: Scope, turn: OpenTurn) -> tuple[int, ...]:
+    """Return the posts stored before a turn that its new messages replace with truncated copies."""
+    place, last = turn.place, turn.choice.decision.expected_last_seq
+    new = turn.request.history[place.first_new :]
+    if not place.parent or not new or place.side or place.parent == last:
         return ()
-    before = await services.store.posts_in(scope, place.ask.conversation, [(place.parent + 1, place.parent + len(new))])
+    span = (place.parent + 1, min(place.parent + len(new), last))
+    before = await services.store.posts_in(scope, place.ask.conversation, [span])
     return cut_short(before, [(each.role, each.content.message) for each in new])
 
 

@@ -48,8 +48,29 @@ class CallAccounting:
         self._weights: OrderedDict[bytes, int] = OrderedDict()
         self._alone = threading.Lock()
 
-    def entry(self, wire: Wire, turn: OpenTurn, *, now: float, marks: bool, refused: int = 0) -> ShadowCallUsage:
-        """Return the ledger entry of a call. It counts tokens, so run it in a thread.
+    async def metadata(
+        self,
+        wire: Wire,
+        turn: OpenTurn,
+        *,
+        now: float,
+        marks: bool,
+        refused: int = 0,
+        began: float | None = None,
+        **fields: Any,
+    ) -> dict[str, Any]:
+        """Return the metadata of a call: its entry in the ledger with `fields`. It is computed in a thread.
+
+        `began`, the `perf_counter` of the call's arrival, measures the added time.
+        """
+        entry = await asyncio.to_thread(partial(self._entry, wire, turn, now=now, marks=marks, refused=refused))
+        if began is not None:
+            fields["added_ms"] = round((time.perf_counter() - began) * 1000, 3)
+        entry = msgspec.structs.replace(entry, **fields)
+        return {SHADOW: {**turn.choice.decision.metadata[SHADOW], str(turn.lease.step): msgspec.to_builtins(entry)}}
+
+    def _entry(self, wire: Wire, turn: OpenTurn, *, now: float, marks: bool, refused: int) -> ShadowCallUsage:
+        """Return the ledger entry of a call.
 
         `now` is the arrival time. `marks`: our prompt would get cache markers. `refused`: the upstream's error status;
         failed calls are not cached.
@@ -70,11 +91,11 @@ class CallAccounting:
                 for n, (raw, message, weight) in enumerate(zip(raws, messages, weights, strict=True)):
                     marked = n in own or any(mark in raw for mark in _MARKS)
                     chunks.append(CacheChunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
-                client = _reckoned(caches[0], chunks, now, explicit=own_marks)
+                client = _estimate(caches[0], chunks, now, explicit=own_marks)
                 chunks = chunks_of(window, tools=request.tools)
                 if not marks:
                     chunks = [msgspec.structs.replace(each, marked=False) for each in chunks]
-                ours = _reckoned(caches[1], chunks, now, explicit=marks or own_marks)
+                ours = _estimate(caches[1], chunks, now, explicit=marks or own_marks)
         return ShadowCallUsage(
             model=wire.model,
             refused=refused,
@@ -83,7 +104,7 @@ class CallAccounting:
             rule=rule.name if rule is not None and client is not None and ours is not None else "",
             client=client,
             ours=ours,
-            parted=parted(messages),
+            parted=broken_pairs(messages),
             **_posts(turn),
         )
 
@@ -108,14 +129,6 @@ class CallAccounting:
         return caches
 
 
-async def reckoned(ledger: CallAccounting, wire: Wire, turn: OpenTurn, *, began: float, marks: bool) -> dict[str, Any]:
-    """Return the ledger metadata of a call about to be sent. `began`: its `perf_counter` at arrival."""
-    entry = partial(ledger.entry, wire, turn, now=wire.services.clock.now(), marks=marks)
-    shadowed = await asyncio.to_thread(entry)
-    shadowed = msgspec.structs.replace(shadowed, added_ms=round((time.perf_counter() - began) * 1000, 3))
-    return {SHADOW: {**turn.choice.decision.metadata[SHADOW], str(turn.lease.step): msgspec.to_builtins(shadowed)}}
-
-
 def _rule(services: Services, upstream: Upstream, model: str) -> CacheRule | None:
     """Return the cache rule of a model at the upstream, else the configured one."""
     return (
@@ -125,7 +138,7 @@ def _rule(services: Services, upstream: Upstream, model: str) -> CacheRule | Non
     )
 
 
-def _reckoned(
+def _estimate(
     simulator: CacheSimulator, chunks: Sequence[CacheChunk], now: float, *, explicit: bool
 ) -> CacheEstimate | None:
     try:
@@ -175,7 +188,7 @@ def cut_short(before: Sequence[PathPost], drafts: Sequence[tuple[str, str]]) -> 
     return tuple(results)
 
 
-def parted(messages: Sequence[Mapping[str, Any]]) -> int:
+def broken_pairs(messages: Sequence[Mapping[str, Any]]) -> int:
     """Count tool calls without results and results without calls: pairs broken by trimming.
 
     Calls of the newest assistant message may still be pending.

@@ -67,6 +67,7 @@ class Wire(ABC):
         self.services, self.upstream, self.call = services, upstream, call
         self.base_url = upstream.base_url if upstream else ""
         self.model = model_in(call.body) or ""  # as the client names it
+        self.own_fields: Mapping[str, Raw] = {}  # as received
         self.fields: Mapping[str, Raw] = {}  # of the equivalent chat completion
         self.converted: tuple[ConvertedMessage, ...] = ()  # on Anthropic's wire: source of each message of the history
 
@@ -89,11 +90,11 @@ class Wire(ABC):
     def read(self, scope: Scope) -> TurnRequest:
         """Parse the request. Raises InvalidInput naming the field."""
 
-    def turn_request(self, scope: Scope, fields: Mapping[str, Raw], *, keyed: Mapping[str, Raw]) -> TurnRequest:
+    def turn_request(self, scope: Scope, fields: Mapping[str, Raw], *, own_fields: Mapping[str, Raw]) -> TurnRequest:
         """Return the request of the turn from the fields of the equivalent chat completion. Raises InvalidInput."""
-        self.fields = fields
+        self.own_fields, self.fields = own_fields, fields
         quotes, shadow = self.upstream is None and self.services.model.name == NO_MODEL, not self.sends_window
-        return turn_request(self.services, scope, self.call, fields, keyed=keyed, quotes=quotes, shadow=shadow)
+        return turn_request(self.services, scope, self.call, fields, keyed=own_fields, quotes=quotes, shadow=shadow)
 
     @abstractmethod
     def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
@@ -128,7 +129,7 @@ class ChatWire(Wire):
     def read(self, scope: Scope) -> TurnRequest:
         """Parse the request. Raises InvalidInput naming the field."""
         fields = read_fields(self.call.body)
-        return self.turn_request(scope, fields, keyed=fields)
+        return self.turn_request(scope, fields, own_fields=fields)
 
     def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its messages."""
