@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from cuebook import Cuebook
+from cuebook import Ask, Cuebook
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput, KeyReused
+from cuebook.testing.doubles import ScriptedModel
 
 
 def settings(tmp_path):
@@ -68,3 +69,16 @@ async def test_a_forget_leaves_no_answer_with_the_text(tmp_path):
         await cue.memory.forget(memories=[entry.id])
     raw = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.is_file())
     assert b"4711" not in raw
+
+
+@pytest.mark.parametrize("point", ["stream.piece", "stream.ended", "close.begin"])
+async def test_a_chat_request_is_answered_after_a_crash_of_its_turn(tmp_path, monkeypatch, point):
+    ask = Ask("Where does the ferry leave?", "c1", user="ann", idempotency_key="k1")
+    monkeypatch.setenv("CUEBOOK_FAILPOINT", f"{point}:raise")
+    async with Cuebook.open(settings(tmp_path), model=ScriptedModel(default="From pier 4."), worker=False) as cue:
+        with pytest.raises(BackendError):
+            await cue.ask(ask)
+    monkeypatch.delenv("CUEBOOK_FAILPOINT")
+    async with Cuebook.open(settings(tmp_path), model=ScriptedModel(default="From pier 4."), worker=False) as cue:
+        first, again = await cue.ask(ask), await cue.ask(ask)
+        assert (first.text, again.text, again.turn) == ("From pier 4.", "From pier 4.", first.turn)

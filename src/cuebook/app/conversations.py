@@ -361,7 +361,7 @@ class Conversations:
     async def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
         """Delete a conversation and everything derived from it. Return the counts of its receipt. Raises NotFound.
 
-        Raises Conflict naming a hold that forbids it. The receipt is stored (`cue.receipts`).
+        Raises Conflict naming a hold that forbids it. The receipt is stored (`cue.memory.receipts`).
         """
         scope = Scope(user=user)
         await self._services.store.conversation(scope, conversation)
