@@ -15,7 +15,7 @@ from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, own_epoch
 from cuebook.storage.audit import chained
 from cuebook.storage.database.record import record
-from cuebook.storage.database.transaction import Cursor, Noun, Row, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Row, StatementCursor, Transaction, read, write
 from cuebook.storage.tree import Runs, on_path, runs_to
 
 # ---- the last turn of a path ----------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def newest_on(transaction: Transaction, row: ConversationRow, runs: Runs, *, upt
     return None
 
 
-def _made(transaction: Transaction, row: ConversationRow, upto: int) -> Cursor:
+def _made(transaction: Transaction, row: ConversationRow, upto: int) -> StatementCursor:
     return transaction.run("reflections_made", **row.key, turn=upto)
 
 

@@ -26,7 +26,7 @@ N = TypeVar("N", bound="Noun")
 Row = dict[str, Any]
 
 
-class Cursor(Protocol):
+class StatementCursor(Protocol):
     """The part of a DB-API cursor that the store uses. Rows are tuples."""
 
     @property
@@ -45,14 +45,14 @@ class Transaction:
     __slots__ = ("_execute", "_prepared", "_statements", "failpoint")
 
     def __init__(
-        self, execute: Callable[[str, tuple[Any, ...]], Cursor], statements: Statements, failpoint: Failpoints
+        self, execute: Callable[[str, tuple[Any, ...]], StatementCursor], statements: Statements, failpoint: Failpoints
     ) -> None:
         self._execute = execute
         self._prepared = statements.prepared
         self._statements = statements
         self.failpoint = failpoint
 
-    def run(self, name: str, /, **values: Any) -> Cursor:
+    def run(self, name: str, /, **values: Any) -> StatementCursor:
         """Run a statement. Return its cursor, with the rows as tuples and the number of changed rows."""
         sql, in_order = self._prepared[name]
         return self._execute(sql, in_order(values))
@@ -80,13 +80,13 @@ class Transaction:
         row = cursor.fetchone()
         return None if row is None else self._maker(kind, name, cursor)(row)
 
-    def _columns(self, name: str, cursor: Cursor) -> tuple[str, ...]:
+    def _columns(self, name: str, cursor: StatementCursor) -> tuple[str, ...]:
         names = self._statements.columns.get(name)
         if names is None:
             names = self._statements.columns[name] = tuple(column[0] for column in cursor.description or ())
         return names
 
-    def _maker(self, kind: type[S], name: str, cursor: Cursor) -> Callable[[Sequence[Any]], S]:
+    def _maker(self, kind: type[S], name: str, cursor: StatementCursor) -> Callable[[Sequence[Any]], S]:
         maker = self._statements.makers.get((kind, name))
         if maker is None:
             maker = self._statements.makers[kind, name] = record_maker(kind, self._columns(name, cursor))
