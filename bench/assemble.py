@@ -107,7 +107,7 @@ async def _in_memory(cue: Cuebook) -> AsyncRound:
     """Plan and render with everything already loaded."""
     services = cue.services
     scene = await services.store.scene(SCOPE, path_query(services, CONVERSATION, _ASK.text, parent=None, budget=None))
-    request = read_ask(services, _ASK, post="query")
+    request = read_ask(services, _ASK, post_id="query")
     place = await align_history(services, SCOPE, request)
     query = recall_query(services, scene, _ASK)
     content = window_request(services, scene, request, place, SystemPrompt(), query=query)

@@ -104,7 +104,6 @@ def turn_request(
         ask=ask,
         key=_key_of(services, call, ask, keyed, user=user),
         choices=min(max(choices, 1), MOST_CHOICES) if isinstance(choices, int) else 1,
-        relayed=True,
         history=tuple(messages[len(front) :]),
         only_new=call.server_history,
         parent=call.parent,

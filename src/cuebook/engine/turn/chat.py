@@ -89,7 +89,7 @@ async def preview(services: Services, scope: Scope, ask: Ask) -> tuple[Window, d
 
     The same state gives the same bytes.
     """
-    request = replace(read_ask(services, ask, post="query"), asks_model=False)
+    request = replace(read_ask(services, ask, post_id="query"), asks_model=False)
     choice = await decide_turn(services, scope, request, await align_history(services, scope, request))
     plan, turn = choice.plan, choice.decision.metadata["turn"]
     metadata = reply_metadata(services, choice.prompt, plan, turn=turn, mode=request.ask.mode)

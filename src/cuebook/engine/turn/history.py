@@ -8,10 +8,12 @@ replaced them with a summary, which is no edit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.interfaces.store import Alignment, PathQuery, PostSpot
@@ -39,6 +41,7 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
     seqs: Mapping[int, int] = {}  # message number -> the stored post with the same content
     side: bool = False  # continues no path: stored apart, without observations
     waiting: Turn | None = None  # the open turn that waits for these tool results
+    live: Draft | None = None  # the new post as sent, if the stored one has redacted secrets
 
     def messages_by_seq(self, last_seq: int) -> dict[int, int]:
         """Return the message number of each post of the request, stored or to be stored after `last_seq`."""
@@ -75,8 +78,8 @@ async def name_conversation(services: Services, scope: Scope, request: TurnReque
 async def align_history(services: Services, scope: Scope, request: TurnRequest) -> HistoryPlace:
     """Return where a request with a named conversation continues it."""
     ask, history = request.ask, request.history
-    if not request.relayed:
-        return HistoryPlace(ask=ask, drafts=request.drafts, parent=request.parent)
+    if request.posted is not None:
+        return _place_post(services, request, request.posted)
     if request.only_new:
         return await _place(services, scope, request, None, parent=request.parent)
     digests = [each.digest for each in history]
@@ -85,6 +88,16 @@ async def align_history(services: Services, scope: Scope, request: TurnRequest) 
         return await _place(services, scope, request, continue_at(alignments[0], _answers(request)))
     ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
     return await _place(services, scope, replace(request, ask=ask), None)
+
+
+def _place_post(services: Services, request: TurnRequest, posted: Posted) -> HistoryPlace:
+    """Return the place of one new post after the head. Raises InvalidInput."""
+    where: Any = {"id": request.post_id or services.dice.new_id("post"), "now": services.clock.now(), "persona": None}
+    draft, live = services.writer.posted(posted, **where, user=request.ask.user), None
+    if draft.message != posted.message or draft.parts != posted.parts:  # stored text has secrets redacted
+        live = replace(services.writer, redactor=None).posted(posted, **where, user=request.ask.user)
+        draft = replace(draft, tokens=max(draft.tokens, live.tokens))
+    return HistoryPlace(ask=request.ask, drafts=(draft,), live=live)
 
 
 async def _place(

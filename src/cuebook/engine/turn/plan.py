@@ -115,8 +115,8 @@ def window_request(
 def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None) -> dict[int, bytes]:
     """Return the messages with secrets as the caller sent them, by the seq of their stored post."""
     last = scene.conversation.last_seq if scene.conversation else 0
-    if request.live is not None:
-        return {last + 1: whole(path_of(scene, (request.live,))[-1], owner)}
+    if place.live is not None:
+        return {last + 1: whole(path_of(scene, (place.live,))[-1], owner)}
     if not any(each.secret for each in request.history):
         return {}
     numbers = place.messages_by_seq(last)

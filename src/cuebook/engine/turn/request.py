@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Key, Services
-from cuebook.records.conversation import Draft
 from cuebook.records.memory import NO_MODEL
 from cuebook.records.turn import Ask
 from cuebook.window.window import ClientSystem
@@ -31,14 +30,13 @@ class ResentMessage(Struct, frozen=True):
 
 
 class TurnRequest(Struct, frozen=True, kw_only=True):
-    """A request before anything is loaded: a client's `history`, or `drafts` that follow the conversation's head."""
+    """A request before anything is loaded: one new post after the head, or the history of a provider's client."""
 
     ask: Ask  # without a conversation, the history identifies it
     key: Key | None = None  # its Idempotency-Key
     choices: int = 1  # number of requested answers
-    drafts: tuple[Draft, ...] = ()
-    live: Draft | None = None  # the draft as sent, if the stored one has redacted secrets
-    relayed: bool = False  # from a provider's client: `history` instead of `drafts`
+    posted: Posted | None = None  # the new post; without one, `history` has the messages
+    post_id: str = ""  # by default a new one
     history: tuple[ResentMessage, ...] = ()
     only_new: bool = False  # the history has no stored posts; it follows `parent`
     parent: int | None = None  # by default the head
@@ -54,22 +52,26 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with the step
 
     @property
+    def relayed(self) -> bool:
+        """Return whether the request comes from a provider's client."""
+        return self.posted is None
+
+    @property
     def has_system_text(self) -> bool:
         """Return whether the client sent its own system text."""
         return any(each.text.strip() for each in self.client)
 
 
-def read_ask(services: Services, ask: Ask, *, digest: bytes = b"", post: str = "") -> TurnRequest:
-    """Return the request of `/api/chat`. `post` is the id of its query. Raises InvalidInput, NotFound."""
+def read_ask(services: Services, ask: Ask, *, digest: bytes = b"", post_id: str = "") -> TurnRequest:
+    """Return the request of `/api/chat`. Raises NotFound."""
     services.settings.persona(ask.persona)
-    ask = replace(ask, mode=ask.mode and services.writer.clean(ask.mode))
     posted = Posted(
         sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
     )
-    where: Any = {"id": post or services.dice.new_id("post"), "now": services.clock.now(), "persona": None}
-    query, live = services.writer.posted(posted, **where, user=ask.user), None
-    if query.message != ask.text or query.parts != ask.attachments:  # stored text has secrets redacted
-        live = replace(services.writer, redactor=None).posted(posted, **where, user=ask.user)
-        query = replace(query, tokens=max(query.tokens, live.tokens))
-    key = (ask.idempotency_key, digest) if ask.idempotency_key else None
-    return TurnRequest(ask=ask, key=key, drafts=(query,), live=live, quotes=services.model.name == NO_MODEL)
+    return TurnRequest(
+        ask=replace(ask, mode=ask.mode and services.writer.clean(ask.mode)),
+        key=(ask.idempotency_key, digest) if ask.idempotency_key else None,
+        posted=posted,
+        post_id=post_id,
+        quotes=services.model.name == NO_MODEL,
+    )
