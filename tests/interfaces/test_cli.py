@@ -166,7 +166,7 @@ import sys
 from cuebook.cli.main import run
 assert run(["--help"]) == 0
 assert run(["version"]) == 0
-heavy = {"litestar", "uvicorn", "rich", "httpx2", "yaml", "markdown_it"}
+heavy = {"cuebook.app.cuebook", "litestar", "uvicorn", "rich", "httpx2", "yaml", "markdown_it"}
 print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(), check=True)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol
 
 import typer
+from msgspec import Struct
 from typer.core import TyperArgument, TyperCommand, TyperGroup
-
-from cuebook.cli.state import State
 
 User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Use only data that this user can access.")]
 Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Conversation ID.", show_default=False)]
@@ -49,12 +48,20 @@ Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="Use the 
 _SHARED = {"json_": (Json, False), "config_": (ConfigFile, None), "folder_": (Folder, None)}
 
 
+class SharedOptions(Struct, frozen=True, kw_only=True):
+    """The shared options of a command."""
+
+    config: Path | None = None
+    folder: Path | None = None
+    json: bool = False
+
+
 class CommandFunction(Protocol):
-    """The signature of a command: the state first, then its own arguments by name."""
+    """The signature of a command: the shared options first, then its own arguments by name."""
 
     __name__: str
 
-    def __call__(self, state: State, /, *args: Any, **kwargs: Any) -> None: ...
+    def __call__(self, options: Any, /, *args: Any, **kwargs: Any) -> None: ...
 
 
 def seconds(moment: datetime | None) -> float | None:
@@ -80,20 +87,23 @@ def _no_callback() -> None:
 
 
 def command(app: typer.Typer, *examples: str, name: str | None = None) -> Callable[[Any], Any]:
-    """Register a function as a command; its first argument is a State built from the shared options."""
+    """Register a function as a command. Its first argument has the shared options: a SharedOptions, or a State.
+
+    Only a module whose commands use a project imports State, so that the others start fast.
+    """
 
     def register(function: CommandFunction) -> CommandFunction:
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        options, *own = inspect.signature(function, eval_str=True).parameters.values()
 
         def run(ctx: typer.Context, **values: Any) -> None:
             shared = {key: values.pop(key) for key in _SHARED}
             root = ctx.find_root().params
-            state = State(
+            shared_options = options.annotation(
                 config=shared["config_"] or root.get("config_"),
                 folder=shared["folder_"] or root.get("folder_"),
                 json=shared["json_"],
             )
-            function(state, **values)
+            function(shared_options, **values)
 
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]

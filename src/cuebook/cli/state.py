@@ -2,22 +2,20 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
-from cuebook.app.blocking import BlockingCuebook
+import cuebook  # loads its names when they are first used: a command that opens no project starts fast
 from cuebook.app.setup.project_files import FILE, is_project, load_config, no_project
+from cuebook.cli.group import SharedOptions
 from cuebook.config import Config
 from cuebook.errors import NotFound
 
+if TYPE_CHECKING:
+    from cuebook.app.blocking import BlockingCuebook
 
-class State(Struct, frozen=True, kw_only=True):
-    """The shared options of a command."""
 
-    config: Path | None = None
-    folder: Path | None = None
-    json: bool = False
+class State(SharedOptions, frozen=True, kw_only=True):
+    """The shared options of a command, and the project that they choose."""
 
     @property
     def where(self) -> Path | None:
@@ -39,6 +37,6 @@ class State(Struct, frozen=True, kw_only=True):
             raise NotFound(msg)
         return self.settings(arguments) if arguments else config
 
-    def open(self, *, worker: bool = False) -> BlockingCuebook:
+    def open(self, *, worker: bool = False) -> "BlockingCuebook":
         """Return the project's database handle; `with` opens it. Raises NotFound if there is no project or database."""
-        return BlockingCuebook.open(self.project(), worker=worker)
+        return cuebook.BlockingCuebook.open(self.project(), worker=worker)
