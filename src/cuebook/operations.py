@@ -35,13 +35,14 @@ class Argument(Struct, frozen=True, kw_only=True):
     """How an argument appears outside Python, where that differs from its name and type.
 
     `source`: who provides it. `request` is the caller's request; `user` the acting user; `actor` the name for the audit
-    log; `caller` the authenticated caller; `key` the Idempotency-Key. All but the first two are hidden from callers.
+    log; `caller` the authenticated caller; `key` the Idempotency-Key; `python` only a Python caller. All but the first
+    two are hidden from other callers.
     """
 
     wire: str = ""  # its name in JSON and in a query
     flag: str = ""  # its option on the command line, "-" for none
     metavar: str = ""  # its placeholder in the help
-    source: Literal["request", "user", "actor", "caller", "key"] = "request"
+    source: Literal["request", "user", "actor", "caller", "key", "python"] = "request"
     time: bool = False  # Unix seconds in Python, ISO 8601 in JSON, a date on the command line
 
 

@@ -53,6 +53,6 @@ async def test_a_reflection_is_made_once_after_a_kill(tmp_path: Path, failpoint:
         assert [(reflection.turn, [run.trigger for run in reflection.runs]) for reflection in state.reflections] == [
             (2, ["event:user_frustrated"])
         ]
-        events = [record.turn for record in await cue.audit.records() if record.event == "reflect"]
+        events = [record.turn for record in await cue.audit.list() if record.event == "reflect"]
         assert events == [2]
         assert (await cue.audit.verify()).ok

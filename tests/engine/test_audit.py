@@ -11,6 +11,7 @@ from turn_helpers import NAME, cue_on
 from cuebook import Ask
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.providers.clock_and_ids import SystemDice
+from cuebook.records.memory import Scope
 
 HELPER = {"id": "helper", "name": "Ada", "prompts": {"persona": "persona/kind"}}
 FILE = "logs/prompts_audit.jsonl"
@@ -34,16 +35,17 @@ async def test_each_render_answer_and_change_is_a_record(project):
     async with cue_on(project) as cue:
         await run_turns(cue)
         await cue.prompts.observe("persona/kind", sentiment=1.0, user="zoe")
-        records = await cue.audit.records()
+        records = await cue.audit.list()
         assert [each.event for each in records] == ["write", "render", "answer", "render", "answer", "observe"]
         assert [each.seq for each in records] == [1, 2, 3, 4, 5, 6]
         render = records[1]
         assert (render.agent, render.prompt_id, render.version, render.turn) == ("helper", "persona/kind", "1.0.0", 1)
-        assert render.texts["interpolated_text"].text == "Be kind to zoe."
-        assert json.loads(render.texts["input_context"].text) == {"user_name": "zoe"}
-        assert "zoe" not in render.interpolated_text, "the chain contains only a commitment"
+        assert render.interpolated_text == "Be kind to zoe."
+        assert render.input_context == {"user_name": "zoe"}
+        stored = (await cue.services.audit.records(Scope(), after=1, limit=1))[0]
+        assert "zoe" not in stored.interpolated_text, "the chain contains only a commitment"
         assert records[2].render_id == render.render_id
-        assert records[2].texts["output_summary"].text == "Noted."
+        assert records[2].output_summary == "Noted."
         assert (await cue.audit.verify()).ok
         assert [(await cue.audit.replay(seq)).verdict for seq in (2, 4)] == ["identical", "identical"]
         with pytest.raises(InvalidInput, match="has no prompt"):
@@ -107,7 +109,7 @@ async def test_verification_finds_changed_records(project, damage, first, reason
 async def test_a_conversation_without_managed_prompts_leaves_no_record(tmp_path):
     async with cue_on(tmp_path) as cue:
         await cue.ask(Ask("hello", NAME))
-        assert await cue.audit.records() == []
+        assert not await cue.audit.list()
     assert not (tmp_path / "logs").exists()
 
 
@@ -127,7 +129,7 @@ async def test_an_unwritable_mirror_does_not_block_turns(project, caplog):
 
 async def save_versions(cue, count):
     for n in range(count):
-        await cue.prompts.save("p", {"body": f"text {n} {len(await cue.audit.records())}"})
+        await cue.prompts.save("p", {"body": f"text {n} {len(await cue.audit.list())}"})
 
 
 async def test_two_processes_mirror_each_record_once(project):
@@ -254,7 +256,7 @@ async def test_a_record_names_the_written_version_number(project):
     async with cue_on(project) as cue:
         await save_versions(cue, 2)
         await cue.prompts.fork("p", "trial")
-        events = [(each.event, each.selection) for each in await cue.audit.records()]
+        events = [(each.event, each.selection) for each in await cue.audit.list()]
     assert events == [
         ("write", {"branch": "main", "number": 1}),
         ("write", {"branch": "main", "number": 2}),

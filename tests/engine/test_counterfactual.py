@@ -194,7 +194,7 @@ async def test_a_model_answers_the_what_if_prompt_and_is_audited(tmp_path, clock
         [record] = await cue.audit.tail(1)
         assert (record.event, record.prompt_id) == ("counterfactual", "turn/1")
         detail = await cue.audit.get(record.seq)
-        assert detail.conversation == NAME
+        assert detail.conversation_id == NAME
         assert (await cue.conversations.get(NAME)).turns == 1
 
 

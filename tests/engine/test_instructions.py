@@ -49,9 +49,9 @@ async def test_a_projects_own_instruction_is_used_and_its_version_recorded(tmp_p
         assert "$max_summary_tokens" not in instruction
         summary = await cue.memory.summary(NAME)
         assert (summary.made_by, summary.prompt) == ("scripted", f"prompt:{KEY}@main:1")
-        [render] = [each for each in await cue.audit.records() if each.event == "render"]
-        assert (render.agent, render.prompt_id, render.conversation) == ("compactor", KEY, NAME)
-        assert render.texts["interpolated_text"].text == instruction
+        [render] = [each for each in await cue.audit.list() if each.event == "render"]
+        assert (render.agent, render.prompt_id, render.conversation_id) == ("compactor", KEY, NAME)
+        assert render.interpolated_text == instruction
         assert (await cue.audit.replay(render.seq)).verdict == "identical"
         assert (await cue.audit.verify()).ok
 
@@ -61,8 +61,8 @@ async def test_without_one_the_built_in_instruction_is_used_and_replayable(tmp_p
         instruction = await compact()
         assert instruction.startswith("You keep the rolling memory of a conversation.")
         assert (await cue.memory.summary(NAME)).prompt == f"prompt:{KEY}@built-in:0"
-        [render] = await cue.audit.records()
-        assert render.texts["interpolated_text"].text == instruction
+        [render] = await cue.audit.list()
+        assert render.interpolated_text == instruction
         assert (await cue.audit.replay(render.seq)).verdict == "identical"
     assert not [each for each in caplog.records if each.name == "cuebook.prompts"], "no warning is expected"
 
@@ -112,15 +112,15 @@ async def test_an_instruction_of_a_failed_call_is_audited_too(tmp_path, caplog):
     async with compacting(tmp_path, "no JSON") as (cue, _, compact):
         await compact()
         assert await cue.memory.summary(NAME) is None
-        assert [(each.event, each.agent) for each in await cue.audit.records()] == [("render", "compactor")]
+        assert [(each.event, each.agent) for each in await cue.audit.list()] == [("render", "compactor")]
 
 
 async def test_conversation_text_is_never_a_variable_of_an_instruction(tmp_path):
     async with compacting(tmp_path) as (cue, model, compact):
         assert "Oslo" not in await compact()
         assert "Oslo" in json.loads(model.requests[-1].messages[1])["content"]
-        [render] = await cue.audit.records()
-        assert json.loads(render.texts["input_context"].text).keys() == {"max_summary_tokens"}
+        [render] = await cue.audit.list()
+        assert render.input_context.keys() == {"max_summary_tokens"}
 
 
 def presets(folder, key):

@@ -62,7 +62,7 @@ async def test_every_writing_request_repeats_its_answer(tmp_path: Path) -> None:
         await prompts.save("a", {"body": "three $x"})
         assert await prompts.render("a", {"x": "s"}, log=True, by="ann", idempotency_key="7") == rendered
         assert rendered.text == "one s"
-        renders = [each for each in await cue.audit.records() if each.event == "render"]
+        renders = [each for each in await cue.audit.list() if each.event == "render"]
         assert [each.seq for each in renders] == [rendered.audit_seq]
         assert renders[0].agent == "ann"
 

@@ -136,10 +136,10 @@ async def test_a_models_answer_changes_the_mood_and_the_next_prompt(tmp_path):
         assert run.prompt.startswith("prompt:system/gmi_frustration_recovery@")
         assert run.changes["userSkill"] == ["intermediate", "novice"]
         kinds = [
-            (each.event, each.prompt_id, each.turn) for each in await cue.audit.records() if each.agent == "reflection"
+            (each.event, each.prompt_id, each.turn) for each in await cue.audit.list() if each.agent == "reflection"
         ]
         assert kinds == [
-            ("render", "system/gmi_frustration_recovery", 0),
+            ("render", "system/gmi_frustration_recovery", None),
             ("reflect", "system/gmi_frustration_recovery", 1),
         ]
         assert (await cue.audit.verify()).ok
@@ -202,7 +202,7 @@ async def test_a_custom_metaprompt_has_all_variables_and_never_expands_user_text
         assert [line.partition("=")[0] for line in prompt.splitlines() if "=" in line][: len(names)] == names
         assert "{{current_mood}} and $& and ${user_skill}" in prompt
         assert "current_mood=neutral" in prompt
-        [render] = [each for each in await cue.audit.records() if each.event == "render" and each.agent == "reflection"]
+        [render] = [each for each in await cue.audit.list() if each.event == "render" and each.agent == "reflection"]
         assert render.prompt_id == "metaprompt/p/mine"
         assert (await cue.audit.replay(render.seq)).verdict == "identical"
         [mood_text] = mood_texts(await say("And?"))

@@ -103,8 +103,7 @@ async def test_guarded_mode_reverts_a_version_worse_than_its_control(tmp_path, c
         assert event.evidence["means"]["new"] < event.evidence["means"]["control"]
         [record] = [each for each in await cue.audit.tail(50) if each.event == "rollback"]
         assert (record.agent, record.prompt_id, record.selection["number"]) == ("cuebook", SLUG, 2)
-        [context] = [text.text for name, text in record.texts.items() if name == "input_context"]
-        assert json.loads(context)["evidence"]["statistics"] == pytest.approx(event.evidence["statistics"])
+        assert record.input_context["evidence"]["statistics"] == pytest.approx(event.evidence["statistics"])
         assert (await cue.prompts.render(SLUG)).text == "one"
 
 
@@ -206,7 +205,7 @@ async def test_two_processes_roll_back_once(tmp_path, clock):
         await asyncio.gather(*(cue.work() for cue in (one, two) * 3))
         assert await active(one) == await active(two) == 1
         assert len(await rollbacks(one)) == 1
-        records = await two.audit.records(limit=1000)
+        records = await two.audit.list(limit=1000)
         assert len([each for each in records if each.event == "rollback"]) == 1
 
 

@@ -87,7 +87,7 @@ async def test_an_unsent_prompt_is_not_audited_or_scored(cue: Cuebook) -> None:
     await cue.prompts.save("persona/default", {"body": "You help."})
     await pass_through(cue, "hi")
     await cue.settle()
-    assert "render" not in {record.event for record in await cue.audit.records()}
+    assert "render" not in {record.event for record in await cue.audit.list()}
 
 
 async def test_a_call_beyond_the_buffer_passes_and_is_counted(cue: Cuebook, upstream: ScriptedUpstream) -> None:

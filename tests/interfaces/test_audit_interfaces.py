@@ -82,15 +82,15 @@ def test_routes_list_verify_and_replay_records(served: Live) -> None:
         assert client.post("/api/chat", json=body).status_code == 200
         first = client.get("/api/audit", params={"limit": 4}).json()
         assert [each["event"] for each in first["items"]] == KINDS[:4]
-        assert first["next"] == 4
-        rest = client.get("/api/audit", params={"after": first["next"]}).json()
-        assert ([each["seq"] for each in rest["items"]], set(rest)) == ([5, 6, 7], {"items"})
+        for query in ({"cursor": first["next"]}, {"after": 4}):
+            rest = client.get("/api/audit", params=query).json()
+            assert ([each["seq"] for each in rest["items"]], set(rest)) == ([5, 6, 7], {"items"})
         render = client.get("/api/audit/2").json()
         assert render == first["items"][1]
         assert (render["promptId"], render["version"], render["agent"]) == ("persona/kind", "1.0.0", "kindly")
         assert (render["interpolatedText"], render["inputContext"]) == ("Be kind to zoe.", {"user_name": "zoe"})
         assert (render["conversationId"], render["turn"]) == ("c1", 1)
-        assert client.post("/api/audit/verify").json() == {"ok": True, "records": 7}
+        assert client.post("/api/audit/verify").json() | {"signed": 0} == {"ok": True, "records": 7, "signed": 0}
         second = client.post("/api/audit/6/replay")
         assert second.json() == {"seq": 6, "verdict": "identical", "text": "Be kind to zoe."}
 
@@ -102,7 +102,7 @@ def test_unknown_record_or_invalid_query_is_rejected(served: Live) -> None:
             assert client.post(f"{path}/replay").status_code == 404
         response = client.post("/api/audit/1/replay")
         assert (response.status_code, response.json()["where"]) == (400, "seq")
-        for query in ("after=-1", "limit=0", "limit=201", f"after={2**60}", "since=3"):
+        for query in ("after=-1", "limit=0", "limit=1001", f"after={2**60}", "since=3"):
             assert client.get(f"/api/audit?{query}").status_code == 400
 
 
@@ -123,7 +123,7 @@ def test_commands_list_verify_and_replay_records(audited: Path, here: CommandRun
     assert [each["event"] for each in items] == KINDS
     assert [each["seq"] for each in here.json("audit", "tail", "--last", "2")["items"]] == [4, 5]
     assert "persona/kind" in here("audit", "tail")
-    assert here.json("audit", "verify") == {"ok": True, "records": 5}
+    assert here.json("audit", "verify") == {"ok": True, "records": 5, "signed": 5}
     assert here("audit", "verify") == "ok: 5 records; signed by checkpoints up to record 5\n"
     assert here("audit", "replay", "2") == "identical\nBe kind to zoe.\n"
     assert here.json("audit", "replay", "4")["verdict"] == "identical"
@@ -200,12 +200,12 @@ def test_exported_lines_are_valid_json_and_can_be_verified(audited: Path, here: 
     file = tmp_path / "audit.jsonl"
     assert here.json("audit", "export", "-o", str(file)) == {"file": str(file), "records": 5}
     assert file.read_bytes() == (audited / MIRROR).read_bytes()
-    assert here.json("audit", "verify", "--mirror", str(file)) == {"ok": True, "records": 5}
+    assert here.json("audit", "verify", "--mirror", str(file)) == {"ok": True, "records": 5, "signed": 5}
     file.write_text(file.read_text().replace("Be kind to zoe.", "Be kind to bob.", 1))
     assert here.json("audit", "verify", "--mirror", str(file), code=1)["firstBad"] == 2
     file.write_bytes((audited / MIRROR).read_bytes()[:-9])
     assert "torn" in here("audit", "verify", "--mirror", str(file), code=1)
-    assert here.json("audit", "verify") == {"ok": True, "records": 5}
+    assert here.json("audit", "verify") == {"ok": True, "records": 5, "signed": 5}
     assert "no-such" in here("audit", "verify", "--mirror", str(tmp_path / "no-such.jsonl"), code=1)
 
 
@@ -218,7 +218,7 @@ def test_exported_checkpoints_reveal_a_truncated_log(audited: Path, here: Comman
     damage(audited, "DELETE FROM audit_checkpoint WHERE size = 5")
     assert cuebook("audit", "verify", cwd=audited).stdout.startswith("FAILED: record 5 "), "The mirror has it."
     (audited / "logs/prompts_audit.jsonl").unlink()
-    assert here.json("audit", "verify") == {"ok": True, "records": 4}
+    assert here.json("audit", "verify") == {"ok": True, "records": 4, "signed": 4}
     result = here.json("audit", "verify", "--checkpoints", str(file), code=1)
     assert (result["firstBad"], "truncated" in result["reason"]) == (5, True)
     file.write_text("[1]")

@@ -50,7 +50,7 @@ async def test_revoked_key_is_rejected_at_once(keyed: Keyed) -> None:
     made = await keyed.cue.keys.new("owner")
     owner = keyed.client(made.token)
     assert (await owner.get("/api/audit")).status_code == 200
-    await keyed.cue.keys.revoke(made.key.id)
+    await keyed.cue.keys.revoke(made.id)
     assert (await owner.get("/api/audit")).status_code == 401
     assert (await keyed.client().get("/api/audit")).status_code == 401
 
@@ -79,7 +79,7 @@ async def test_key_of_another_project_is_rejected(keyed: Keyed) -> None:
 )
 async def test_malformed_key_is_rejected(keyed: Keyed, wrong: str) -> None:
     made = await keyed.cue.keys.new("owner")
-    shown = wrong.replace("{id}", made.key.id).replace("{token}", made.token)
+    shown = wrong.replace("{id}", made.id).replace("{token}", made.token)
     for headers in ({"authorization": f"Bearer {shown}".encode()}, {"x-cuebook-key": shown.encode()}):
         answer = await keyed.client().get("/api/audit", headers=headers)
         assert answer.status_code == 401, headers
@@ -88,7 +88,7 @@ async def test_malformed_key_is_rejected(keyed: Keyed, wrong: str) -> None:
 
 async def test_every_invalid_key_gets_the_same_error(keyed: Keyed) -> None:
     made, gone = await keyed.cue.keys.new("owner"), await keyed.cue.keys.new("owner")
-    await keyed.cue.keys.revoke(gone.key.id)
+    await keyed.cue.keys.revoke(gone.id)
     wrong = (gone.token, made.token[:-1] + ("A" if made.token[-1] != "A" else "B"), f"cue_unknown_{'A' * 43}")
     details = {(await keyed.client(each).get("/api/audit")).json()["detail"] for each in wrong}
     assert len(details) == 1

@@ -120,9 +120,9 @@ def test_logged_render_can_be_replayed(live: Live, client: httpx.Client) -> None
     fields = client.post("/api/prompts/a/render", json=body).json()
     assert "auditSeq" not in client.post("/api/prompts/a/render", json=body | {"log": False}).json()
     audit = live.cue.audit
-    record = live.ask_cue(lambda: audit.records(after=fields["auditSeq"] - 1))[-1]
+    record = live.ask_cue(lambda: audit.list(after=fields["auditSeq"] - 1))[-1]
     assert (record.event, record.agent, record.prompt_id, record.digest) == ("render", "ann", "a", fields["digest"])
-    assert record.texts["interpolated_text"].text == fields["text"]
+    assert record.interpolated_text == fields["text"]
     assert live.ask_cue(lambda: audit.replay(fields["auditSeq"])).verdict == "identical"
 
 

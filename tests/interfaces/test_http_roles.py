@@ -47,7 +47,9 @@ async def clients(keyed: Keyed) -> dict[Role, httpx.AsyncClient]:
 
 def address(path: str) -> str:
     """Fill path parameters with valid IDs that do not exist: organization 1, prompt `prompt`, turn 1."""
-    return path.replace("{n}", "1").replace("{organization}", "1").replace("{", "").replace("}", "")
+    return (
+        path.replace("{n}", "1").replace("{seq}", "1").replace("{organization}", "1").replace("{", "").replace("}", "")
+    )
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)

@@ -27,7 +27,7 @@ def test_revoked_key_ends_the_live_stream(serve_live: Callable[..., Live]) -> No
     with httpx.stream("GET", f"{live.url}/page/live", headers=shown, timeout=5) as answer:
         got = answer.iter_raw()
         assert next(got) == b": watching\n\n"
-        live.ask_cue(lambda: keys.revoke(made.key.id))
+        live.ask_cue(lambda: keys.revoke(made.id))
         live.ask_cue(lambda: live.cue.append("c", [{"role": "user", "content": "Psst."}], user="ann"))
         assert is_ended(got)
     assert httpx.get(f"{live.url}/page/live", headers=shown).status_code == 401

@@ -225,7 +225,7 @@ async def test_listener_only_receives_events_it_may_read(serve_live: Callable[..
             assert ResourceUpdated(hers[1]) not in await events_until(
                 subscription, ResourcesListChanged()
             )  # ann can read it from now on
-            [ann_key] = [each for each in live.ask_cue(live.cue.keys.list) if each.user == "ann"]
+            [ann_key] = [each for each in live.ask_cue(live.cue.keys.list) if each.user_id == "ann"]
             live.ask_cue(lambda: live.cue.keys.revoke(ann_key.id))
             with pytest.raises(StopAsyncIteration):
                 await events_until(subscription, None)

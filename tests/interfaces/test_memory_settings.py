@@ -7,6 +7,7 @@ import pytest
 from api_keys import Keyed, served
 
 from cuebook.config import build
+from cuebook.records.organization import LongTermMemoryChange, OrganizationMemoryChange
 
 SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}
 
@@ -103,5 +104,6 @@ async def test_turn_metadata_reports_whether_sharing_works() -> None:
         assert "scopes.organization" in (await sharing_metadata("mara", scopes={"organization": False}))["reason"]
         assert "storeAtomicDocs" in (await sharing_metadata("mara", storeAtomicDocs=False))["reason"]
         assert "enabled" in (await sharing_metadata("mara", enabled=False))["reason"]
-        await keyed.cue.organizations.change("acme", {"memory": {"longTermMemory": {"allowWrites": False}}})
+        no_writes = OrganizationMemoryChange(long_term_memory=LongTermMemoryChange(allow_writes=False))
+        await keyed.cue.organizations.change("acme", no_writes)
         assert "the organization's settings" in (await sharing_metadata("mara"))["reason"]

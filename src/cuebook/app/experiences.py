@@ -2,33 +2,47 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, ClassVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from cuebook.app.arguments import Cursor, MaybePageSize
+from cuebook.app.namespace import Namespace
+from cuebook.app.paging import short_page
 from cuebook.app.setup.experience_files import Reader, Shelf, strangers
 from cuebook.engine.core.drafts import check_text
-from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import ExperienceQuery, SelectedExperiences, choose_for, clean
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.experience import offered
+from cuebook.operations import Argument, operation
+from cuebook.records.answer import Answer, Page
 from cuebook.records.memory import Scope
 from cuebook.records.persona import Experience, Persona
 
 
 class ExperienceEntry(Struct, frozen=True, kw_only=True):
-    """An experience and the file it comes from."""
+    """An experience with the field names of its file, and the file."""
 
-    experience: Experience
+    COLUMNS: ClassVar = ("exp_id", "who", "when", "file")
+
+    exp_id: str
+    who: tuple[str, ...]
+    when: str
+    what: str
     file: str
 
 
-class ExperienceList(Struct, frozen=True, kw_only=True):
-    """Experiences in the order of their files, and the problems found in the files."""
+class ExperiencePage(Page[ExperienceEntry], frozen=True, kw_only=True):
+    """Experiences in the order of their files, and problems of the files."""
 
-    items: tuple[ExperienceEntry, ...]
-    problems: tuple[str, ...] = ()
+    items: tuple[ExperienceEntry, ...]  # named again for the OpenAPI document
+    problems: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Return whether a file has problems."""
+        return bool(self.problems)
 
 
 class WeighedExperience(Struct, frozen=True, kw_only=True):
@@ -42,7 +56,7 @@ class WeighedExperience(Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class ExperienceChoice(Struct, frozen=True, kw_only=True):
+class ExperienceChoice(Answer, frozen=True, kw_only=True):
     """The selection for a query: candidates best first, role, method, and why it was not the configured model."""
 
     query: str
@@ -52,19 +66,35 @@ class ExperienceChoice(Struct, frozen=True, kw_only=True):
     instead: str = ""
 
 
-class Experiences:
+RoleName = Annotated[
+    str | None,
+    Meta(min_length=1, description="Use only experiences for this persona ID or role."),
+    Argument(flag="role", metavar="ROLE"),
+]
+
+
+class Experiences(Namespace):
     """The handwritten experiences of a project."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    @operation(
+        "GET /api/experiences",
+        role="viewer",
+        cli="experience list",
+        examples=("cuebook experience list", "cuebook experience list --role helper --json"),
+    )
+    async def list(
+        self,
+        role: RoleName = None,
+        *,
+        limit: MaybePageSize = None,
+        cursor: Cursor = None,
+    ) -> ExperiencePage:
+        """List the handwritten experiences of the current files, and the problems of the files.
 
-    async def list(self, role: str | None = None) -> ExperienceList:
-        """Return the experiences in the files now; with `role` (a persona's id, or a role) those offered to that role.
-
-        Raises NotFound for an unknown role.
+        The command exits with 1 if there are problems. Raises NotFound for an unknown role.
         """
         if self._services.experiences is None:
-            return ExperienceList(items=(), problems=('experience.selection is "off": no experience is used',))
+            return ExperiencePage(items=(), problems=('experience.selection is "off": no experience is used',))
         shelf = await self._shelf(quiet=True)
         file_experiences = shelf.kept
         if role is not None:
@@ -75,16 +105,29 @@ class Experiences:
         odd = strangers(
             shelf, [name for each in self._services.settings.personas.values() for name in (each.id, each.role)]
         )
-        items = tuple(
-            ExperienceEntry(experience=clean(self._services, one.experience), file=one.file) for one in file_experiences
-        )
-        return ExperienceList(items=items, problems=(*shelf.problems, *odd, *await self._unread()))
+        entries = [_entry(clean(self._services, one.experience), one.file) for one in file_experiences]
+        page = short_page(entries, f"experiences {role}", limit=limit, cursor=cursor)
+        problems = (*shelf.problems, *odd, *await self._unread())
+        return ExperiencePage(items=page.items, next=page.next, problems=problems)
 
-    async def select(self, query: str, *, role: str | None = None) -> ExperienceChoice:
-        """Select experiences for a query as the first turn of a conversation does, with reasons; store nothing.
+    @operation(
+        "POST /api/experiences/select",
+        role="editor",
+        cli="experience test",
+        examples=(
+            'cuebook experience test "which laptop should I buy?"',
+            'cuebook experience test "plan a trip" --role helper --json',
+        ),
+    )
+    async def select(
+        self,
+        query: Annotated[str, Meta(min_length=1, description="User message."), Argument(metavar="QUERY")],
+        *,
+        role: RoleName = None,
+    ) -> ExperienceChoice:
+        """Select experiences for a query as a turn does, with reasons. May call a model; stores nothing.
 
-        `role` is a persona's id or a role (default: the default persona's). Calls the model if it is configured to
-        select. Raises InvalidInput, NotFound.
+        `role` is a persona's ID or a role (default: the default persona's). Raises InvalidInput, NotFound.
         """
         check_text(query, "query")
         if self._services.experiences is None:
@@ -144,13 +187,7 @@ def _given(query: str, role: str, choice: SelectedExperiences) -> ExperienceChoi
     return ExperienceChoice(query=query, role=role, by=choice.by, items=tuple(items), instead=choice.instead)
 
 
-def listed(each: ExperienceEntry) -> dict[str, Any]:
-    """Return an experience as a JSON object with the field names of its file."""
-    experience = each.experience
-    return {
-        "exp_id": experience.exp_id,
-        "who": list(experience.who),
-        "when": experience.when,
-        "what": experience.what,
-        "file": each.file,
-    }
+def _entry(experience: Experience, file: str) -> ExperienceEntry:
+    return ExperienceEntry(
+        exp_id=experience.exp_id, who=tuple(experience.who), when=experience.when, what=experience.what, file=file
+    )

@@ -2,14 +2,19 @@
 
 import secrets
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import Struct, structs
+from msgspec import Meta, structs
 
-from cuebook.app.json_shapes import Wire, iso
+from cuebook.app.arguments import Actor
+from cuebook.app.json_shapes import Wire
+from cuebook.app.namespace import Namespace
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, Unproven
+from cuebook.operations import Argument, operation
+from cuebook.records.answer import Page, to_wire
 from cuebook.records.audit import Record
 from cuebook.records.key import (
     OF_ONE_USER,
@@ -17,10 +22,13 @@ from cuebook.records.key import (
     SECRET_BYTES,
     Caller,
     Key,
+    KeyEntry,
+    NewKey,
     Role,
     digest_of_token,
     fits,
     id_of,
+    key_entry,
     write_token,
 )
 from cuebook.records.memory import DEFAULT_TENANT, Scope
@@ -33,35 +41,55 @@ MOST_DAYS = 36_500
 LONGEST = 200
 
 
-class NewKey(Struct, frozen=True):
-    """A new key and its token. The token is returned only here and never stored."""
-
-    key: Key
-    token: str
-
-
-class Keys:
+class Keys(Namespace):
     """The API keys of one tenant."""
 
     def __init__(self, services: Services, tenant: str = DEFAULT_TENANT) -> None:
-        self._services = services
+        super().__init__(services)
         self._tenant = tenant
 
+    @operation(
+        "",
+        role="owner",
+        cli="key new",
+        examples=(
+            "cuebook key new --role editor --user ann",
+            "cuebook key new --role agent --name support-bot --expires 90",
+            "cuebook key new --role admin --user mara --organization acme --json",
+        ),
+    )
     async def new(
         self,
-        role: Role,
+        role: Annotated[Role, Meta(description=f"One of {', '.join(ROLES)}."), Argument(flag="role", metavar="ROLE")],
         *,
-        user: str | None = None,
-        organizations: Sequence[str] = (),
-        name: str = "",
-        expires_days: float | None = None,
-        by: str = "",
+        user: Annotated[
+            str | None,
+            Meta(min_length=1, max_length=LONGEST, description="Owner of the key; required for viewer and editor."),
+        ] = None,
+        organizations: Annotated[
+            Sequence[Annotated[str, Meta(min_length=1, max_length=LONGEST)]],
+            Meta(description="Allow access to this organization; repeatable."),
+            Argument(flag="organization", metavar="ORG"),
+        ] = (),
+        name: Annotated[
+            str, Meta(max_length=LONGEST, description="Purpose of the key."), Argument(metavar="TEXT")
+        ] = "",
+        expires_days: Annotated[
+            float | None,
+            Meta(gt=0, le=MOST_DAYS, description="Number of days until the key expires. Default: never."),
+            Argument(wire="expires", flag="expires", metavar="DAYS"),
+        ] = None,
+        by: Actor = "",
     ) -> NewKey:
-        """Create a key. Roles viewer and editor need a `user`; a higher role acts for any user unless it names one.
+        """Create an API key and show it once. Once a key exists, the server requires one.
 
-        Once a key exists, the server refuses requests without one. Raises InvalidInput.
+        Roles viewer and editor need a user; a higher role acts for any user unless it names one. Raises InvalidInput.
         """
-        _check(role, user, organizations, name, expires_days)
+        if role in OF_ONE_USER and not user:
+            msg = f"user: required for role {role}. Add --user U, or choose role agent or higher."
+            raise InvalidInput(msg, where="user")
+        for where, text in (("user", user), *(("organizations", each) for each in organizations), ("name", name)):
+            check_text(text or "", where)
         now = self._services.clock.now()
         key = Key(
             id=self._services.dice.new_id("key").removeprefix("key-"),
@@ -74,26 +102,38 @@ class Keys:
             expires_at=None if expires_days is None else now + expires_days * DAY_S,
         )
         token = write_token(key.id, secrets.token_bytes(SECRET_BYTES))
-        record = record_of(self._services, f"key:{key.id}", "key-new", by=by, said=shape(key, now=now))
+        entry = key_entry(key, now=now)
+        record = record_of(self._services, f"key:{key.id}", "key-new", by=by, said=to_wire(entry))
         digest = digest_of_token(token, self._services.settings.key)
         await self._services.store.keys.add(Scope(self._tenant), key, digest, audit=[record])
-        return NewKey(key, token)
+        return NewKey(**structs.asdict(entry), token=token)
 
-    async def list(self) -> Sequence[Key]:
-        """Return all keys, oldest first, revoked and expired ones included."""
-        return await self._services.store.keys.keys(Scope(self._tenant))
-
-    async def describe(self) -> Sequence[Wire]:
-        """Return all keys as JSON objects, each with its `state`."""
+    @operation(
+        "",
+        role="owner",
+        cli="key list",
+        examples=("cuebook key list", "cuebook key list --json"),
+        none="no keys: the server accepts local connections only. Run `cuebook key new --role ROLE` to create one.",
+    )
+    async def list(self) -> Page[KeyEntry]:
+        """List the API keys, oldest first, revoked and expired ones included."""
         now = self._services.clock.now()
-        return [shape(each, now=now) for each in await self.list()]
+        keys = await self._services.store.keys.keys(Scope(self._tenant))
+        return Page(items=tuple(key_entry(each, now=now) for each in keys))
 
-    async def revoke(self, key: str, *, by: str = "") -> Key:
+    @operation("", role="owner", cli="key revoke", examples=("cuebook key revoke 3f2a90c41b7d5e68a0f1",))
+    async def revoke(
+        self,
+        key: Annotated[str, Meta(description="Key ID from `cuebook key list`."), Argument(metavar="ID")],
+        *,
+        by: Actor = "",
+    ) -> KeyEntry:
         """Revoke a key permanently, effective from the next request. Raises NotFound."""
         check_text(key, "key")
         record = record_of(self._services, f"key:{key}", "key-revoke", by=by, said={"id": key})
         now = self._services.clock.now()
-        return await self._services.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[record])
+        revoked = await self._services.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[record])
+        return key_entry(revoked, now=now)
 
     async def configured(self) -> bool:
         """Return whether any tenant has keys, revoked ones included. If so, requests need a key."""
@@ -118,46 +158,7 @@ class Keys:
         return Caller(role=key.role, tenant=key.tenant, user=key.user, organizations=key.organizations, key=key.id)
 
 
-def _check(role: str, user: str | None, organizations: Sequence[str], name: str, expires_days: float | None) -> None:
-    if role not in ROLES:
-        msg = f"role: unknown role {role!r}. Available: {', '.join(ROLES)}."
-        raise InvalidInput(msg, where="role")
-    if isinstance(organizations, str):
-        msg = f"organizations: expected a list of names, got {organizations!r}."
-        raise InvalidInput(msg, where="organizations")
-    if role in OF_ONE_USER and not user:
-        msg = f"user: required for role {role}. Add --user U, or choose role agent or higher."
-        raise InvalidInput(msg, where="user")
-    named = [("user", user), *(("organizations", each) for each in organizations), ("name", name or None)]
-    for where, text in named:
-        if text is None:
-            continue
-        check_text(text, where)
-        if not 0 < len(text) <= LONGEST:
-            msg = f"{where}: {len(text)} characters. Must have 1 to {LONGEST}."
-            raise InvalidInput(msg, where=where)
-    if expires_days is not None and not 0 < expires_days <= MOST_DAYS:
-        msg = f"expires: {expires_days} days. Must be above 0 and at most {MOST_DAYS:,}."
-        raise InvalidInput(msg, where="expires")
-
-
 def record_of(services: Services, about: str, event: str, *, by: str, said: Wire) -> Record:
     """Return the audit record of a change to a key, an organization or a conversation's participants."""
     record = receipt(services, Version(slug=about), event, agent=by, context=said)
     return structs.replace(record, selection=None)
-
-
-def shape(key: Key, *, now: float) -> Wire:
-    """Return a key as a JSON object."""
-    return {
-        "id": key.id,
-        "role": key.role,
-        "tenant": key.tenant,
-        "userId": key.user,
-        "organizations": list(key.organizations),
-        "name": key.name,
-        "state": key.state(now),
-        "createdAt": iso(key.created_at),
-        "expiresAt": iso(key.expires_at),
-        "revokedAt": iso(key.revoked_at),
-    }

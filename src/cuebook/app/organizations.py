@@ -1,56 +1,64 @@
 """Organization settings: what each organization allows in its long-term memory (AgentOS's organization settings)."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from cuebook.app.json_shapes import Wire
-from cuebook.app.keys import record_of
+from cuebook.app.arguments import OWNER, Actor, CallerOf, IdempotencyKey
+from cuebook.app.keys import LONGEST, record_of
+from cuebook.app.namespace import Namespace
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
-from cuebook.errors import InvalidInput
+from cuebook.operations import Argument, operation
 from cuebook.records.memory import DEFAULT_TENANT, Scope
-from cuebook.records.organization import OrganizationChange, OrganizationSettings, change_of, checked
+from cuebook.records.organization import OrganizationChange, OrganizationMemoryChange, OrganizationSettings, checked
 
-#: Maximum length of an organization's id, in characters.
-LONGEST = 200
+OrganizationId = Annotated[
+    str,
+    Meta(min_length=1, max_length=LONGEST, description="Organization ID."),
+    Argument(wire="organization", metavar="ID"),
+]
 
 
-class Organizations:
+class Organizations(Namespace):
     """The organizations of one tenant. An organization without settings has the defaults."""
 
     def __init__(self, services: Services, tenant: str = DEFAULT_TENANT) -> None:
-        self._services = services
+        super().__init__(services)
         self._scope = Scope(tenant)
 
-    async def settings(self, organization: str) -> OrganizationSettings:
-        """Return an organization's settings. Raises InvalidInput for an invalid id."""
-        return await self._services.store.organizations.settings(self._scope, _checked(organization))
+    @operation(
+        "GET /api/organizations/{organization}/settings",
+        role="admin",
+        hidden=True,
+        cli="organization show",
+        examples=("cuebook organization show acme", "cuebook organization show acme --json"),
+    )
+    async def settings(self, organization: OrganizationId, *, caller: CallerOf = OWNER) -> OrganizationSettings:
+        """Return an organization's settings, or the defaults. Only for its admins. Raises InvalidInput, NotFound."""
+        check_text(organization, "organization")
+        caller.check_organization(organization)
+        return await self._services.store.organizations.settings(self._scope, organization)
 
+    @operation("PATCH /api/organizations/{organization}/settings", role="admin", hidden=True, stores=True)
     async def change(
-        self, organization: str, change: OrganizationChange | Mapping[str, Any], *, by: str = ""
+        self,
+        organization: OrganizationId,
+        memory: Annotated[OrganizationMemoryChange, Meta(description="Settings to change.")],
+        *,
+        caller: CallerOf = OWNER,
+        by: Actor = "",
+        idempotency_key: IdempotencyKey = None,
     ) -> OrganizationSettings:
-        """Change the given settings and keep the others: {"memory": {"longTermMemory": {"allowWrites": False}}}.
+        """Update the named settings and keep the others. `allowedCategories` null allows all, [] none.
 
-        Return the new settings. Raises InvalidInput.
+        Only for the organization's admins. Raises InvalidInput, NotFound.
         """
-        organization_change = checked(change) if isinstance(change, OrganizationChange) else change_of(change)
-        value = msgspec.to_builtins(organization_change)
-        record = record_of(self._services, f"organization:{_checked(organization)}", "organization", by=by, said=value)
+        check_text(organization, "organization")
+        caller.check_organization(organization)
+        change = checked(OrganizationChange(memory=memory))
+        value = msgspec.to_builtins(change)
+        record = record_of(self._services, f"organization:{organization}", "organization", by=by, said=value)
         store, now = self._services.store.organizations, self._services.clock.now()
-        return await store.change(self._scope, organization, organization_change, now=now, audit=[record])
-
-
-def _checked(organization: str) -> str:
-    check_text(organization, "organization")
-    if not 0 < len(organization) <= LONGEST:
-        msg = f"organization: {len(organization)} characters. An id has 1 to {LONGEST}."
-        raise InvalidInput(msg, where="organization")
-    return organization
-
-
-def shape(settings: OrganizationSettings) -> Wire:
-    """Return settings as a JSON object."""
-    data: Wire = msgspec.to_builtins(settings)
-    return data
+        return await store.change(self._scope, organization, change, now=now, audit=[record])

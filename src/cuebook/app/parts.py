@@ -7,12 +7,13 @@ from cuebook.app.experiences import Experiences
 from cuebook.app.keys import Keys
 from cuebook.app.memories import Memories
 from cuebook.app.organizations import Organizations
+from cuebook.app.personas import Personas
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.files import PromptFiles
 from cuebook.app.proxy.openai_conversations import OpenAIConversations
 from cuebook.app.proxy.openai_responses import Responses
 from cuebook.app.reports.audit import Audit
-from cuebook.app.reports.shadow import ShadowLedger
+from cuebook.app.reports.shadow import ShadowCalls
 from cuebook.app.transcript_views.live_view import Live
 from cuebook.app.transcript_views.watchers import LiveViews
 from cuebook.app.turns.mood import MindOf
@@ -55,6 +56,11 @@ class Parts:
     def openai_conversations(self) -> OpenAIConversations:
         """Conversations of the OpenAI Conversations API: create, add items, read."""
         return OpenAIConversations(self.services)
+
+    @property
+    def persona(self) -> Personas:
+        """Personas: list and show them as their files currently define them."""
+        return Personas(self.services)
 
     @property
     def experiences(self) -> Experiences:
@@ -107,6 +113,6 @@ class Parts:
         return Optimizer(self.services)
 
     @property
-    def shadow(self) -> ShadowLedger:
+    def shadow(self) -> ShadowCalls:
         """The records of shadow mode: what Cuebook would have sent, compared with what clients sent."""
-        return ShadowLedger(self.services, self.config, self._shadow)
+        return ShadowCalls(self.services, self.config, self._shadow)

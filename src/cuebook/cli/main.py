@@ -55,7 +55,7 @@ COMMANDS = {
 
 
 #: Groups whose commands are all derived from operations.
-DERIVED = ("knowledge",)
+DERIVED = ("knowledge", "optimizer")
 
 
 def module_of(name: str) -> str:

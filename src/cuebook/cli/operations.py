@@ -4,31 +4,35 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
 from msgspec import UNSET, Struct
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.cli.group import DAYS, command, new_app, seconds
+from cuebook.cli.group import DAYS, Tenant, command, new_app, seconds
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.operations import Operation, Parameter, operations_of, summary_of
 from cuebook.records.answer import Answer, Page, Time, to_wire
+from cuebook.records.memory import DEFAULT_TENANT
 
 #: Prints an answer for people. Its further arguments become options of the command.
 Render = Callable[..., None]
 
 
-def add_operations(app: typer.Typer, group: str, renders: Mapping[str, Render] | None = None) -> None:
+def add_operations(
+    app: typer.Typer, group: str, renders: Mapping[str, Render] | None = None, *, tenant: bool = False
+) -> None:
     """Add the commands of a group's operations: `memory` has those declared as `memory …`.
 
-    `renders` maps a command to the function that prints its answer; others print a table, or a line.
+    `renders` maps a command to the function that prints its answer; others print a table, or a line. With `tenant` they
+    take `--tenant`. A command whose answer has a true attribute `failed` exits with 1.
     """
     for each in operations_of(Cuebook):
         first, _, name = each.declaration.cli.partition(" ")
         if first == group and name:
-            _add(app, each, name, (renders or {}).get(name))
+            _add(app, each, name, (renders or {}).get(name), tenant=tenant)
 
 
 def group_of(name: str, line: str) -> typer.Typer:
@@ -43,23 +47,32 @@ def group_of(name: str, line: str) -> typer.Typer:
     return app
 
 
-def _add(app: typer.Typer, operation: Operation, name: str, render: Render | None) -> None:
+def _add(app: typer.Typer, operation: Operation, name: str, render: Render | None, *, tenant: bool) -> None:
     shown = [each for each in operation.asked() if each.argument.flag != "-"]
     extra = list(inspect.signature(render).parameters.values())[1:] if render else []
+    actor = {each.name: "cli" for each in operation.parameters if each.argument.source == "actor"}
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    of = (
+        [inspect.Parameter("tenant", inspect.Parameter.KEYWORD_ONLY, annotation=Tenant, default=DEFAULT_TENANT)]
+        if tenant
+        else []
+    )
 
     def run(state: State, **values: Any) -> None:
         own = {each.name: values.pop(each.name) for each in extra}
         with state.open() as cue:
-            answer = operation.bind(cue)(**{each.name: _value(each, values[each.name]) for each in shown})
+            method = operation.bind(cue.of(values["tenant"]) if tenant else cue)
+            answer = method(**{each.name: _value(each, values[each.name]) for each in shown}, **actor)
         if state.json:
             screen.say_json(to_wire(operation.wire_answer(answer)))
         elif render is not None:
             render(answer, **own)
         else:
             print_answer(answer, operation.declaration.none)
+        if getattr(answer, "failed", False):
+            raise typer.Exit(1)
 
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter("state", kind, annotation=State), *map(_option, shown), *extra]
+    parameters = [inspect.Parameter("state", kind, annotation=State), *map(_option, shown), *extra, *of]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__doc__ = summary_of(operation.doc)
     command(app, *operation.declaration.examples, name=name)(run)
@@ -68,9 +81,9 @@ def _add(app: typer.Typer, operation: Operation, name: str, render: Render | Non
 def _value(parameter: Parameter, value: Any) -> Any:
     if parameter.argument.time:
         return seconds(value)
-    if isinstance(value, list):
-        return tuple(value)
-    return () if value is None and get_origin(parameter.kind) not in (UnionType, Union) else value
+    if value is None and not parameter.required:
+        return parameter.default
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _option(parameter: Parameter) -> inspect.Parameter:
@@ -82,7 +95,7 @@ def _option(parameter: Parameter) -> inspect.Parameter:
         limits["metavar"] = metavar
     if argument.time:
         limits["formats"] = DAYS
-    if parameter.positional:
+    if parameter.positional and not argument.flag:
         made: Any = typer.Argument(help=parameter.description, show_default=False, **limits)
     else:
         flag = argument.flag or parameter.name.replace("_", "-")
@@ -103,8 +116,6 @@ def _kind(parameter: Parameter) -> Any:
     kind = kinds[0] if optional else parameter.kind
     if parameter.argument.time:
         kind = datetime
-    elif get_origin(kind) is Literal:
-        kind = str
     elif get_origin(kind) in (tuple, list, Sequence):
         return list[str] | None
     return kind | None if optional or (not parameter.required and parameter.default is None) else kind

@@ -4,10 +4,14 @@ A record contains personal texts as salted commitments. Text and salt are stored
 hashed, so that they can be erased without breaking the chain.
 """
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
+
+from cuebook.records.answer import Answer
+from cuebook.records.expression import counted
 
 #: Fields with personal text: a record contains SHA-256(salt + text) of each in hex, "" for no text.
 PERSONAL = ("input_context", "interpolated_text", "output_summary")
@@ -66,8 +70,96 @@ def unreadable(seq: int) -> Record:
     )
 
 
-class Checkpoint(Struct, frozen=True, kw_only=True):
+class AuditRecord(Answer, frozen=True, kw_only=True):
+    """A record of the audit log. An erased text is null, an absent one is empty."""
+
+    COLUMNS: ClassVar = ("seq", "timestamp", "event", "prompt_id", "version", "agent", "text")
+
+    seq: int
+    timestamp: str
+    event: str
+    agent: str
+    prompt_id: str
+    version: str
+    digest: str
+    render_id: str
+    conversation_id: str | None
+    turn: int | None
+    input_context: Any
+    interpolated_text: str | None
+    output_summary: str | None
+    propensity: float | None
+    selection: Mapping[str, Any] | None
+    prev: str
+    hash: str
+
+    @property
+    def text(self) -> str:
+        """Return the prompt's or the answer's text."""
+        if self.interpolated_text is None or self.output_summary is None:
+            return "(erased)"
+        return self.interpolated_text or self.output_summary
+
+
+def audit_record(value: Record) -> AuditRecord:
+    """Return a record as an answer."""
+    context = _text(value, "input_context")
+    return AuditRecord(
+        seq=value.seq,
+        timestamp=value.timestamp,
+        event=value.event,
+        agent=value.agent,
+        prompt_id=value.prompt_id,
+        version=value.version,
+        digest=value.digest,
+        render_id=value.render_id,
+        conversation_id=value.conversation or None,
+        turn=value.turn or None,
+        input_context=_values(context) if context is not None else None,
+        interpolated_text=_text(value, "interpolated_text"),
+        output_summary=_text(value, "output_summary"),
+        propensity=value.propensity,
+        selection=value.selection,
+        prev=value.prev,
+        hash=value.hash,
+    )
+
+
+def _text(value: Record, name: str) -> str | None:
+    text = value.texts.get(name)
+    if text is not None:
+        return text.text
+    return None if getattr(value, name) else ""
+
+
+def _values(context: str) -> Any:
+    """Return the values of a context, or its text if it is damaged."""
+    try:
+        return json.loads(context or "{}")
+    except ValueError:
+        return context
+
+
+class ReplayedRender(Answer, frozen=True, kw_only=True):
+    """A record's prompt re-rendered. `changed`: an inherited prompt has a different text now."""
+
+    seq: int
+    verdict: Literal["identical", "changed", "erased", "gone"]
+    text: str = ""
+
+    def __str__(self) -> str:
+        return "\n".join(filter(None, (self.verdict, self.text)))
+
+    @property
+    def failed(self) -> bool:
+        """Return whether the same prompt can no longer be rendered."""
+        return self.verdict in ("changed", "gone")
+
+
+class Checkpoint(Answer, frozen=True, kw_only=True):
     """A signed statement that the chain of `origin` had `size` records, the last with hash `root`, at `time`."""
+
+    COLUMNS: ClassVar = ("time", "size", "root")
 
     origin: str
     size: int
@@ -76,12 +168,25 @@ class Checkpoint(Struct, frozen=True, kw_only=True):
     signature: str = ""  # "ed25519:" and base64
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
-    """The result of a verification. `first_bad` is the first position, from 1, that is proven to be altered."""
+class Verdict(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of a verification. `firstBad` is the first position, from 1, that is proven to be altered.
+
+    `erased` counts records with an erased text, which are still valid. Checkpoints sign the first `signed` records; a
+    truncation after them cannot be detected.
+    """
 
     ok: bool
     records: int
     first_bad: int | None = None
     reason: str = ""
-    erased: int = 0  # records with an erased text, which is still valid
-    signed: int = 0  # covered by a checkpoint; a truncation after it cannot be detected
+    erased: int = 0
+    signed: int = 0
+
+    def __str__(self) -> str:
+        count = counted(self.records, "record")
+        if not self.ok:
+            where = "" if self.first_bad else "invalid checkpoints: "
+            return f"FAILED: {where}{self.reason} ({count})"
+        erased = f"; {self.erased:,} with erased text, which does not affect integrity" if self.erased else ""
+        signed = f"signed by checkpoints up to record {self.signed:,}" if self.signed else "no checkpoints yet"
+        return f"ok: {count}; {signed}{erased}"

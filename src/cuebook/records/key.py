@@ -6,11 +6,12 @@ A key has the form `cue_ID_SECRET`: ID names it in lists, SECRET is 256 bits in 
 import hashlib
 import hmac
 import re
-from typing import Final, Literal, get_args
+from typing import ClassVar, Final, Literal, get_args
 
 from msgspec import Struct
 
 from cuebook.errors import Denied, InvalidInput, NotFound
+from cuebook.records.answer import Answer, Time, time_of
 from cuebook.records.memory import DEFAULT_TENANT
 
 Role = Literal["viewer", "editor", "agent", "admin", "owner"]
@@ -52,6 +53,48 @@ class Key(Struct, frozen=True, kw_only=True):
         """Return whether the key may write to an organization's memory at a time."""
         caller = Caller(role=self.role, organizations=self.organizations)
         return self.state(now) == "valid" and caller.may("admin") and caller.belongs_to(organization)
+
+
+class KeyEntry(Answer, frozen=True, kw_only=True):
+    """An API key without its secret, and its state."""
+
+    COLUMNS: ClassVar = ("id", "role", "user_id", "organizations", "name", "state", "expires_at")
+
+    id: str
+    role: Role
+    tenant: str
+    user_id: str | None
+    organizations: tuple[str, ...]
+    name: str
+    state: Literal["valid", "expired", "revoked"]
+    created_at: Time
+    expires_at: Time | None
+    revoked_at: Time | None
+
+    def __str__(self) -> str:
+        return f"{self.state} {self.id}"
+
+
+class NewKey(KeyEntry, frozen=True, kw_only=True):
+    """A new key and its token. The token is returned only here and never stored."""
+
+    token: str
+
+
+def key_entry(key: Key, *, now: float) -> KeyEntry:
+    """Return a key as an answer."""
+    return KeyEntry(
+        id=key.id,
+        role=key.role,
+        tenant=key.tenant,
+        user_id=key.user,
+        organizations=key.organizations,
+        name=key.name,
+        state=key.state(now),
+        created_at=Time(key.created_at),
+        expires_at=time_of(key.expires_at),
+        revoked_at=time_of(key.revoked_at),
+    )
 
 
 class Caller(Struct, frozen=True, kw_only=True):

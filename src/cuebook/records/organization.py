@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
 from cuebook.errors import InvalidInput
+from cuebook.records.answer import Answer
 from cuebook.records.memory import CATEGORIES
 from cuebook.validate import check
 
@@ -25,10 +26,16 @@ class OrganizationMemory(Struct, frozen=True, kw_only=True, rename="camel"):
     long_term_memory: LongTermMemory = field(default_factory=LongTermMemory)
 
 
-class OrganizationSettings(Struct, frozen=True, kw_only=True, rename="camel"):
+class OrganizationSettings(Answer, frozen=True, kw_only=True):
     """An organization's settings, with defaults."""
 
     memory: OrganizationMemory = field(default_factory=OrganizationMemory)
+
+    def __str__(self) -> str:
+        settings = msgspec.to_builtins(self.memory.long_term_memory)
+        allowed = settings.pop("allowedCategories")
+        lines = [f"{name}: {str(value).lower()}" for name, value in settings.items()]
+        return "\n".join([*lines, f"allowedCategories: {'all' if allowed is None else ', '.join(allowed) or 'none'}"])
 
 
 class LongTermMemoryChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -30,20 +30,14 @@ from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.server.anthropic import messages
 from cuebook.server.api import (
-    audit,
     chat,
     conversations,
-    experiences,
     feedback,
     forgetting,
     memories,
-    organizations,
-    personas,
     prompt_changes,
     prompts,
     sessions,
-    shadow,
-    tuning,
 )
 from cuebook.server.api import memory_use as utility
 from cuebook.server.api import mood as minds
@@ -105,13 +99,7 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
             *memories.ROUTES,
             *utility.ROUTES,
             *forgetting.ROUTES,
-            *experiences.ROUTES,
-            *tuning.ROUTES,
-            *shadow.ROUTES,
             *minds.ROUTES,
-            *audit.ROUTES,
-            *organizations.ROUTES,
-            *personas.ROUTES,
             *prompts.ROUTES,
             *prompt_changes.ROUTES,
             *keyed.ROUTES,

@@ -17,7 +17,6 @@ OPEN: Final = frozenset({
 _CONVERSATION: Final = "/api/conversations/{conversation}"
 _TALK: Final = "/v1/conversations/{conversation}"
 _PROMPT: Final = "/api/prompts/{prompt}"
-_AUDIT: Final = "/api/audit"
 
 #: The routes that each role adds to the lower ones.
 ROUTES: Final[Mapping[Role, frozenset[str]]] = {
@@ -43,10 +42,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
             )
         ),
         "GET /api/memories/export",
-        "GET /api/personas", "GET /api/personas/{persona}",
-        "GET /api/experiences", "GET /api/shadow",
         f"GET {_CONVERSATION}/mind",
-        "GET /learning/optimizer/status", "GET /learning/optimizer/history",
         "GET /api/prompts", "GET /api/prompts/migrate", "GET /api/prompt-clusters", f"GET {_PROMPT}",
         *(
             f"GET {_PROMPT}/{part}"
@@ -66,20 +62,18 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /v1/messages/count_tokens", "* /v1/-",
         "POST /v1/conversations", f"POST {_TALK}", f"DELETE {_TALK}", f"POST {_TALK}/items",
         f"DELETE {_TALK}/items/{{item}}",
-        "POST /api/chat", "POST /api/experiences/select",
+        "POST /api/chat",
         f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
         f"POST {_CONVERSATION}/compress", f"POST {_CONVERSATION}/turns/{{n}}/feedback",
         f"POST {_CONVERSATION}/turns/{{n}}/replay",
         f"POST {_CONVERSATION}/mind/run", f"POST {_CONVERSATION}/mind/reset",
-        "POST /api/memories/forget", "POST /api/memories/utility", "POST /learning/optimizer/run",
+        "POST /api/memories/forget", "POST /api/memories/utility",
         "POST /api/prompts", f"POST {_PROMPT}/branches", f"POST {_PROMPT}/merge", f"POST {_PROMPT}/observations",
     }),
     "agent": frozenset({"POST /api/settle"}),
     "admin": frozenset({
         f"PUT {_PROMPT}/labels", f"POST {_PROMPT}/rollback", f"POST {_PROMPT}/clear", "POST /api/prompts/migrate",
         "GET /page/audit", "GET /page/audit/{n}", "POST /page/audit/verify", "POST /page/audit/{n}/replay",
-        f"GET {_AUDIT}", f"GET {_AUDIT}/{{n}}", f"POST {_AUDIT}/verify", f"POST {_AUDIT}/{{n}}/replay",
-        "GET /api/organizations/{organization}/settings", "PATCH /api/organizations/{organization}/settings",
         "GET /metrics",
     }),
     "owner": frozenset({"GET /page/settings", f"PUT {_CONVERSATION}/participants"}),
@@ -87,7 +81,6 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
 #: Routes that answer 404 to callers without the role.
 HIDDEN: Final = frozenset({
     f"PUT {_CONVERSATION}/participants",
-    "GET /api/organizations/{organization}/settings", "PATCH /api/organizations/{organization}/settings",
 })  # fmt: skip
 
 

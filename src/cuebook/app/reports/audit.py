@@ -2,22 +2,27 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
-from msgspec import Struct, structs
+import msgspec
+from msgspec import Meta, Struct, structs
 
+from cuebook.app.arguments import Cursor, PageSize
+from cuebook.app.namespace import Namespace
+from cuebook.app.paging import LIMIT, read_cursor, write_cursor
 from cuebook.engine.core.instructions import own_versions
 from cuebook.engine.core.prompt_reading import resolved_of
-from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import first_cut, keep_mirror, verifying_key
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.prompts.chain import read_mirror, verify
+from cuebook.operations import Argument, operation
+from cuebook.prompts.chain import mirror_line, read_mirror, verify
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
-from cuebook.records.audit import Checkpoint, Record, Verdict
+from cuebook.records.answer import Page
+from cuebook.records.audit import AuditRecord, Checkpoint, Record, ReplayedRender, Verdict, audit_record
 from cuebook.records.memory import Scope
 
 _PAGE = 1000
@@ -27,46 +32,62 @@ LOOKED_AT = 5_000
 HIGHEST = 2**53 - 1
 
 
-class ReplayedRender(Struct, frozen=True, kw_only=True):
-    """A record's prompt re-rendered. `changed`: an ancestor that it follows has changed since."""
-
-    seq: int
-    verdict: Literal["identical", "changed", "erased", "gone"]
-    text: str = ""
-
-
 class FoundRecords(Struct, frozen=True, kw_only=True):
     """Matching records, newest first. `before`: where the next search continues, None if all were searched."""
 
-    records: tuple[Record, ...]
+    records: tuple[AuditRecord, ...]
     before: int | None = None
 
 
-class Audit:
+Seq = Annotated[int, Meta(description="Record number."), Argument(metavar="SEQ")]
+
+
+class Audit(Namespace):
     """The audit log of a project."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    @operation("GET /api/audit", role="admin")
+    async def list(
+        self,
+        *,
+        after: Annotated[int, Meta(ge=0, le=HIGHEST, description="Only records after this number.")] = 0,
+        limit: PageSize = LIMIT,
+        cursor: Cursor = None,
+    ) -> Page[AuditRecord]:
+        """List audit records, oldest first. Raises InvalidInput."""
+        start = int(read_cursor(cursor, "audit")[0]) if cursor is not None else after
+        records = await self._services.audit.records(Scope(), after=start, limit=limit + 1)
+        more = write_cursor("audit", records[limit - 1].seq) if len(records) > limit else None
+        return Page(items=tuple(map(audit_record, records[:limit])), next=more)
 
-    async def records(self, *, after: int = 0, limit: int = 50) -> list[Record]:
-        """Return records after a seq, oldest first. Raises InvalidInput."""
-        if not 1 <= limit <= _PAGE or not 0 <= after <= HIGHEST:
-            msg = f"limit: {limit}, after: {after}. The limit must be 1 to {_PAGE}, after a record's number."
-            raise InvalidInput(msg, where="limit")
-        return await self._services.audit.records(Scope(), after=after, limit=limit)
+    @operation("GET /api/audit/{seq}", role="admin")
+    async def get(self, seq: Seq) -> AuditRecord:
+        """Return a record by its number. Raises NotFound."""
+        return audit_record(await self._record(seq))
 
-    async def get(self, seq: int) -> Record:
-        """Return a record. Raises NotFound."""
+    async def _record(self, seq: int) -> Record:
         records = await self._services.audit.records(Scope(), after=seq - 1, limit=1) if 0 < seq <= HIGHEST else []
         if not records or records[0].seq != seq:
             msg = f"Unknown audit record {seq}. Show the newest with `cuebook audit tail`."
             raise NotFound(msg)
         return records[0]
 
-    async def tail(self, last: int = 10) -> list[Record]:
+    @operation(
+        "",
+        role="admin",
+        cli="audit tail",
+        examples=("cuebook audit tail", "cuebook audit tail --last 50 --json"),
+        none="no records yet. A record is written when a prompt is written, rendered or selected.",
+    )
+    async def tail(
+        self,
+        last: Annotated[
+            int, Meta(ge=1, le=_PAGE, description="Show at most N records."), Argument(flag="last", metavar="N")
+        ] = 10,
+    ) -> Page[AuditRecord]:
         """Return the newest records, oldest first."""
         newest, _ = await self._services.audit.last(Scope())
-        return await self.records(after=max(0, newest - last), limit=max(1, last))
+        records = await self._services.audit.records(Scope(), after=max(0, newest - last), limit=last)
+        return Page(items=tuple(map(audit_record, records)))
 
     async def find(
         self,
@@ -89,7 +110,7 @@ class Audit:
         stop = max(1, end - LOOKED_AT)
         wanted = {"event": event, "prompt_id": prompt, "conversation": conversation}
         asked = {name: value for name, value in wanted.items() if value}
-        records: list[Record] = []
+        records: Any = []
         while end > stop:
             start = max(stop, end - _PAGE)
             page = await self._services.audit.records(Scope(), after=start - 1, limit=end - start)
@@ -97,9 +118,11 @@ class Audit:
                 if all(getattr(each, name) == value for name, value in asked.items()):
                     records.append(each)
                 if len(records) == limit:
-                    return FoundRecords(records=tuple(records), before=each.seq if each.seq > 1 else None)
+                    return FoundRecords(
+                        records=tuple(map(audit_record, records)), before=each.seq if each.seq > 1 else None
+                    )
             end = start
-        return FoundRecords(records=tuple(records), before=end if end > 1 else None)
+        return FoundRecords(records=tuple(map(audit_record, records)), before=end if end > 1 else None)
 
     async def export(self) -> AsyncIterator[Record]:
         """Yield all records, oldest first."""
@@ -109,12 +132,23 @@ class Audit:
                 yield record
             after = page[-1].seq
 
-    async def checkpoints(self) -> list[Checkpoint]:
-        """Return the signed checkpoints in order. Copies stored elsewhere reveal tampering that this store cannot."""
-        return await self._services.audit.checkpoints(Scope())
+    @operation(
+        "",
+        role="admin",
+        cli="audit checkpoints",
+        examples=(
+            "cuebook audit checkpoints",
+            "cuebook audit checkpoints --json > /mnt/elsewhere/checkpoints.json",
+        ),
+        none="no checkpoints yet. One is signed after 1,000 records or a minute, and when the database is closed.",
+    )
+    async def checkpoints(self) -> Page[Checkpoint]:
+        """List the signed checkpoints. Store copies where database users cannot write: they reveal a truncated log."""
+        return Page(items=tuple(await self._services.audit.checkpoints(Scope())))
 
-    async def verify(self, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
-        """Verify the hash chain against its signed checkpoints and those `kept` elsewhere, then the mirror file.
+    @operation("POST /api/audit/verify", role="admin", heavy="an audit verification")
+    async def verify(self, *, kept: Annotated[Iterable[Checkpoint], Argument(source="python")] = ()) -> Verdict:
+        """Verify the integrity of all records in the table and the mirror file: hashes, order, signed checkpoints.
 
         A mirror without records that a checkpoint covers was truncated: this is reported before they are written again.
         """
@@ -172,9 +206,18 @@ class Audit:
 
         return await asyncio.to_thread(check)
 
-    async def replay(self, seq: int) -> ReplayedRender:
-        """Render a record's prompt again from the same version and values. Raises NotFound, InvalidInput."""
-        record = await self.get(seq)
+    @operation(
+        "POST /api/audit/{seq}/replay",
+        role="admin",
+        cli="audit replay",
+        examples=("cuebook audit replay 2", "cuebook audit replay 2 --json"),
+    )
+    async def replay(self, seq: Seq) -> ReplayedRender:
+        """Render a record's prompt again from the same version and values, and compare. Stores nothing.
+
+        The command exits with 1 if it differs or the version is deleted. Raises NotFound, InvalidInput.
+        """
+        record = await self._record(seq)
         if record.event != "render":
             msg = f"Cannot replay record {seq}: {record.event} has no prompt. Choose a render."
             raise InvalidInput(msg, where="seq")
@@ -211,3 +254,19 @@ def _lost(file: Path, hashes: Mapping[int, str]) -> int:
     except OSError:  # no mirror, or unreadable
         return 0
     return 0
+
+
+def checkpoints_of(document: bytes | str) -> Sequence[Checkpoint]:
+    """Parse checkpoints stored elsewhere: a list of them, or `{"items": [...]}`. Raises InvalidInput."""
+    try:
+        result = msgspec.json.decode(document)
+        listed = result.get("items") if isinstance(result, dict) else result
+        return msgspec.convert(listed, list[Checkpoint])
+    except ValueError as error:
+        msg = f"checkpoints: {error}. Pass the output of `cuebook audit checkpoints --json`."
+        raise InvalidInput(msg, where="checkpoints") from error
+
+
+def mirror_lines(records: Iterable[Record]) -> Iterator[str]:
+    """Yield records as lines of the mirror file, which anyone can verify."""
+    return map(mirror_line, records)

@@ -4,13 +4,18 @@ import asyncio
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from cuebook.app.arguments import User
+from cuebook.app.namespace import Namespace
 from cuebook.app.reports.prices import Prices, load_prices
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.shadow import Shadow
+from cuebook.operations import Argument, operation
+from cuebook.records.answer import Answer
 from cuebook.records.memory import Scope
 from cuebook.records.usage import CacheEstimate, ShadowedCall
 from cuebook.window.cache_rules import RULES
@@ -46,7 +51,7 @@ class Example(Struct, frozen=True, kw_only=True, rename="camel"):
     text: str
 
 
-class ShadowReport(Struct, frozen=True, kw_only=True, rename="camel"):
+class ShadowReport(Answer, frozen=True, kw_only=True):
     """The totals of all calls recorded in shadow mode.
 
     Posts are counted at each conversation's newest call. Tokens are by our counter, except the `reported` ones.
@@ -99,16 +104,31 @@ class ShadowCall(Struct, frozen=True, kw_only=True, rename="camel"):
     added_ms: float
 
 
-class ShadowLedger:
-    """The records of shadow mode."""
+class ShadowCalls(Namespace):
+    """The calls recorded in shadow mode."""
 
     def __init__(self, services: Services, config: Config, shadow: Shadow | None) -> None:
-        self._services = services
+        super().__init__(services)
         self._config = config
         self._shadow = shadow
 
-    async def report(self, conversation: str | None = None, *, user: str | None = None) -> ShadowReport:
-        """Return the totals of a conversation's calls, or of all conversations that the caller takes part in.
+    @operation(
+        "GET /api/shadow",
+        role="viewer",
+        cli="shadow report",
+        examples=("cuebook shadow report", "cuebook shadow report --conversation c1 --json"),
+    )
+    async def report(
+        self,
+        conversation: Annotated[
+            str | None,
+            Meta(min_length=1, description="Report on this conversation. Default: all conversations."),
+            Argument(flag="conversation", metavar="ID"),
+        ] = None,
+        *,
+        user: User = None,
+    ) -> ShadowReport:
+        """Return totals of shadow calls: tokens, cost, added latency, and posts that either prompt lacks.
 
         Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """

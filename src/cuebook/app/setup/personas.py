@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,9 +24,9 @@ from cuebook.app.setup.persona_files import (
 )
 from cuebook.app.setup.project_files import PLAIN, files_of, load_profiles, with_own
 from cuebook.config import Config
-from cuebook.engine.core.services import Services
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.prompts.names import DEFAULT, candidates, instructions
+from cuebook.records.answer import Answer
 from cuebook.records.persona import Metaprompt, Persona, render_tracking
 from cuebook.signals.metaprompts import metaprompts_of
 from cuebook.signals.profiles import SHIPPED, Profiles, profile_of, tracking_of
@@ -55,7 +54,7 @@ class MetapromptShown(Struct, frozen=True, kw_only=True, rename="camel"):
     prompt_key: str
 
 
-class PersonaShown(Struct, frozen=True, kw_only=True, rename="camel"):
+class PersonaShown(Answer, frozen=True, kw_only=True):
     """A persona. `sentimentTracking` is the one of the given mode, `profile` the preset it comes from, if any."""
 
     id: str
@@ -70,46 +69,18 @@ class PersonaShown(Struct, frozen=True, kw_only=True, rename="camel"):
     meta_prompts: list[MetapromptShown]
 
 
-class PersonaWhole(PersonaShown, frozen=True, kw_only=True, rename="camel"):
+class PersonaWhole(PersonaShown, frozen=True, kw_only=True):
     """A persona with its own system text, used if there is no managed prompt for it."""
 
     base_system_prompt: str
 
 
-class PersonaList(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The personas of a project, sorted by id."""
-
-    items: list[PersonaShown]
-    next: str | None = None
-
-
 _Shown = TypeVar("_Shown", bound=PersonaShown)
 
-# ---- of an open book ------------------------------------------------------------------------------------------------
 
-
-async def list_personas(services: Services, *, mode: str | None = None) -> PersonaList:
-    """Return all personas as currently defined in their files."""
-    await services.catch_up()
-    personas = [each for _, each in sorted(services.settings.personas.items())]
-    return PersonaList(
-        items=[
-            _shown(each, services.settings.default_persona, services.settings.profiles, mode, PersonaShown)
-            for each in personas
-        ]
-    )
-
-
-async def get_persona(services: Services, name: str, *, mode: str | None = None) -> PersonaWhole:
-    """Return a persona as currently defined, with secrets in its text redacted. Raises NotFound."""
-    await services.catch_up()
-    persona_whole = whole(
-        services.settings.persona(name),
-        default=services.settings.default_persona,
-        profiles=services.settings.profiles,
-        mode=mode,
-    )
-    return replace(persona_whole, base_system_prompt=services.writer.clean(persona_whole.base_system_prompt))
+def shown(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaShown:
+    """Return a persona without its text for display."""
+    return _shown(persona, default, profiles, mode, PersonaShown)
 
 
 def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
@@ -247,9 +218,3 @@ def _renamed(text: str, name: str) -> str:
         line = re.compile(rf'(?m)^( *"?{field}"?: )[^,\n]*')
         text = line.sub(rf"\g<1>{value}", text, count=1)
     return text
-
-
-def to_wire(value: Struct) -> dict[str, Any]:
-    """Return a record as a JSON object."""
-    data: dict[str, Any] = msgspec.to_builtins(value)
-    return data

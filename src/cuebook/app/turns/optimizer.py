@@ -1,14 +1,17 @@
 """The optimizer, which tunes memory parameters per conversation: show its status and history, and run it by hand."""
 
-from typing import Any
+from typing import Annotated, ClassVar
 
-import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, structs
 
-from cuebook.app.json_shapes import Wire, iso
-from cuebook.engine.core.services import Services
+from cuebook.app.arguments import Cursor, IdempotencyKey, OnlyConversation, User
+from cuebook.app.namespace import Namespace
+from cuebook.app.paging import short_page
 from cuebook.engine.jobs.optimizer import run_once
 from cuebook.errors import InvalidInput
+from cuebook.operations import Argument, operation
+from cuebook.records.answer import Answer, Page, Time
+from cuebook.records.expression import counted
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, TuningState
 from cuebook.window.budget import LEAST_POSTS, untuned
@@ -26,23 +29,63 @@ class Parameters(Struct, frozen=True, kw_only=True, rename="camel"):
     target_usage_ratio: float
 
 
-class OptimizerStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The totals of all runs; `current_parameters` are those of the given conversation, else the last tuned ones."""
+class OptimizerStatus(Answer, frozen=True, kw_only=True):
+    """The totals of all runs; `currentParameters` are those of the given conversation, else the last tuned ones."""
 
     total_optimizations: int
     total_tokens_saved: int
     avg_savings_per_run: int
     current_parameters: Parameters
 
+    def __str__(self) -> str:
+        now = self.current_parameters
+        return (
+            f"{counted(self.total_optimizations, 'run')} saved {counted(self.total_tokens_saved, 'token')}, "
+            f"{self.avg_savings_per_run:,} on average\n"
+            f"compression trigger {now.compression_trigger:g} · kept verbatim {now.full_message_window} posts · "
+            f"minimum relevance {now.min_relevance:g} · target usage {now.target_usage_ratio:g}"
+        )
 
-class Optimizer:
+
+class OptimizerRun(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """An optimizer run; `conversationId` is null for a sum of several, `untuned` explains why nothing was tuned.
+
+    `served` is the mean score of the newest rounds with feedback; below 0.5 no step compresses more.
+    """
+
+    COLUMNS: ClassVar = (
+        "timestamp", "conversation_id", "tokens_before", "tokens_after", "entries_compressed", "entries_dropped",
+        "entries_promoted", "compression_trigger_ratio", "full_message_window", "min_relevance_score",
+    )  # fmt: skip
+
+    conversation_id: str | None
+    tokens_before: int
+    tokens_after: int
+    entries_compressed: int
+    entries_dropped: int
+    entries_promoted: int
+    compression_trigger_ratio: float
+    full_message_window: int
+    min_relevance_score: float
+    timestamp: Time
+    served: float | None = None
+    untuned: str = ""
+
+    def __str__(self) -> str:
+        return f"no parameter changed: {self.untuned}" if self.untuned else Answer.__str__(self)
+
+
+class Optimizer(Namespace):
     """The optimizer of a project's conversations."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
-    async def status(self, conversation: str | None = None, *, user: str | None = None) -> OptimizerStatus:
-        """Return the totals of the runs so far, of a conversation or of all. Raises NotFound."""
+    @operation(
+        "GET /learning/optimizer/status",
+        role="viewer",
+        cli="optimizer status",
+        examples=("cuebook optimizer status", "cuebook optimizer status c1 --json"),
+    )
+    async def status(self, conversation: OnlyConversation = None, *, user: User = None) -> OptimizerStatus:
+        """Return the totals of all optimizer runs, and the current parameters. Raises NotFound."""
         totals = await self._services.store.tuning.totals(Scope(user=user), conversation)
         return OptimizerStatus(
             total_optimizations=totals.runs,
@@ -51,10 +94,19 @@ class Optimizer:
             current_parameters=_parameters(totals.current or untuned(self._services.settings.limits)),
         )
 
-    async def run(self, conversation: str | None = None, *, user: str | None = None) -> Snapshot:
-        """Run now, regardless of the interval: for a conversation, else for all that changed since their last run.
+    @operation(
+        "POST /learning/optimizer/run",
+        role="editor",
+        cli="optimizer run",
+        stores=True,
+        examples=("cuebook optimizer run", "cuebook optimizer run c1"),
+    )
+    async def run(
+        self, conversation: OnlyConversation = None, *, user: User = None, idempotency_key: IdempotencyKey = None
+    ) -> OptimizerRun:
+        """Run the optimizer on a conversation, or on all that changed since their last run. Waits for the result.
 
-        For several conversations the snapshot has the sums of tokens and entries, and the last run's parameters.
+        For several conversations the answer has the sums of tokens and entries, and the last run's parameters.
         Conversations with fewer than ten posts are skipped; `untuned` has the reason. Raises NotFound, and InvalidInput
         if the optimizer is off.
         """
@@ -63,7 +115,7 @@ class Optimizer:
             raise InvalidInput(msg, where="optimizer.enabled")
         scope = Scope(user=user)
         if conversation is not None:
-            return await run_once(self._services, scope, conversation)
+            return _run(await run_once(self._services, scope, conversation))
         now, seen = self._services.clock.now(), set[str]()
         snapshots: list[Snapshot] = []
         while changeds := await self._services.store.tuning.changed(
@@ -75,16 +127,27 @@ class Optimizer:
             for each in left:
                 seen.add(each)
                 snapshots.append(await run_once(self._services, scope, each))
-        return _sum(snapshots, untuned(self._services.settings.limits), now)
+        return _run(_sum(snapshots, untuned(self._services.settings.limits), now))
 
+    @operation(
+        "GET /learning/optimizer/history",
+        role="viewer",
+        cli="optimizer history",
+        examples=("cuebook optimizer history", "cuebook optimizer history c1 --limit 5"),
+        none="no runs yet. The optimizer runs when a conversation with at least ten posts changes.",
+    )
     async def history(
-        self, conversation: str | None = None, *, user: str | None = None, limit: int = 20
-    ) -> list[Snapshot]:
-        """Return the snapshots of the runs, newest first; 500 are kept per conversation. Raises NotFound."""
-        if not 1 <= limit <= MOST:
-            msg = f"limit: {limit}. Must be between 1 and {MOST}."
-            raise InvalidInput(msg, where="limit")
-        return await self._services.store.tuning.history(Scope(user=user), conversation, limit=limit)
+        self,
+        conversation: OnlyConversation = None,
+        *,
+        user: User = None,
+        limit: Annotated[int, Meta(ge=1, le=MOST, description="Return at most N runs."), Argument(metavar="N")] = 20,
+        cursor: Cursor = None,
+    ) -> Page[OptimizerRun]:
+        """Return optimizer runs, newest first; 500 are kept per conversation. Raises NotFound."""
+        found = await self._services.store.tuning.history(Scope(user=user), conversation, limit=MOST)
+        page = short_page(found, f"runs {conversation}", limit=limit, cursor=cursor, grows=True)
+        return Page(items=tuple(map(_run, page.items)), next=page.next)
 
 
 def _parameters(tuning: TuningState) -> Parameters:
@@ -114,7 +177,7 @@ def _sum(snapshots: list[Snapshot], untuned: TuningState, now: float) -> Snapsho
     )
 
 
-def snapshot(value: Snapshot) -> Wire:
-    """Return a snapshot in BrowserOS's shape, with its conversation (null for several) and the reason for no change."""
-    data: dict[str, Any] = msgspec.to_builtins(value)
-    return data | {"conversationId": value.conversation_id or None, "timestamp": iso(value.timestamp)}
+def _run(value: Snapshot) -> OptimizerRun:
+    fields = structs.asdict(value)
+    fields |= {"conversation_id": value.conversation_id or None, "timestamp": Time(value.timestamp)}
+    return OptimizerRun(**fields)

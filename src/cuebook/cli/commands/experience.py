@@ -1,13 +1,9 @@
 """Commands `cuebook experience list|test`: list handwritten experiences and test their selection."""
 
-from typing import Annotated
-
-import typer
-
-from cuebook.app.experiences import listed
-from cuebook.cli.group import command, new_app
+from cuebook.app.experiences import ExperienceChoice, ExperiencePage
+from cuebook.cli.group import new_app
+from cuebook.cli.operations import add_operations, print_answer
 from cuebook.cli.output import screen
-from cuebook.cli.state import State
 
 app = new_app(
     "List handwritten experiences and test their selection.",
@@ -15,60 +11,18 @@ app = new_app(
     'cuebook experience test "which laptop should I buy?"',
 )
 
-Role = Annotated[
-    str | None,
-    typer.Option(
-        "--role", metavar="ROLE", help="Use only experiences for this persona ID or role.", show_default=False
-    ),
-]
+
+def print_list(page: ExperiencePage) -> None:
+    """Print experiences and the problems of their files."""
+    print_answer(
+        page, "no experiences. To add one, create experience/handcrafted_exp_NAME.yaml with exp_id, when and what."
+    )
+    for problem in page.problems:
+        screen.say(f"! {problem}")
 
 
-@command(app, "cuebook experience list", "cuebook experience list --role helper --json", name="list")
-def list_(state: State, *, role: Role = None) -> None:
-    """List the experiences and the errors in their files. Exits with 1 if a file is skipped."""
-    with state.open() as cue:
-        experience_list = cue.experiences.list(role)
-        folder = cue.config.settings.experience.folder
-    if state.json:
-        screen.say_json(
-            {"items": [listed(each) for each in experience_list.items], "problems": list(experience_list.problems)}
-        )
-    elif experience_list.items:
-        rows = [
-            (each.experience.exp_id, ", ".join(each.experience.who) or "all", each.experience.when, each.file)
-            for each in experience_list.items
-        ]
-        screen.table(("experience", "who", "when", "file"), rows, fold=("experience",))
-    else:
-        for_ = f" for {role}" if role is not None else ""
-        screen.say(
-            f"no experiences{for_}. To add one, create {folder}/handcrafted_exp_NAME.yaml with exp_id, when and what."
-        )
-    if not state.json:
-        for problem in experience_list.problems:
-            screen.say(f"! {problem}")
-    if experience_list.problems:
-        raise typer.Exit(1)
-
-
-@command(
-    app,
-    'cuebook experience test "which laptop should I buy?"',
-    'cuebook experience test "plan a trip" --role helper --json',
-    name="test",
-)
-def try_(
-    state: State,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="User message.", show_default=False)],
-    *,
-    role: Role = None,
-) -> None:
-    """Test which experiences a query selects. Shows the reasons and may call the model; nothing is stored."""
-    with state.open() as cue:
-        experience_choice = cue.experiences.select(query, role=role)
-    if state.json:
-        screen.say_json(experience_choice)
-        return
+def print_choice(experience_choice: ExperienceChoice) -> None:
+    """Print the candidates, and why each was selected or not."""
     if not experience_choice.items:
         screen.say(f"no experiences for {experience_choice.role}. Run `cuebook experience list` to see all.")
         return
@@ -96,3 +50,6 @@ def try_(
         right=("score", "words", "meaning"),
         fold=("experience", "reason"),
     )
+
+
+add_operations(app, "experience", {"list": print_list, "test": print_choice})

@@ -1,31 +1,24 @@
 """Commands `cuebook organization show|set`: memory settings of an organization."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from msgspec import UNSET
 
-from cuebook.app.json_shapes import Wire
-from cuebook.app.organizations import shape
 from cuebook.cli.group import Tenant, command, new_app
+from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.records.answer import to_wire
 from cuebook.records.memory import DEFAULT_TENANT
+from cuebook.records.organization import LongTermMemoryChange, OrganizationMemoryChange
 
 app = new_app(
     "Show and change the memory settings of an organization.",
     "cuebook organization show acme",
     "cuebook organization set acme --no-writes",
 )
-
-Organization = Annotated[str, typer.Argument(metavar="ID", help="Organization ID.", show_default=False)]
-
-
-@command(app, "cuebook organization show acme", "cuebook organization show acme --json", name="show")
-def show(state: State, organization: Organization, *, tenant: Tenant = DEFAULT_TENANT) -> None:
-    """Show the memory settings of an organization."""
-    with state.open() as cue:
-        data = shape(cue.of(tenant).organizations.settings(organization))
-    _tell(state, data)
+add_operations(app, "organization", tenant=True)
 
 
 @command(
@@ -37,7 +30,7 @@ def show(state: State, organization: Organization, *, tenant: Tenant = DEFAULT_T
 )
 def set_(
     state: State,
-    organization: Organization,
+    organization: Annotated[str, typer.Argument(metavar="ID", help="Organization ID.", show_default=False)],
     *,
     enabled: Annotated[
         bool | None, typer.Option("--enabled/--disabled", help="Enable or disable the organization's memory.")
@@ -57,31 +50,19 @@ def set_(
     if category and all_categories:
         msg = "--category and --all-categories cannot be combined. Use one"
         raise typer.BadParameter(msg, param_hint="--category")
-    values = {"enabled": enabled, "defaultRetrievalEnabled": retrieval, "allowWrites": writes}
-    wanted: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
-    if category or all_categories:
-        wanted["allowedCategories"] = category or None
-    if not wanted:
+    change = LongTermMemoryChange(
+        enabled=UNSET if enabled is None else enabled,
+        default_retrieval_enabled=UNSET if retrieval is None else retrieval,
+        allow_writes=UNSET if writes is None else writes,
+        allowed_categories=None if all_categories else category or UNSET,
+    )
+    if change == LongTermMemoryChange():
         msg = "No setting given. Pass at least one, such as --no-writes"
         raise typer.BadParameter(msg, param_hint="SETTING")
     with state.open() as cue:
-        change = {"memory": {"longTermMemory": wanted}}
-        after = shape(cue.of(tenant).organizations.change(organization, change, by="cli"))
-    _tell(state, after)
-
-
-def _tell(state: State, settings: Wire) -> None:
+        memory = OrganizationMemoryChange(long_term_memory=change)
+        after = cue.of(tenant).organizations.change(organization, memory, by="cli")
     if state.json:
-        screen.say_json(settings)
-        return
-    memory = settings["memory"]["longTermMemory"]
-    allowed = memory["allowedCategories"]
-    screen.table(
-        ("memory.longTermMemory", "value"),
-        [
-            ("enabled", str(memory["enabled"]).lower()),
-            ("defaultRetrievalEnabled", str(memory["defaultRetrievalEnabled"]).lower()),
-            ("allowWrites", str(memory["allowWrites"]).lower()),
-            ("allowedCategories", "all" if allowed is None else ", ".join(allowed) or "none"),
-        ],
-    )
+        screen.say_json(to_wire(after))
+    else:
+        screen.say(str(after))

@@ -9,6 +9,7 @@ from cuebook.app.setup import personas
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.records.answer import to_wire
 from cuebook.records.expression import counted
 
 app = new_app(
@@ -32,7 +33,7 @@ def list_(state: State, *, mode: Mode = None) -> None:
     ]
     broken = [file for file in looked.files if file.faults]
     if state.json:
-        items = [personas.to_wire(shown) | {"file": name} for shown, name in found]
+        items = [to_wire(shown) | {"file": name} for shown, name in found]
         faults = [{"file": file.name, "faults": list(file.faults)} for file in broken]
         screen.say_json({"items": items, "broken": faults})
         return
@@ -76,7 +77,7 @@ def show(
     found, name = looked.find(persona)
     shown = personas.whole(found, default=looked.default, profiles=looked.profiles, mode=mode)
     if state.json:
-        screen.say_json(personas.to_wire(shown) | {"file": name})
+        screen.say_json(to_wire(shown) | {"file": name})
         return
     screen.heading(f"{shown.id} · {shown.name} {shown.version} · role {shown.role}{' · default' * shown.default}")
     for line in filter(None, (shown.description, name)):

@@ -1,13 +1,9 @@
 """Command `cuebook shadow report`: compare forwarded requests with what Cuebook would have sent."""
 
-from typing import Annotated
-
-import typer
-
 from cuebook.app.reports.shadow import ModelCost, ShadowReport
-from cuebook.cli.group import User, command, new_app
+from cuebook.cli.group import new_app
+from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen
-from cuebook.cli.state import State
 from cuebook.records.expression import counted
 
 app = new_app(
@@ -17,27 +13,8 @@ app = new_app(
 )
 
 
-@command(app, "cuebook shadow report", "cuebook shadow report --conversation c1 --json", name="report")
-def report(
-    state: State,
-    *,
-    conversation: Annotated[
-        str | None,
-        typer.Option(
-            "--conversation",
-            metavar="ID",
-            help="Report on this conversation. Default: all conversations.",
-            show_default=False,
-        ),
-    ] = None,
-    user: User = None,
-) -> None:
-    """Report tokens, cost and added latency of shadow calls, and the posts missing from either prompt."""
-    with state.open() as cue:
-        shadow_report = cue.shadow.report(conversation, user=user)
-    if state.json:
-        screen.say_json(shadow_report)
-        return
+def print_report(shadow_report: ShadowReport) -> None:
+    """Print the totals of shadow calls."""
     if shadow_report.refused_calls:
         screen.say(f"rejected by the upstream, not included below: {counted(shadow_report.refused_calls, 'call')}")
     if not shadow_report.calls and not shadow_report.refused_calls:
@@ -110,3 +87,6 @@ def _posts(found: ShadowReport) -> None:
         screen.say(f"calls that separate tool calls from their results: {found.parted_calls:,}")
     for each in found.examples:
         screen.say(f"  {each.why}: {each.conversation} {each.seq} {each.role}: {screen.line_of(each.text, 120)}")
+
+
+add_operations(app, "shadow", {"report": print_report})

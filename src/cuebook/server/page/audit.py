@@ -1,14 +1,13 @@
 """Render the audit log: list and show records, verify their integrity (hash chain), check a replay."""
 
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlencode
 
 from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from cuebook.app.reports import audit_shapes as shapes
 from cuebook.app.reports.audit import HIGHEST
-from cuebook.records.audit import Record
+from cuebook.records.audit import AuditRecord, ReplayedRender
 from cuebook.server.authorization import AnyRequest, cue_of
 from cuebook.server.page.render import show
 
@@ -42,7 +41,7 @@ async def records(
         "audit.html",
         view=VIEW,
         filters=filters,
-        records=[shapes.record(each) for each in found_records.records],
+        records=found_records.records,
         more="?" + urlencode({**query, "before": found_records.before}) if found_records.before else "",
         verdict=None,
     )
@@ -65,7 +64,7 @@ async def verify(request: AnyRequest) -> Response[bytes]:
         "audit.html",
         view=VIEW,
         filters={"event": None, "promptId": None, "conversationId": None},
-        records=[shapes.record(each) for each in found_records.records],
+        records=found_records.records,
         more=f"{ALL}?before={found_records.before}" if found_records.before else "",
         verdict=verdict,
     )
@@ -76,15 +75,15 @@ async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
     """Render a record's prompt again, and show whether the text is identical."""
     audit = cue_of(request).audit
     replayed_render = await audit.replay(n)
-    return _record_page(await audit.get(n), shapes.replayed(replayed_render))
+    return _record_page(await audit.get(n), replayed_render)
 
 
-def _record_page(record: Record, replay: dict[str, Any] | None = None) -> Response[bytes]:
+def _record_page(record: AuditRecord, replay: ReplayedRender | None = None) -> Response[bytes]:
     chosen = record.selection or {}
     is_stored = "branch" in chosen and bool(chosen.get("number"))  # a built-in prompt has no number in the database
     at = f"{chosen['branch']}:{chosen['number']}" if is_stored else ""
     selection = {name: value for name, value in chosen.items() if name not in ("branch", "number")}
-    return show("audit_record.html", view=VIEW, record=shapes.record(record), at=at, selection=selection, replay=replay)
+    return show("audit_record.html", view=VIEW, record=record, at=at, selection=selection, replay=replay)
 
 
 ROUTES = [records, record, verify, replay]

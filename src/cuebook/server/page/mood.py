@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
-import msgspec
 from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 
 from cuebook.app.turns.mood import reflection_shape
-from cuebook.app.turns.optimizer import snapshot
-from cuebook.records.tuning import Snapshot
+from cuebook.app.turns.optimizer import OptimizerRun
+from cuebook.records.answer import to_wire
 from cuebook.records.turn import Turn
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
@@ -59,14 +58,14 @@ async def optimizer(
     name = conversation or None
     totals = await cue.optimizer.status(name, user=user)
     runs = await cue.optimizer.history(name, user=user, limit=RUNS)
-    oldest_first = list(reversed(runs))
+    oldest_first = runs.items[::-1]
     most = max((each.tokens_before for each in runs), default=0)
     return show(
         "optimizer.html",
         view="Optimizer",
         conversation=conversation or "",
-        totals=msgspec.to_builtins(totals),
-        runs=[snapshot(each) for each in runs],
+        totals=to_wire(totals),
+        runs=[to_wire(each) for each in runs],
         tokens=plot_over_time(
             _plot_lines(oldest_first, {"before": "tokens_before", "after": "tokens_after"}), low=0.0, high=float(most)
         ),
@@ -80,10 +79,12 @@ async def optimizer(
     )  # fmt: skip
 
 
-def _plot_lines(runs: Sequence[Snapshot], fields: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
+def _plot_lines(runs: Sequence[OptimizerRun], fields: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
     """Return fields of runs as lines over time, without fields that have no value."""
     lines = {
-        name: [(each.timestamp, float(getattr(each, field))) for each in runs if getattr(each, field) is not None]
+        name: [
+            (float(each.timestamp), float(getattr(each, field))) for each in runs if getattr(each, field) is not None
+        ]
         for name, field in fields.items()
     }
     return {name: points for name, points in lines.items() if points}

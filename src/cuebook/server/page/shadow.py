@@ -7,9 +7,9 @@ from typing import Any, Final
 from litestar import Response, get
 
 from cuebook.app.reports.shadow import ModelCost, ShadowCall
-from cuebook.server.api.tuning import ConversationQuery
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.page.block_sources import post_address
+from cuebook.server.page.mood import ConversationQuery
 from cuebook.server.page.plots import plot_lines
 from cuebook.server.page.render import show
 from cuebook.server.route_parts import UserQuery
