@@ -72,7 +72,7 @@ def decision_of(
         uses=() if request.shadow else plan.uses,
         project=ask.project,
         idempotency=services.settings.keyed_digest_of(request.key),
-        audit=() if request.shadow else prompt.audit,
+        audit=() if request.shadow else prompt.rendered.audit,
         calls=() if place.side else prompt.mood.tasks,
         outcome=outcome,
         epoch=scene.epoch,

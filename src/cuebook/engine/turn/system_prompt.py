@@ -57,50 +57,45 @@ _OF_THE_TURN = (
 )
 
 
-class SystemPrompt(Struct, frozen=True, kw_only=True):
-    """The system prompt of a turn, and what goes beside its query: mood state and experiences."""
+class RenderedTexts(Struct, frozen=True, kw_only=True):
+    """The texts of a system prompt, and how they came about."""
 
     texts: tuple[Text, ...] = ()
     dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
     metadata: Mapping[str, Any] = {}  # the selection, for the reply
-    audit: tuple[Record, ...] = ()  # of rendered prompts
+    audit: tuple[Record, ...] = ()
+
+
+class SystemPrompt(Struct, frozen=True, kw_only=True):
+    """The system prompt of a turn, and what goes beside its query: mood state and experiences."""
+
+    rendered: RenderedTexts = RenderedTexts()
     mood: TurnMood = TurnMood()
     advice: Advice = Advice()
+    signals: TurnSignals | None = None
 
-
-class _Rendered(Struct, frozen=True, kw_only=True):
-    """Rendered system texts."""
-
-    texts: tuple[Text, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
-    metadata: Mapping[str, Any] = {}
-    audit: tuple[Record, ...] = ()
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Return the selections and signals, for the reply."""
+        signals = {SENTIMENT: signals_to_wire(self.signals)} if self.signals else {}
+        return {**self.rendered.metadata, **signals, **self.mood.metadata, **self.advice.metadata}
 
 
 async def system_prompt(
     services: Services, scope: Scope, scene: Scene, request: TurnRequest, ask: Ask, *, signals: TurnSignals | None
 ) -> SystemPrompt:
     """Build a turn's system prompt. Where only the client's own text applies, there is no mood state either."""
-    silent = request.relayed and _is_silent(services, scene, ask, own_text=request.has_system_text)
-    if silent:
-        rendered, mood = _Rendered(metadata={SILENT: True}), TurnMood()
+    if request.relayed and _is_silent(services, scene, ask, own_text=request.has_system_text):
+        rendered, mood = RenderedTexts(metadata={SILENT: True}), TurnMood()
     else:
         rendered = await _render(services, scene, ask, signals_for(ask, signals))
         mood = mood_in_turn(services, scene, ask, signals)
     advises = rendered.texts or not request.relayed
     advice = await advise(services, scope, scene, ask, asks_model=request.asks_model) if advises else Advice()
-    heard = {SENTIMENT: signals_to_wire(signals)} if signals else {}
-    return SystemPrompt(
-        texts=rendered.texts,
-        dropped=rendered.dropped,
-        metadata={**rendered.metadata, **heard, **mood.metadata, **advice.metadata},
-        audit=rendered.audit,
-        mood=mood,
-        advice=advice,
-    )
+    return SystemPrompt(rendered=rendered, mood=mood, advice=advice, signals=signals)
 
 
-async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[str, float]) -> _Rendered:
+async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[str, float]) -> RenderedTexts:
     """Render the persona, its chain and add-ons. Select variants by these signals."""
     conversation = scene.conversation
     persona = speaker_in(services, scene, ask)
@@ -111,7 +106,7 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
     )
     own = _first(own_names(persona, project), scene.families)
     if not (addons or persona.chain or own):
-        return _Rendered(texts=_base(persona), metadata=_selection(profile, project, {}))
+        return RenderedTexts(texts=_base(persona), metadata=_selection(profile, project, {}))
     fresh = profile is not None and profile.was_reviewed
     speaker = _Speaker(services, scene, ask, persona, project, fresh=fresh, signals=signals)
     links = {speaker.resolve_name(slug) for slug in persona.chain.values()}
@@ -122,7 +117,7 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
     texts += [await speaker.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
     texts += [await speaker.addon(key) for key in addons]
     rendered = tuple(text for text in texts if text is not None)
-    return _Rendered(
+    return RenderedTexts(
         texts=rendered,
         dropped=tuple(speaker.dropped),
         metadata=_selection(profile, project, speaker.chosen) | _variant(rendered, speaker.chosen, signals),
@@ -155,7 +150,7 @@ async def first_system_prompt(services: Services, scope: Scope, turn: Turn) -> S
     """Load the system prompt of a turn's first step, for a later step."""
     stored = [text for text in turn.steps[0].manifest.front if text.source != CLIENT and text.kind != "summary"]
     texts = await services.store.texts(scope, [text.digest for text in stored])
-    return SystemPrompt(
+    rendered = RenderedTexts(
         texts=tuple(
             Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
             for text in stored
@@ -163,6 +158,7 @@ async def first_system_prompt(services: Services, scope: Scope, turn: Turn) -> S
         ),
         metadata={key: turn.metadata[key] for key in _OF_THE_TURN if key in turn.metadata},
     )
+    return SystemPrompt(rendered=rendered)
 
 
 def candidate_prompts(settings: Settings, persona: str | None) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ async def open_turn(
 
 
 async def decide_turn(services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace) -> TurnChoice:
-    """Load the state once and decide the next step on it, without side effects."""
+    """Decide the next step of a turn: load one snapshot of the state, and compute all else from it. Store nothing."""
     if place.waiting is not None:
         return await decide_step(services, scope, request, place, place.waiting)
     ask = place.ask
