@@ -55,14 +55,14 @@ class ConversationRow(Struct, kw_only=True):
     @property
     def counters(self) -> dict[str, Any]:
         """Return the columns that change with the tree."""
-        return {name: getattr(self, name) for name in _COUNTERS} | {"speakers": encode_json(self.speakers)}
+        return {
+            "no": self.no, "head": self.head, "last_seq": self.last_seq, "mark": self.mark, "backlog": self.backlog,
+            "backlog_tokens": self.backlog_tokens, "words": self.words, "speakers": encode_json(self.speakers),
+        }  # fmt: skip
 
     def record(self) -> Conversation:
         """Return the public record."""
         return Conversation(**{name: getattr(self, name) for name in Conversation.__struct_fields__})
-
-
-_COUNTERS = ("no", "head", "last_seq", "mark", "backlog", "backlog_tokens", "words")
 
 
 def encode_json(value: Any) -> str:
