@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.digest import canonical, level
@@ -272,6 +273,13 @@ def next_semver(semver: str, by: Bump) -> str:
     if by == "major":
         return f"{major + 1}.0.0"
     return f"{major}.{minor + 1}.0" if by == "minor" else f"{major}.{minor}.{patch + 1}"
+
+
+def raised(version: Version, before: Version, *, stated: bool) -> Version:
+    """Return an edited version with the semantic version that its change requires, unless its author stated another."""
+    if stated and version.semver != before.semver:
+        return version
+    return replace(version, semver=next_semver(before.semver, bump(difference(before, version))))
 
 
 def free_semver(semver: str, taken: Collection[str]) -> str:

@@ -23,7 +23,7 @@ from cuebook.app.prompts.base import Agreed, Base, text_hash
 from cuebook.app.prompts.folder import Contents, Place, PromptFile, PromptFolder
 from cuebook.engine.core.services import Services
 from cuebook.interfaces.prompts import Family
-from cuebook.prompts.difference import bump, difference, next_semver
+from cuebook.prompts.difference import raised
 from cuebook.prompts.registry import path_of
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
@@ -107,9 +107,7 @@ def wanted(source: PromptFile, active: Version | None) -> Version | None:
         return version
     if not source.said:
         version = replace(active, sections=version.sections, override_sections={})
-    if "version" in source.said and version.semver != active.semver:
-        return version
-    return replace(version, semver=next_semver(active.semver, bump(difference(active, version))))
+    return raised(version, active, stated="version" in source.said)
 
 
 async def _state(services: Services, text: str, active: Version | None, base: str | None) -> tuple[State, int]:

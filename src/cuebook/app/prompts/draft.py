@@ -11,7 +11,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family, Write
-from cuebook.prompts.difference import bump, difference, next_semver
+from cuebook.prompts.difference import raised
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file, stated_keys, write_file
 from cuebook.prompts.inherit import parents_first
@@ -114,18 +114,12 @@ def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Vers
     version = replace(version, slug=draft.slug, branch=draft.branch)
     if draft.before is None:
         return version
-    return _numbered(version, draft.before, said_version="version" in keys)
+    return raised(version, draft.before, stated="version" in keys)
 
 
 def changes(draft: PromptDraft, version: Version) -> bool:
     """Return whether a version differs from its draft."""
     return draft.before is None or write_file(version) != write_file(draft.before)
-
-
-def _numbered(version: Version, before: Version, *, said_version: bool) -> Version:
-    if said_version and version.semver != before.semver:
-        return version
-    return replace(version, semver=next_semver(before.semver, bump(difference(before, version))))
 
 
 async def save_draft(services: Services, draft: PromptDraft, version: Version, *, by: str = "") -> Version:
@@ -157,7 +151,8 @@ async def import_files(services: Services, files: Sequence[tuple[str, bytes]], *
             planned.append(PlannedVersion(version=version, base=0))
             continue
         before = await Prompts(services).get(version.slug, branch=version.branch, version=stands.head)
-        if write_file(_numbered(version, before, said_version=True)) != write_file(before):
-            planned.append(PlannedVersion(version=_numbered(version, before, said_version=True), base=stands.head))
+        edited = raised(version, before, stated=True)
+        if write_file(edited) != write_file(before):
+            planned.append(PlannedVersion(version=edited, base=stands.head))
     await check_planned(services, planned)
     return await save_planned(services, planned, families, by=by) if planned else []
