@@ -119,6 +119,17 @@ async def test_optimizer_run_is_reported_in_status_and_history(client: httpx.Asy
     assert (await client.get("/learning/optimizer/history?limit=501")).status_code == 400
 
 
+async def test_repeated_run_with_the_same_key_returns_the_first_answer(client: httpx.AsyncClient) -> None:
+    await store(client, [*MESSAGES, *MORE])
+    body, headers = {"conversationId": "c1"}, {"Idempotency-Key": "run-1"}
+    first = await client.post("/learning/optimizer/run", json=body, headers=headers)
+    second = await client.post("/learning/optimizer/run", json=body, headers=headers)
+    assert (first.status_code, second.status_code, second.json()) == (200, 200, first.json())
+    assert (await client.get("/learning/optimizer/status")).json()["totalOptimizations"] == 1
+    other = await client.post("/learning/optimizer/run", json={}, headers=headers)
+    assert (other.status_code, "Idempotency-Key" in other.json()["detail"]) == (422, True)
+
+
 async def test_run_without_a_conversation_processes_changed_ones(client: httpx.AsyncClient) -> None:
     for name in ("c1", "c2"):
         await store(client, [*MESSAGES, *MORE[:4]], name, user="ann")
