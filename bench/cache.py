@@ -200,7 +200,7 @@ async def windows(talk: Agent, profile: str, context: int) -> tuple[list[tuple[f
             clock.advance(_MINUTE)
             while await cue.work():
                 pass
-        summary = await cue.memory.summary("agent")
+        summary = await cue.conversations.summary("agent")
     return found, summary.version if summary else 0
 
 

@@ -11,6 +11,7 @@ from feedback_process import SLUG
 
 from cuebook import Cuebook
 from cuebook.config import build
+from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 
@@ -42,7 +43,7 @@ async def test_a_killed_score_is_stored_once_after_the_restart(tmp_path: Path, f
         [branch] = (await cue.prompts.family(SLUG)).branches
         assert branch.observations == scores
         if scores:
-            by = (await cue.turns.show("c", 1))["observation"]["by"]
+            by = to_wire(await cue.turns.show("c", 1))["observation"]["by"]
             assert by == ("feedback" if failpoint.endswith("@2") else "next")
             assert branch.weight == pytest.approx(0.45 + 0.1 * observations[0].score)
         assert (await cue.audit.verify()).ok

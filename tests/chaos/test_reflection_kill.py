@@ -49,7 +49,7 @@ async def test_a_reflection_is_made_once_after_a_kill(tmp_path: Path, failpoint:
         await cue.work()
         await cue.settle()
         state = await cue.mind.show("c")
-        assert (state.mind.mood, state.due) == ("empathetic", 0)
+        assert (state.mood, state.due) == ("empathetic", 0)
         assert [(reflection.turn, [run.trigger for run in reflection.runs]) for reflection in state.reflections] == [
             (2, ["event:user_frustrated"])
         ]

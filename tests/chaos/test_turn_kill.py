@@ -15,6 +15,8 @@ from conversation_process import PIECES
 
 from cuebook import Ask, Cuebook
 from cuebook.config import Config, build
+from cuebook.records.answer import to_wire
+from cuebook.records.memory import Scope
 
 CONVERSATION_PROCESS = Path(__file__).with_name("conversation_process.py")
 
@@ -61,7 +63,7 @@ async def test_acknowledged_writes_survive_a_kill(tmp_path: Path, failpoint: str
     log = run_until_killed(tmp_path, failpoint)
     config: Config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     async with Cuebook.open(config, clock=Later(), worker=False) as cue:
-        before = await cue.memory.summary("c")
+        before = await cue.services.store.summary(Scope(), "c")
         await cue.work()
         posts = await cue.conversations.posts("c", branches=True)
         assert [post.seq for post in posts] == list(range(1, len(posts) + 1))
@@ -72,7 +74,7 @@ async def test_acknowledged_writes_survive_a_kill(tmp_path: Path, failpoint: str
         assert before is None or before.upto_seq in [post.seq for post in path]
         assert "summary" not in log
         await cue.settle()
-        after = await cue.memory.summary("c")
+        after = await cue.services.store.summary(Scope(), "c")
         assert (after is not None) == (len(path) >= 24), "a new process repeats a killed pass"
         ids = {post.id for post in posts}
         assert all(ids.issuperset(item.sources) for item in await cue.memory.items("c"))
@@ -86,7 +88,7 @@ async def check_turn(cue: Cuebook, log: list[str]) -> None:
     assert turns == int("query 1" in log) or turns == 1
     if not turns:
         return
-    record = await cue.turns.show("c", 1)
+    record = to_wire(await cue.turns.show("c", 1))
     assert record["query"] == "Where does key 7 hang?"
     whole = "".join(PIECES)
     if "reply 1" in log:
@@ -101,7 +103,7 @@ async def test_a_partial_answer_is_kept(tmp_path: Path) -> None:
     config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     async with Cuebook.open(config, clock=Later(), worker=False) as cue:
         await cue.work()
-        record = await cue.turns.show("c", 1)
+        record = to_wire(await cue.turns.show("c", 1))
         assert record["state"] == "interrupted"
         assert record["reply"].startswith(PIECES[0])
         [last] = [post for post in await cue.conversations.posts("c") if post.state == "interrupted"]
@@ -122,7 +124,7 @@ async def test_the_turn_of_a_killed_process_ends_at_once(tmp_path: Path) -> None
                 await cue.ask(Ask("And key 9?", "c"))
             else:
                 await cue.work()
-            record = await cue.turns.show("c", 1)
+            record = to_wire(await cue.turns.show("c", 1))
             assert (record["state"], record["steps"][0]["error"]) == (
                 "interrupted", "the answering process ended",
             )  # fmt: skip

@@ -12,6 +12,7 @@ from cuebook.engine.turn.request import read_ask
 from cuebook.engine.turn.turn import open_turn
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused, LeaseLost, UpstreamError
 from cuebook.providers.clock_and_ids import SystemClock
+from cuebook.records.answer import to_wire
 from cuebook.records.conversation import Part
 from cuebook.records.memory import NO_MODEL_LABEL, Scope
 from cuebook.records.turn import Usage
@@ -66,7 +67,7 @@ async def test_a_reply_describes_its_turn(cue):
     assert (
         second.metadata["window"]["tokens"] == second.window.tokens >= count_tokens(second.window, cue.services.count)
     )
-    record = await cue.turns.show(NAME, 2)
+    record = to_wire(await cue.turns.show(NAME, 2))
     assert record["window"]["stablePrefixRatio"] == second.metadata["window"]["stablePrefixRatio"]
 
 
@@ -91,10 +92,10 @@ async def test_stable_ratio_is_the_share_of_common_prefix_bytes(tmp_path, model)
 
 async def test_assemble_stores_nothing_and_is_repeatable(cue):
     await cue.ask(Ask("hi", NAME))
-    before = await cue.conversations.get(NAME)
+    before = await cue.services.store.conversation(Scope(), NAME)
     one, two = [await cue.assemble(Ask("and the password: hunter2!xyz?", NAME)) for _ in range(2)]
     assert one == two
-    assert await cue.conversations.get(NAME) == before
+    assert await cue.services.store.conversation(Scope(), NAME) == before
     assert b"hunter2!xyz" in one.messages[-1], "the message is sent unchanged"
     assert "hunter2" not in "".join(block.text for block in one.blocks)
     assert (await cue.assemble(Ask("who?", "unknown"))).messages == (b'{"role":"user","content":"who?"}',)
@@ -206,7 +207,7 @@ async def test_a_cancelled_caller_leaves_no_lease(cue, model, after):
     with pytest.raises(asyncio.CancelledError):
         await asking
     try:
-        assert (await cue.conversations.get(NAME)).lease_until == 0
+        assert (await cue.services.store.conversation(Scope(), NAME)).lease_until == 0
     except NotFound:
         return  # it had not started
     assert (await state_of(cue))[0] == "interrupted"
@@ -240,7 +241,7 @@ async def test_a_caller_cancelled_repeatedly_leaves_no_lease(cue, times):
         await asyncio.sleep(0.015)
     with pytest.raises(asyncio.CancelledError):
         await asking
-    assert (await cue.conversations.get(NAME)).lease_until == 0
+    assert (await cue.services.store.conversation(Scope(), NAME)).lease_until == 0
     assert (await cue.turns.get(NAME, 1)).state == "interrupted"
 
 
@@ -309,7 +310,7 @@ class Other(LoadedDice):
 async def test_parallel_asks_run_one_after_another(cue, model):
     replies = await asyncio.gather(*(cue.ask(Ask(f"n{n}", NAME)) for n in range(30)))
     assert [reply.turn for reply in replies] == list(range(1, 31)), "turns run in the order of the calls"
-    posts = await cue.conversations.posts(NAME)
+    posts = await cue.services.store.posts(Scope(), NAME)
     assert [post.seq for post in posts] == list(range(1, 61))
     assert [post.parent for post in posts] == list(range(60))
     assert {post.message for post in posts[1::2]} == {"Noted."}
@@ -497,7 +498,7 @@ async def test_without_a_model_the_answer_is_never_remembered(tmp_path):
         hits = await cue.memory.search("recalled memory model configured", conversation=NAME)
         assert not [hit for hit in hits if hit.text.startswith(NO_MODEL_LABEL)]
         assert not [item for item in await cue.memory.items(NAME) if "no model" in item.text]
-        summary = await cue.memory.summary(NAME)
+        summary = await cue.services.store.summary(Scope(), NAME)
         assert "no model" not in summary.markdown + json.dumps(summary.memory_json)
         window = await cue.assemble(Ask("Where does the key hang?", NAME, token_budget=500))
         memories = [block.text for block in window.blocks if block.kind == "memory"]
@@ -528,4 +529,4 @@ async def test_a_model_without_token_counts_does_not_stop_its_conversation(cue, 
     model.say(Script(text="one", usage=Usage(input=count)), Script(text="two", usage=Usage(input=7)))
     await cue.ask(Ask("a", NAME))
     await cue.ask(Ask("b", NAME))
-    assert [turn.steps[0].usage for turn in await cue.turns.last(NAME)] == [None, Usage(input=7)]
+    assert [turn.steps[0].usage for turn in await cue.turns.list(NAME)] == [None, Usage(input=7)]

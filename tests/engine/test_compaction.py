@@ -30,7 +30,7 @@ async def append_posts(cue, posts, *, start=0, text=None):
 
 
 async def mark_of(cue):
-    return (await cue.conversations.get(NAME)).mark
+    return (await cue.services.store.conversation(Scope(), NAME)).mark
 
 
 async def check(cue):
@@ -52,9 +52,9 @@ async def cue(tmp_path, clock):
 
 async def passes(cue):
     """Run the due jobs once. Return the number of summaries stored."""
-    before = await cue.memory.summary(NAME)
+    before = await cue.conversations.summary(NAME)
     await cue.work()
-    after = await cue.memory.summary(NAME)
+    after = await cue.conversations.summary(NAME)
     return (after.version if after else 0) - (before.version if before else 0)
 
 
@@ -62,7 +62,7 @@ async def test_small_talk_gets_a_summary_without_items(cue):
     """A summary covers every post, even if nothing in it is worth remembering."""
     await append_posts(cue, 48, text="Ha, well well!")
     assert await passes(cue) == 1
-    summary = await cue.memory.summary(NAME)
+    summary = await cue.services.store.summary(Scope(), NAME)
     assert "Ha, well well!" in summary.markdown
     window = await cue.assemble(Ask("and the boat?", NAME))
     assert any(block.kind == "summary" and "Ha, well well!" in block.text for block in window.blocks)
@@ -79,7 +79,7 @@ async def test_a_pass_runs_when_enough_precedes_the_tail(cue):
     assert await passes(cue) == 1
     assert await mark_of(cue) == 12
     await check(cue)
-    summary = await cue.memory.summary(NAME)
+    summary = await cue.services.store.summary(Scope(), NAME)
     assert summary.profile == "standard"
     assert "red boat" in summary.markdown
     ids = {post.id for post in await cue.conversations.posts(NAME)}
@@ -124,7 +124,7 @@ async def test_the_budget_profile_compacts_when_the_window_fills(tmp_path):
         assert before == 0
         await append_posts(cue, 120, start=60)
         await cue.settle()
-        conversation = await cue.conversations.get(NAME)
+        conversation = await cue.services.store.conversation(Scope(), NAME)
         assert conversation.mark > 0
         assert conversation.backlog >= 30
         await check(cue)
@@ -191,7 +191,7 @@ async def test_a_configured_model_writes_the_summary(tmp_path):
         cue.services.work_model = model
         await append_posts(cue, 24)
         assert await cue.settle() == {}
-        summary = await cue.memory.summary(NAME)
+        summary = await cue.services.store.summary(Scope(), NAME)
         assert (summary.made_by, summary.markdown) == ("scripted", "- Lives in Oslo.")
         assert summary.memory_json["tags"] == ["oslo"]
         assert model.requests[0].schema is not None
@@ -226,10 +226,10 @@ async def test_an_invalid_answer_changes_nothing(tmp_path, garbage, caplog):
     async with cue_on(tmp_path, clock=clock) as cue:
         cue.services.work_model = model
         await append_posts(cue, 24)
-        before = await cue.conversations.get(NAME)
+        before = await cue.services.store.conversation(Scope(), NAME)
         for tries in range(1, FAILURES + 1):
             assert await passes(cue) == 0
-            after = await cue.conversations.get(NAME)
+            after = await cue.services.store.conversation(Scope(), NAME)
             assert (after.mark, after.backlog, after.generation) == (0, 24, before.generation)
             assert await cue.services.store.items(Scope(), NAME) == []
             request_count = len(model.requests)
@@ -240,7 +240,7 @@ async def test_an_invalid_answer_changes_nothing(tmp_path, garbage, caplog):
             assert due.not_before == clock.now() + 60 * 2 ** (tries - 1), "each delay is longer"
             clock.set(due.not_before)
         assert await passes(cue) == 1, "after three failures in a row the rules make the summary"
-        assert (await cue.memory.summary(NAME)).made_by == "quotes"
+        assert (await cue.conversations.summary(NAME)).made_by == "quotes"
         await check(cue)
 
 
@@ -260,7 +260,7 @@ async def test_settle_does_not_wait_for_a_model_that_always_fails(tmp_path, capl
         await append_posts(cue, 80)
         assert await cue.settle() == {}
         assert await mark_of(cue) == 68
-        assert (await cue.memory.summary(NAME)).made_by == "quotes"
+        assert (await cue.conversations.summary(NAME)).made_by == "quotes"
 
 
 async def test_a_failed_pass_postpones_only_its_own_conversation(tmp_path, caplog):
@@ -318,7 +318,7 @@ async def test_a_secret_written_by_the_model_is_redacted(tmp_path, caplog):
         cue.services.work_model = model
         await append_posts(cue, 24)
         assert await cue.settle() == {}
-        assert (await cue.memory.summary(NAME)).markdown.startswith("- The key is [[secret:github_token#")
+        assert (await cue.conversations.summary(NAME)).markdown.startswith("- The key is [[secret:github_token#")
     assert "no such key [[secret:" in caplog.text
     assert secret not in caplog.text
     assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
@@ -353,7 +353,7 @@ async def test_tool_text_stays_out_of_the_system_prompt(tmp_path):
 async def test_a_pass_that_would_not_shrink_is_refused(cue):
     await append_posts(cue, 40, text="o")
     assert await cue.settle() == {}
-    summary = await cue.memory.summary(NAME)
+    summary = await cue.services.store.summary(Scope(), NAME)
     posts = await cue.conversations.posts(NAME)
     if summary is not None:
         covered = sum(post.tokens for post in posts if post.seq <= summary.upto_seq)
@@ -383,7 +383,7 @@ async def test_a_summary_of_an_abandoned_branch_is_not_stored(cue):
     assert await compact_once(cue.services, Scope(), NAME, STANDARD) == "nothing"
     cue.services.store = store
     assert moved == [28]
-    assert await cue.memory.summary(NAME) is None
+    assert await cue.conversations.summary(NAME) is None
     await check(cue)
     await cue.conversations.move_head(NAME, posts[-1].id)
     assert await cue.settle() == {}
@@ -502,7 +502,7 @@ async def summary_version_used(cue):
 
 async def newest(cue):
     await cue.settle()
-    return (await cue.memory.summary(NAME)).version
+    return (await cue.conversations.summary(NAME)).version
 
 
 async def test_a_window_keeps_its_summary_while_few_posts_follow(cue):

@@ -9,6 +9,7 @@ from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_files import load_config
 from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import Denied, InvalidInput, NotFound
+from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 
 SHORT, LONG = "You are $agent_name.", "You are $agent_name. Be kind, and tell what you know of harbours."
@@ -87,7 +88,7 @@ async def test_an_earlier_turn_uses_the_summary_of_its_time(tmp_path, clock):
             await ask_and_settle(
                 cue, clock, f"Ferry {number} goes to Texel at {number % 24}:15. " + "The sea is calm. " * 40, NAME
             )
-        turns = await cue.turns.last(NAME, last=60)
+        turns = await cue.services.store.turns(Scope(), NAME, last=60)
         versions = [each.steps[0].manifest.summary_version for each in turns]
         assert versions[-1] >= 2
         early = versions.index(1) + 1
@@ -97,7 +98,7 @@ async def test_an_earlier_turn_uses_the_summary_of_its_time(tmp_path, clock):
         assert len([each for each in comparison.let_in if each.kind == "post"]) > 0, "the newer summary covered them"
         now = (await cue.turns.replay(NAME, early, as_of="2100-01-01")).counterfactual
         [source] = [each.source for each in now.after.blocks if each.kind == "summary"]
-        summary = await cue.memory.summary(NAME, version=int(source.removeprefix("summary:")))
+        summary = await cue.services.store.summary(Scope(), NAME, version=int(source.removeprefix("summary:")))
         assert summary.upto_seq < turns[early - 1].query_seq, "newer summaries include posts behind its query"
         none = (await cue.turns.replay(NAME, 60, as_of="1990-01-01")).counterfactual
         assert not [each for each in none.after.blocks if each.kind == "summary"]

@@ -32,7 +32,7 @@ async def test_an_invalid_time_is_refused_and_nothing_is_stored(cue, when):
 async def test_posts_of_any_date_are_recalled_and_compacted(cue, when):
     await cue.append(NAME, [user(f"The boat number {n} is red.", timestamp=when) for n in range(40)])
     assert await cue.settle() == {}
-    assert await cue.memory.summary(NAME) is not None
+    assert await cue.conversations.summary(NAME) is not None
     assert await cue.memory.search("boat", conversation=NAME)
 
 

@@ -12,6 +12,7 @@ from turn_helpers import Client, bot, cue_on, user
 from cuebook import Ask, Cuebook
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces.model import ModelRequest
+from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.doubles import Script
@@ -64,7 +65,7 @@ async def test_a_matching_experience_is_in_the_volatile_block_and_recorded(tmp_p
         prompt = advice_in(model.requests[0].messages)
         assert "Ask for the order number first." in prompt
         assert "asks for a refund" not in prompt, "`when` is used for selection only"
-        record = await cue.turns.show("c", 1)
+        record = to_wire(await cue.turns.show("c", 1))
         assert record["metadata"]["experiences"] == ["refund"]
         assert record["replay"] == "identical"
 
@@ -439,7 +440,7 @@ async def test_a_relayed_persona_adds_experiences_and_steps_keep_them(tmp_path: 
         first, second = (json.loads(request.body)["messages"] for request in upstream.requests)
         assert "Ask for the order number first." in first[1]["content"]
         assert second[1] == first[1], "the round keeps the selection of its first step"
-        turn = (await cue.turns.last("c"))[0]
+        turn = (await cue.turns.list("c"))[0]
         assert turn.metadata["experiences"] == ["refund"]
         assert list(turn.metadata["experienceSelection"]["chosen"]) == ["refund"]
 

@@ -82,7 +82,7 @@ async def test_forgetting_a_conversation_deletes_every_byte_and_signs_a_receipt(
         await store_canary(cue)
         await cue.ask(Ask(f"{CANARY}, who are you?", "c", user="ann", persona="helper"))
         await cue.settle()
-        assert await cue.memory.summary("c")
+        assert await cue.conversations.summary("c")
         assert {"logs/prompts_audit.jsonl"} < set(occurrences(tmp_path))
         receipt = await cue.memory.forget(conversation="c", reason="asked by mail")
         assert occurrences(tmp_path) == {}
@@ -171,7 +171,7 @@ async def test_forgetting_a_user_deletes_transcripts_and_words_elsewhere(tmp_pat
         await store_shared_conversation(cue)
         await cue.ask(Ask(f"{CANARY}!", "c2", user="ann", persona="helper"))
         await cue.settle()
-        assert CANARY in (await cue.memory.summary("shared")).markdown
+        assert CANARY in (await cue.conversations.summary("shared")).markdown
         receipt = await cue.memory.forget(user="ann")
         assert occurrences(tmp_path) == {}
         assert receipt.counts["conversations"] == 2
@@ -183,12 +183,12 @@ async def test_forgetting_a_user_deletes_transcripts_and_words_elsewhere(tmp_pat
         ]  # fmt: skip
         assert (posts["a1"].message, posts["a1"].sender) == ("[erased]", "erased")
         assert posts["b2"].message == "I live in Bergen."
-        assert await cue.memory.summary("shared") is None
+        assert await cue.conversations.summary("shared") is None
         replay = await cue.turns.replay("shared", 1)
         assert replay.verdict == "erased"
         assert (await cue.audit.verify()).ok
         await cue.settle()
-        summary = await cue.memory.summary("shared")
+        summary = await cue.services.store.summary(Scope(), "shared")
         assert summary, "derived again from the remaining posts"
         assert "Marigold" in summary.markdown or "Bergen" in summary.markdown
         assert all("erased" not in each.text for each in await cue.memory.items("shared"))
@@ -262,7 +262,7 @@ async def test_a_running_answer_containing_forgotten_words_is_not_stored(tmp_pat
         with pytest.raises(LeaseLost):
             await reading
         assert occurrences(tmp_path) == {}
-        turns = await cue.turns.last("shared")
+        turns = await cue.turns.list("shared")
         assert turns[-1].state == "interrupted"
         assert (await cue.ask(Ask("And the boat?", "shared", user="bob"))).text == "Fine."
 
@@ -297,7 +297,7 @@ async def test_a_pass_that_read_forgotten_posts_is_refused(tmp_path, what):
             await cue.memory.forget(user="ann")
         go_on.set()
         await working
-        assert await cue.memory.summary("c") is None
+        assert await cue.conversations.summary("c") is None
         assert occurrences(tmp_path) == {}
 
 

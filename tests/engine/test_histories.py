@@ -8,6 +8,8 @@ from turn_helpers import NAME, Client, all_texts, bot, cue_on, path, system, use
 
 from cuebook.app.cuebook import RelayCall
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
+from cuebook.records.answer import to_wire
+from cuebook.records.memory import Scope
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
 
@@ -148,24 +150,24 @@ async def test_a_retry_after_a_failed_turn_stores_the_query_once(cue, client):
     client.upstream.say(completion("a2"))
     await client.send()
     assert await path(cue) == ["u1", "a1", "u2", "a2"]
-    assert [turn.state for turn in await cue.turns.last(NAME)] == ["finished", "failed", "finished"]
+    assert [turn.state for turn in await cue.turns.list(NAME)] == ["finished", "failed", "finished"]
 
 
 @pytest.mark.parametrize("named", [True, False])
 async def test_a_title_call_is_stored_beside_the_path(cue, client, named):
     await hold_conversation(client, 16)
     await cue.settle()
-    before, summary = await cue.conversations.get(NAME), await cue.memory.summary(NAME)
+    before, summary = await cue.services.store.conversation(Scope(), NAME), await cue.conversations.summary(NAME)
     assert summary is not None
     title = [system("You write titles."), user("Write a title for: u1 a1")]
     client.upstream.say(completion("About u1"))
     await client.send(title, conversation=NAME if named else None)
     sent = client.upstream.messages()
     assert [message["content"] for message in sent] == ["You write titles.", "Write a title for: u1 a1"]
-    after = await cue.conversations.get(NAME)
+    after = await cue.services.store.conversation(Scope(), NAME)
     assert (after.head, after.mark, after.backlog) == (before.head, before.mark, before.backlog)
     assert (client.head.conversation == NAME) == named
-    record = await cue.turns.show(client.head.conversation, client.head.turn)
+    record = to_wire(await cue.turns.show(client.head.conversation, client.head.turn))
     assert [block["kind"] for block in record["window"]["blocks"]] == ["section", "query"], "nothing is recalled"
     await client.say("u17", "a17")
     assert (await path(cue))[-4:] == ["u16", "a16", "u17", "a17"]

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from cuebook import Ask, Cuebook
+from cuebook import Ask, Cuebook, Posted
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput, KeyReused
-from cuebook.testing.doubles import ScriptedModel
+from cuebook.testing import ScriptedModel
 
 
 def settings(tmp_path):
@@ -82,3 +82,36 @@ async def test_a_chat_request_is_answered_after_a_crash_of_its_turn(tmp_path, mo
     async with Cuebook.open(settings(tmp_path), model=ScriptedModel(default="From pier 4."), worker=False) as cue:
         first, again = await cue.ask(ask), await cue.ask(ask)
         assert (first.text, again.text, again.turn) == ("From pier 4.", "From pier 4.", first.turn)
+
+
+async def test_a_repeated_reset_adds_one_reflection(tmp_path):
+    async with Cuebook.open(settings(tmp_path), model=ScriptedModel(default="Noted."), worker=False) as cue:
+        await cue.ask(Ask("Hello", "c"))
+        first = await cue.mind.reset("c", idempotency_key="k1")
+        assert await cue.mind.reset("c", idempotency_key="k1") == first
+        assert len((await cue.mind.show("c")).reflections) == 1
+        with pytest.raises(KeyReused, match="different request"):
+            await cue.mind.run("c", "gmi_engagement_boost", idempotency_key="k1")
+
+
+async def test_repeated_feedback_returns_the_first_answer(tmp_path):
+    async with Cuebook.open(settings(tmp_path), model=ScriptedModel(default="Noted."), worker=False) as cue:
+        await cue.ask(Ask("Hello", "c"))
+        first = await cue.turns.feedback("c", 1, thumb="down", idempotency_key="k1")
+        await cue.turns.feedback("c", 1, thumb="up")
+        assert await cue.turns.feedback("c", 1, thumb="down", idempotency_key="k1") == first
+        assert (await cue.turns.show("c", 1)).observation["sentiment"] == 1.0
+
+
+async def test_a_repeated_compression_stores_one_summary(tmp_path, monkeypatch):
+    values = {"older_than": "p2", "summary": "They chose the blue boat.", "idempotency_key": "k1"}
+    monkeypatch.setenv("CUEBOOK_FAILPOINT", "request.finish:raise")
+    async with Cuebook.open(settings(tmp_path), worker=False) as cue:
+        await cue.append("c", [Posted(sender="ann", message=f"Boat {n}", id=f"p{n}") for n in range(4)])
+        with pytest.raises(BackendError, match="failpoint"):
+            await cue.conversations.compress("c", **values)
+    monkeypatch.delenv("CUEBOOK_FAILPOINT")
+    async with Cuebook.open(settings(tmp_path), worker=False) as cue:
+        made = await cue.conversations.compress("c", **values)
+        assert made == await cue.conversations.compress("c", **values)
+        assert (made.version, made.upto_seq) == (1, 2)

@@ -10,7 +10,7 @@ from turn_helpers import NAME, cue_on
 from cuebook import Cuebook
 from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import InvalidInput
-from cuebook.records.memory import CATEGORIES
+from cuebook.records.memory import CATEGORIES, Scope
 from cuebook.testing import FrozenClock, ScriptedModel
 
 KEY = "system/memory_compactor_v2_json"
@@ -47,7 +47,7 @@ async def test_a_projects_own_instruction_is_used_and_its_version_recorded(tmp_p
         assert instruction.startswith("You keep the rolling memory of a conversation.")
         assert "together take at most " in instruction
         assert "$max_summary_tokens" not in instruction
-        summary = await cue.memory.summary(NAME)
+        summary = await cue.services.store.summary(Scope(), NAME)
         assert (summary.made_by, summary.prompt) == ("scripted", f"prompt:{KEY}@main:1")
         [render] = [each for each in await cue.audit.list() if each.event == "render"]
         assert (render.agent, render.prompt_id, render.conversation_id) == ("compactor", KEY, NAME)
@@ -60,7 +60,7 @@ async def test_without_one_the_built_in_instruction_is_used_and_replayable(tmp_p
     async with compacting(tmp_path) as (cue, _, compact):
         instruction = await compact()
         assert instruction.startswith("You keep the rolling memory of a conversation.")
-        assert (await cue.memory.summary(NAME)).prompt == f"prompt:{KEY}@built-in:0"
+        assert (await cue.conversations.summary(NAME)).prompt == f"prompt:{KEY}@built-in:0"
         [render] = await cue.audit.list()
         assert render.interpolated_text == instruction
         assert (await cue.audit.replay(render.seq)).verdict == "identical"
@@ -84,7 +84,7 @@ async def test_a_new_version_is_used_next_and_rollback_reverts_it(tmp_path):
         assert await compact() == "Two, 24 turns."
         await cue.prompts.roll_back(KEY, reason="worse")
         assert await compact() == "One."
-        summaries = [await cue.memory.summary(NAME, version=n) for n in (1, 2, 3)]
+        summaries = [await cue.conversations.summary(NAME, version=n) for n in (1, 2, 3)]
         assert [each.prompt for each in summaries] == [f"prompt:{KEY}@main:{n}" for n in (1, 2, 1)]
 
 
@@ -100,7 +100,7 @@ async def test_an_invalid_instruction_falls_back_to_the_built_in(tmp_path, caplo
     async with compacting(tmp_path) as (cue, _, compact):
         await cue.prompts.save(KEY, {"body": body}, params=params)
         assert (await compact()).startswith("You keep the rolling memory")
-        assert (await cue.memory.summary(NAME)).prompt == f"prompt:{KEY}@built-in:0"
+        assert (await cue.conversations.summary(NAME)).prompt == f"prompt:{KEY}@built-in:0"
     [record] = [each for each in caplog.records if each.name == "cuebook.prompts"]
     assert record.levelno == logging.WARNING
     assert why in record.getMessage()
@@ -111,7 +111,7 @@ async def test_an_instruction_of_a_failed_call_is_audited_too(tmp_path, caplog):
     caplog.set_level(logging.CRITICAL, "cuebook.jobs")
     async with compacting(tmp_path, "no JSON") as (cue, _, compact):
         await compact()
-        assert await cue.memory.summary(NAME) is None
+        assert await cue.conversations.summary(NAME) is None
         assert [(each.event, each.agent) for each in await cue.audit.list()] == [("render", "compactor")]
 
 

@@ -42,7 +42,7 @@ async def store_long_conversation(cue, clock, rounds=30):
 
 
 async def summary_of(cue):
-    return await cue.memory.summary("c1")
+    return await cue.services.store.summary(Scope(), "c1")
 
 
 async def item_of(cue, word, **more):

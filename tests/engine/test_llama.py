@@ -14,6 +14,7 @@ from cuebook.app.doctor import examine
 from cuebook.errors import UpstreamError
 from cuebook.interfaces.model import ModelRequest
 from cuebook.providers.llama import LlamaModel, context_of, file_named
+from cuebook.records.answer import to_wire
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ async def test_an_interrupted_answer_is_kept_and_the_next_one_works(tmp_path):
                     received.append(chunk.text)
                 if len(received) == 4:
                     break
-        turn = await handle.turns.show(NAME, 1)
+        turn = to_wire(await handle.turns.show(NAME, 1))
         assert turn["state"] == "interrupted"
         assert turn["reply"].startswith("".join(received).strip()[:5])
         answering = asyncio.create_task(handle.ask(Ask("Tell me another very long story, of the woods.", NAME)))

@@ -25,7 +25,7 @@ async def compact_conversation(cue, clock, conversation):
     await cue.append(conversation, messages, user="ann")
     clock.advance(7200)
     await cue.settle()
-    assert await cue.memory.summary(conversation, user="ann") is not None
+    assert await cue.conversations.summary(conversation, user="ann") is not None
 
 
 async def test_a_pass_does_not_restore_corrected_text(tmp_path, clock):

@@ -5,6 +5,7 @@ import asyncio
 from turn_helpers import Client, ask_and_settle, open_with_memory, user
 
 from cuebook import Ask
+from cuebook.records.memory import Scope
 from cuebook.testing.upstream import ScriptedUpstream
 
 DAY = 86_400.0
@@ -63,9 +64,9 @@ async def test_a_regenerated_answer_keeps_the_users_memories(tmp_path, clock):
 async def test_moving_the_head_removes_and_restores_memories(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "My rent is 900 euros.", "c1")
-        before = await cue.conversations.get("c1")
+        before = await cue.services.store.conversation(Scope(), "c1")
         await ask_and_settle(cue, clock, "My rent is 950 euros now.", "c1")
-        berlin = await cue.conversations.get("c1")
+        berlin = await cue.services.store.conversation(Scope(), "c1")
         posts = {post.seq: post.id for post in await cue.conversations.posts("c1")}
         assert await texts(cue) == ["My rent is 900 euros.", "My rent is 950 euros now."]
         await cue.conversations.move_head("c1", posts[before.head])
@@ -129,10 +130,10 @@ async def test_leaving_a_compacted_branch_removes_its_items(tmp_path, clock):
         await cue.append("c1", [user("My rent is 950 euros now."), *messages], user="ann")
         clock.advance(7200)
         await cue.settle()
-        assert await cue.memory.summary("c1", user="ann") is not None
+        assert await cue.conversations.summary("c1", user="ann") is not None
         assert "My rent is 950 euros now." in await texts(cue)
         await cue.conversations.move_head("c1", start)
         await advance_and_settle(cue, clock)
         assert await texts(cue, ended=True) == ["My rent is 900 euros."]
-        assert await cue.memory.summary("c1", user="ann") is None
+        assert await cue.conversations.summary("c1", user="ann") is None
         assert [each.text for each in await cue.memory.items("c1", user="ann", ended=True)] == ["My rent is 900 euros."]

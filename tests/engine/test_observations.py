@@ -13,6 +13,7 @@ from cuebook import Ask, Posted
 from cuebook.errors import CuebookError
 from cuebook.prompts.learn import ema
 from cuebook.providers.clock_and_ids import SystemDice
+from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
@@ -51,7 +52,7 @@ async def observations_of(cue, slug=SLUG):
 
 
 async def observation_of(cue, n, name="c"):
-    return (await cue.turns.show(name, n))["observation"]
+    return to_wire(await cue.turns.show(name, n))["observation"]
 
 
 async def test_the_next_message_scores_the_previous_prompts(cue, clock):
@@ -69,9 +70,9 @@ async def test_the_next_message_scores_the_previous_prompts(cue, clock):
         "next",
         2,
         False,
-        ['"That works"'],
+        ('"That works"',),
     )
-    assert observation["taught"] == [{"promptId": SLUG, "branch": "main", "version": 1, "counted": True}]
+    assert observation["taught"] == ({"promptId": SLUG, "branch": "main", "version": 1, "counted": True},)
     assert await observation_of(cue, 3) == {"by": None, "reason": "no message follows it yet"}
     [branch] = (await cue.prompts.family(SLUG)).branches
     assert branch.weight == pytest.approx(0.9 * (0.45 + 0.1 * pleased.score) + 0.1 * displeased.score)
@@ -146,7 +147,7 @@ async def test_a_rephrased_message_scores_no_second_time(clock):
             client.history = [*before]
             await client.say(text, model="assistant")
         await cue.settle()
-        assert len(await cue.turns.last("c")) == 4
+        assert len(await cue.turns.list("c")) == 4
         assert [(each.turn, each.outcome) for each in await observations_of(cue)] == [(1, "success")]
 
 
@@ -440,7 +441,7 @@ async def test_an_answer_without_text_scores_nothing(clock):
         await cue.settle()
         assert [each.turn for each in await observations_of(cue)] == [1]
         await cue.turns.feedback("c", 2, thumb="down")
-        assert (await observation_of(cue, 2))["taught"] == []
+        assert (await observation_of(cue, 2))["taught"] == ()
 
 
 async def test_concurrent_processes_score_each_round_once(tmp_path, clock):

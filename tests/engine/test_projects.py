@@ -151,7 +151,7 @@ async def test_the_compactor_uses_the_projects_instruction(tmp_path):
             await cue.work()
             instruction = json.loads(model.requests[-1].messages[0])["content"]
             assert instruction == ("One.\n\nAnd Acme's." if project else "One.")
-        assert (await cue.memory.summary("a")).prompt == f"prompt:projects/acme/{key}@main:1"
+        assert (await cue.conversations.summary("a")).prompt == f"prompt:projects/acme/{key}@main:1"
 
 
 async def test_an_add_on_of_the_configured_project_is_found(folder):

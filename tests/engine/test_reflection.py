@@ -4,11 +4,10 @@ import json
 from contextlib import asynccontextmanager
 
 import pytest
-from turn_helpers import NAME, Client, cue_on
+from turn_helpers import NAME, Client, cue_on, is_neutral
 
 from cuebook import Ask, InvalidInput, NotFound
 from cuebook.errors import UpstreamError
-from cuebook.records.mind import MoodState
 from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
 
@@ -71,7 +70,7 @@ async def test_calm_then_frustrated_then_satisfied(tmp_path):
         assert "one step at a time" in mood_text
         await say(HAPPY)
         state = await cue.mind.show(NAME)
-        assert (state.mind.mood, state.turn) == ("engaging", 4)
+        assert (state.mood, state.turn) == ("engaging", 4)
         assert [(each.turn, run.trigger, run.by) for each in state.reflections for run in each.runs] == [
             (4, "event:user_satisfied", "rules"),
             (2, "event:user_frustrated", "rules"),
@@ -157,7 +156,7 @@ async def test_an_invalid_answer_leaves_the_mood_unchanged(tmp_path, answer, why
     async with open_reflecting(tmp_path, model=model_with_answers(answer), work__model="model") as (cue, say):
         await say(ANGRY)
         state = await cue.mind.show(NAME)
-        assert state.mind == MoodState()
+        assert is_neutral(state)
         [[run]] = [each.runs for each in state.reflections]
         assert run.outcome == "refused"
         assert why in run.reason
@@ -168,7 +167,7 @@ async def test_an_unreachable_model_falls_back_to_the_rules(tmp_path):
     async with open_reflecting(tmp_path, model=model_with_answers(unreachable), work__model="model") as (cue, say):
         await say(ANGRY)
         state = await cue.mind.show(NAME)
-        assert state.mind.mood == "empathetic"
+        assert state.mood == "empathetic"
         [[run]] = [each.runs for each in state.reflections]
         assert run.by == "rules"
         assert "nobody there" in run.reason
@@ -217,9 +216,9 @@ async def test_a_regenerated_answer_reflects_once_and_branches_have_moods(tmp_pa
         await say(CALM)
         posts = await cue.conversations.posts(NAME)
         await say(ANGRY)
-        assert (await cue.mind.show(NAME)).mind.mood == "empathetic"
+        assert (await cue.mind.show(NAME)).mood == "empathetic"
         await cue.conversations.move_head(NAME, posts[-1].id)
-        assert (await cue.mind.show(NAME)).mind == MoodState()
+        assert is_neutral(await cue.mind.show(NAME))
         assert mood_texts(await say("Thanks, and what is the newest one?")) == []
 
 
@@ -233,7 +232,7 @@ async def test_built_in_metaprompts_run_by_hand_and_a_reset_is_neutral(tmp_path)
         with pytest.raises(InvalidInput, match=r"Unknown metaprompt 'nobody' of persona 'p'\. Available: gmi_"):
             await cue.mind.run(NAME, "nobody")
         state = await cue.mind.reset(NAME)
-        assert state.mind == MoodState()
+        assert is_neutral(state)
         assert len(state.reflections) == 3
         assert mood_texts(await say("And now?")) == []
 
@@ -272,7 +271,7 @@ async def test_the_relay_adds_the_mood_and_a_rounds_steps_keep_it(tmp_path):
         client.history.append(result("c1", "a page"))
         await client.send()
         assert "mood empathetic" in json.dumps(upstream.sent())
-        turns = await cue.turns.last(NAME)
+        turns = await cue.turns.list(NAME)
         assert [turn.metadata["mind"]["mood"] for turn in turns] == ["neutral", "empathetic"]
 
 
@@ -307,12 +306,12 @@ async def test_events_fire_in_the_background_after_a_model_judges(tmp_path):
         first = await say("It goes hum again.")
         assert first.metadata["sentiment"]["events"] == []
         [reflections] = (await cue.mind.show(NAME)).reflections
-        assert [event.name for event in reflections.heard.events] == ["user_frustrated"]
-        assert reflections.heard.sentiment.method == "llm"
+        assert reflections.sentiment["events"] == ["user_frustrated"]
+        assert reflections.sentiment["method"] == "llm"
         assert [run.trigger for run in reflections.runs] == ["event:user_frustrated"]
         second = await say(ANGRY)  # the model gives no valid answer: the lexicon's sentiment and its cool-downs apply
         reflections = (await cue.mind.show(NAME)).reflections[0]
-        assert reflections.heard.sentiment.method == "lexicon_based"
-        assert reflections.heard.counters.frustration == 2
-        assert reflections.heard.events == ()
+        assert reflections.sentiment["method"] == "lexicon_based"
+        assert reflections.sentiment["counters"]["frustration"] == 2
+        assert reflections.sentiment["events"] == []
         assert second.metadata["mind"]["mood"] == "patient"

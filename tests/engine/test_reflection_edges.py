@@ -5,10 +5,9 @@ import json
 
 import pytest
 from test_reflection import ANGRY, CALM, MOVED, model_with_answers, mood_texts, open_reflecting, reflection_requests
-from turn_helpers import NAME, Client
+from turn_helpers import NAME, Client, is_neutral
 
 from cuebook import Ask
-from cuebook.records.mind import MoodState
 from cuebook.testing import ScriptedModel
 from cuebook.testing.doubles import Script
 from cuebook.testing.upstream import ScriptedUpstream, completion
@@ -33,7 +32,9 @@ def judging_model():
 async def turn_counts(cue):
     """Return the counted turns and frustrated turns of each reflection, the newest first."""
     reflections = (await cue.mind.show(NAME)).reflections
-    return [(each.heard.counters.turns, each.heard.counters.frustration) for each in reflections]
+    return [
+        (each.sentiment["counters"]["turns"], each.sentiment["counters"].get("frustration", 0)) for each in reflections
+    ]
 
 
 # ---- concurrency -----------------------------------------------------------------------------------------------------
@@ -100,7 +101,7 @@ async def test_a_fenced_answer_after_reasoning_is_parsed(tmp_path):
     answer = f"<think>They are {{angry}}.</think>\n```json\n{MOVED}\n```"
     async with open_reflecting(tmp_path, model=model_with_answers(answer), work__model="model") as (cue, say):
         await say(ANGRY)
-        assert (await cue.mind.show(NAME)).mind.mood == "patient"
+        assert (await cue.mind.show(NAME)).mood == "patient"
 
 
 async def test_a_crashing_model_falls_back_to_the_rules(tmp_path):
@@ -138,7 +139,7 @@ async def test_no_part_of_a_secret_remains_in_a_cut_strategy(tmp_path):
     answer = answer_with(recoveryStrategy="word " * 116 + KEY)
     async with open_reflecting(tmp_path, model=model_with_answers(answer), work__model="model") as (cue, say):
         await say(ANGRY)
-        assert "sk-proj" not in (await cue.mind.show(NAME)).mind.strategy
+        assert "sk-proj" not in (await cue.mind.show(NAME)).strategy
 
 
 async def test_fence_marks_in_a_strategy_do_not_close_the_fence(tmp_path):
@@ -204,7 +205,7 @@ async def test_many_notes_leave_room_for_strategy_and_memories(tmp_path):
     async with open_reflecting(tmp_path, persona=LOOKS_BACK, model=model, work__model="model") as (cue, say):
         for _ in range(4):
             await say(CALM)
-        assert len((await cue.mind.show(NAME)).mind.imprints) == 24
+        assert len((await cue.mind.show(NAME)).imprints) == 24
         [mood_text] = mood_texts(await say("And now?"))
         assert "k31: word" in mood_text
         assert len(mood_text) < 1_500
@@ -261,13 +262,13 @@ async def test_a_persona_without_tracking_shows_a_manual_mood(tmp_path):
         say,
     ):
         await say(CALM)
-        assert (await cue.mind.run(NAME, "gmi_self_trait_adjustment")).mind.mood == "patient"
+        assert (await cue.mind.run(NAME, "gmi_self_trait_adjustment")).mood == "patient"
         reply = await say("And now?")
         assert reply.metadata["mind"]["mood"] == "patient"
         [mood_text] = mood_texts(reply)
         assert "mood patient" in mood_text
         assert (await cue.turns.replay(NAME, 2)).verdict == "identical"
-        assert (await cue.mind.reset(NAME)).mind == MoodState()
+        assert is_neutral(await cue.mind.reset(NAME))
         assert mood_texts(await say("And now?")) == []
 
 
@@ -291,8 +292,8 @@ async def test_the_last_valid_review_stays_in_the_prompt(tmp_path):
 async def test_a_manual_run_without_a_model_applies_the_events_rule(tmp_path):
     async with open_reflecting(tmp_path) as (cue, say):
         await say(CALM)
-        assert (await cue.mind.run(NAME, "gmi_engagement_boost")).mind.mood == "curious"
-        assert (await cue.mind.run(NAME, "gmi_confusion_clarification")).mind.user_skill == "novice"
+        assert (await cue.mind.run(NAME, "gmi_engagement_boost")).mood == "curious"
+        assert (await cue.mind.run(NAME, "gmi_confusion_clarification")).user_skill == "novice"
 
 
 async def test_a_clock_set_back_suppresses_no_event(tmp_path):

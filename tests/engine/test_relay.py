@@ -12,6 +12,7 @@ from turn_helpers import NAME, Client, all_texts, cue_on, path, user
 from cuebook import Ask
 from cuebook.app.cuebook import RelayCall
 from cuebook.errors import UpstreamError
+from cuebook.records.memory import Scope
 from cuebook.testing.upstream import (
     DONE,
     EVENTS,
@@ -56,7 +57,7 @@ def body_of(answer: Answer) -> bytes:
 
 async def last(cue):
     """Return the newest turn and the posts on the head's path."""
-    [turn] = await cue.turns.last(NAME, last=1)
+    [turn] = await cue.services.store.turns(Scope(), NAME, last=1)
     return turn, await path(cue)
 
 
@@ -406,7 +407,7 @@ async def test_a_cancelled_task_keeps_the_partial_answer(cue, client):
         await reading
     turn, texts = await last(cue)
     assert (turn.state, texts[-1][-1]) == ("interrupted", "…")
-    assert (await cue.conversations.get(NAME)).lease_until == 0, "nobody waits for a lease"
+    assert (await cue.services.store.conversation(Scope(), NAME)).lease_until == 0, "nobody waits for a lease"
 
 
 # ---- responses without a stream -------------------------------------------------------------------------------------
@@ -536,8 +537,8 @@ async def test_a_clients_history_is_sent_whole_until_the_window_fills(tmp_path, 
         await cue.settle()
         await client.say("And now?")
         assert (len(client.upstream.messages()) < len(client.history) - 1) is folded
-        assert (await cue.memory.summary(NAME) is not None) is folded
-        assert await cue.memory.summary("own") is not None
+        assert (await cue.conversations.summary(NAME) is not None) is folded
+        assert await cue.conversations.summary("own") is not None
 
 
 async def test_a_response_is_a_document_unless_its_client_asks_for_a_stream(cue, upstream):

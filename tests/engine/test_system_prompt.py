@@ -10,6 +10,7 @@ from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import InvalidInput
 from cuebook.providers.clock_and_ids import SystemDice
+from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
@@ -258,7 +259,7 @@ async def test_a_persona_on_request_leaves_a_clients_system_text_alone(tmp_path)
         client.history = [client_text]
         await client.say("An error again, the build is broken, debug it.")
         assert upstream.messages() == client.history[:2]
-        record = await cue.turns.show(NAME, 1)
+        record = to_wire(await cue.turns.show(NAME, 1))
         assert record["metadata"]["personaSilent"] is True
         # New text does not activate it: the persona stays silent.
         await client.send([{"role": "user", "content": "And now?"}], server_history=True)

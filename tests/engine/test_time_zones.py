@@ -9,6 +9,7 @@ from turn_helpers import cue_on, user
 from cuebook import Ask
 from cuebook.app.cuebook import RelayCall
 from cuebook.errors import InvalidInput
+from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
@@ -151,7 +152,7 @@ async def test_a_summarys_days_are_the_speakers(tmp_path):
         ]
         await append_posts(cue, "c", *statements, zone=HERE)
         await cue.settle()
-        summary = await cue.memory.summary("c")
+        summary = await cue.services.store.summary(Scope(), "c")
         assert "- 1 May: " in summary.markdown
         assert "30 Apr" not in summary.markdown
         window = await cue.assemble(Ask("And now?", "c"))
@@ -205,7 +206,7 @@ async def test_an_unknown_zone_is_refused_by_name(tmp_path, zone):
 async def test_a_stored_zone_unknown_to_this_machine_is_ignored(tmp_path):
     async with cue_on(tmp_path, clock=clock_at("2026-05-02T12:00+00:00")) as cue:
         await append_posts(cue, "c", ("2026-05-01T12:00+00:00", "We sailed to Texel."), zone="UTC")
-        conversation = await cue.conversations.get("c")
+        conversation = await cue.services.store.conversation(Scope(), "c")
         assert conversation.metadata == {"timeZone": "UTC"}
         assert await cue.memory.zone(conversation="c") is UTC
         assert await cue.memory.zone(conversation="unknown") is UTC

@@ -54,11 +54,11 @@ async def test_a_loop_of_forty_steps_is_one_turn_of_one_round(cue, client):
     await cue.settle()
     client.history.append(user("Which box holds 3 apples? Look."))
     await loop(client, 39)
-    mid = await cue.conversations.get(NAME)
+    mid = await cue.services.store.conversation(Scope(), NAME)
     assert (mid.open_round, mid.lease_until) == (41, 0), "the turn is open and holds no lease"
     await cue.work()
     assert await cue.settle() == {}
-    assert (await cue.conversations.get(NAME)).mark == mid.mark, "never compacted while open"
+    assert (await cue.services.store.conversation(Scope(), NAME)).mark == mid.mark, "never compacted while open"
     await step(client, completion("The third."))
     turn = await cue.turns.get(NAME, 21)
     assert (turn.state, len(turn.steps), turn.round, turn.query_seq) == ("finished", 40, 41, 41)
@@ -72,7 +72,7 @@ async def test_a_loop_of_forty_steps_is_one_turn_of_one_round(cue, client):
     for n in range(1, 41):
         assert (await cue.turns.replay(NAME, 21, step=n)).verdict == "identical"
     await cue.settle()
-    assert (await cue.conversations.get(NAME)).mark > mid.mark, "compacted after the end"
+    assert (await cue.services.store.conversation(Scope(), NAME)).mark > mid.mark, "compacted after the end"
 
 
 async def test_messages_of_earlier_steps_are_resent_unchanged(cue, client):
@@ -163,11 +163,11 @@ async def test_the_next_query_interrupts_an_abandoned_loop(cue, client, answered
     await client.say("never mind", "fine")
     assert (await cue.turns.get(NAME, 1)).state == "interrupted"
     assert (await cue.turns.get(NAME, 2)).state == "finished"
-    assert (await cue.conversations.get(NAME)).open_round == 0
+    assert (await cue.services.store.conversation(Scope(), NAME)).open_round == 0
     for _ in range(20):
         await client.say("more", "ok")
     assert await cue.settle() == {}
-    assert (await cue.memory.summary(NAME)) is not None
+    assert (await cue.conversations.summary(NAME)) is not None
 
 
 async def start_abandoned_loop(client, *, rounds=14):
@@ -181,15 +181,15 @@ async def start_abandoned_loop(client, *, rounds=14):
 async def test_an_abandoned_loop_does_not_stop_compaction(cue, client):
     await start_abandoned_loop(client)
     assert await cue.settle() == {}
-    assert await cue.memory.summary(NAME) is None, "compaction waits"
+    assert await cue.conversations.summary(NAME) is None, "compaction waits"
     await cue.append(NAME, [result("c1")])
     assert (await cue.turns.get(NAME, 15)).waiting, "for what has come, and may go on"
     await cue.append(NAME, [result("c2"), user("never mind")])
     assert (await cue.turns.get(NAME, 15)).state == "interrupted"
     assert (await cue.conversations.rounds(NAME))[-2].state == "failed"
-    assert (await cue.conversations.get(NAME)).open_round == 0
+    assert (await cue.services.store.conversation(Scope(), NAME)).open_round == 0
     assert await cue.settle() == {}
-    assert await cue.memory.summary(NAME) is not None
+    assert await cue.conversations.summary(NAME) is not None
 
 
 @pytest.mark.parametrize(("setting", "seconds"), [({}, 3600), ({"work__wait_s": 60}, 60)])
@@ -200,10 +200,10 @@ async def test_a_loop_waits_for_results_until_its_timeout(tmp_path, upstream, se
         await start_abandoned_loop(client)
         clock.advance(seconds)
         assert await cue.settle() == {}
-        assert await cue.memory.summary(NAME) is None
+        assert await cue.conversations.summary(NAME) is None
         clock.advance(1)
         assert await cue.settle() == {}
-        assert await cue.memory.summary(NAME) is not None
+        assert await cue.conversations.summary(NAME) is not None
         assert (await cue.turns.get(NAME, 15)).state == "interrupted"
         listed = (await cue.conversations.get(NAME)).updated_at
         assert listed == clock.now() - seconds - 1, "the end of the loop does not make it the most recent conversation"

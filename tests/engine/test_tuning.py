@@ -78,7 +78,7 @@ async def test_the_optimizer_can_be_switched_off(tmp_path: Path) -> None:
 
 async def put(cue: Cuebook, tuning: TuningState) -> None:
     """Store a tuning as a run of the optimizer would."""
-    conversation = await cue.conversations.get(NAME)
+    conversation = await cue.services.store.conversation(Scope(), NAME)
     stands = await cue.services.store.tuning.tuned(Scope(), NAME)
     run = TuningRun(
         no=conversation.no,
@@ -96,11 +96,11 @@ async def test_the_tuned_trigger_starts_compaction_in_the_budget_profile(
 ) -> None:
     async with cue_on(tmp_path, memory__profile="budget", optimizer__enabled=tunes, **SMALL) as cue:
         await append_turns(cue, 22, words=9)
-        conversation = await cue.conversations.get(NAME)
+        conversation = await cue.services.store.conversation(Scope(), NAME)
         assert 0.45 < conversation.backlog_tokens / 4500 < 0.7  # the settings' trigger
         await put(cue, TuningState(compression_trigger=0.4, full_message_window=10, runs=1))
         await cue.settle()
-        assert (await cue.memory.summary(NAME) is not None) is condensed
+        assert (await cue.conversations.summary(NAME) is not None) is condensed
 
 
 async def seqs(cue: Cuebook, query: str = "And now?") -> list[int]:
@@ -190,7 +190,7 @@ async def test_a_promoted_post_becomes_an_item_once_when_it_is_summarized(tmp_pa
         assert "promote" not in [each.type for each in (await cue.memory.analyze(NAME)).suggested_actions]
         await append_turns(cue, 12, first=5)
         await cue.settle()
-        assert (await cue.memory.summary(NAME)) is not None
+        assert (await cue.conversations.summary(NAME)) is not None
         items = [item for item in await cue.memory.items(NAME) if "p" in item.sources]
         assert len(items) == 1
         assert "https://example.com/exports/77" in items[0].text

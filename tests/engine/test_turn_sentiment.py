@@ -13,6 +13,7 @@ from cuebook.engine.jobs.job import DueQuery, run_due
 from cuebook.engine.turn.turn_signals import signals_in
 from cuebook.errors import BackendError
 from cuebook.providers.clock_and_ids import SystemDice
+from cuebook.records.answer import to_wire
 from cuebook.records.conversation import Part
 from cuebook.signals.task_examples import EXAMPLES
 from cuebook.testing import ScriptedModel
@@ -60,7 +61,7 @@ async def test_sentiment_is_reported_and_stored(project):
         assert sentiment["method"] == "lexicon_based"
         assert sentiment["events"] == ["user_frustrated"]
         assert sentiment["reasons"]["user_frustrated"]["severity"] == "medium"
-        stored = (await cue.turns.show(NAME, 1))["metadata"]
+        stored = to_wire(await cue.turns.show(NAME, 1))["metadata"]
         assert stored["sentiment"] == sentiment
         parsed = signals_in(stored)
         assert parsed is not None
@@ -140,7 +141,7 @@ async def test_a_relayed_message_is_classified_once_a_round(project):
         client.history += [reply["choices"][0]["message"], result("c1", "Error: no such index")]
         upstream.say(completion("Sorry."))
         await client.send(model="tracker")
-        record = await cue.turns.show(NAME, 2)
+        record = to_wire(await cue.turns.show(NAME, 2))
         sentiment = record["metadata"]["sentiment"]
         assert len(record["steps"]) == 2
         assert sentiment["events"] == ["user_frustrated"]
@@ -160,7 +161,7 @@ async def test_tool_results_since_the_last_query_count_as_errors(project):
         reply = json.loads(await client.send(model="tracker"))
         client.history.append(reply["choices"][0]["message"])
         await client.say("And with the other index?", model="tracker")
-        sentiment = (await cue.turns.show(NAME, 2))["metadata"]["sentiment"]
+        sentiment = to_wire(await cue.turns.show(NAME, 2))["metadata"]["sentiment"]
         assert sentiment["events"] == ["error_threshold_exceeded"]
         assert sentiment["counters"]["trace"] == [True, True, False]
 
@@ -188,11 +189,11 @@ async def test_a_regenerated_answer_does_not_count_the_message_twice(project):
         client.history.pop()
         upstream.say(completion("Otherwise."))
         await client.send(model="tracker")
-        first, second = [(await cue.turns.show(NAME, n))["metadata"]["sentiment"] for n in (1, 2)]
+        first, second = [to_wire(await cue.turns.show(NAME, n))["metadata"]["sentiment"] for n in (1, 2)]
         assert first == second
         client.history.append(bot("Otherwise."))
         await client.say(ANGRY, model="tracker")
-        third = (await cue.turns.show(NAME, 3))["metadata"]["sentiment"]
+        third = to_wire(await cue.turns.show(NAME, 3))["metadata"]["sentiment"]
         assert third["counters"]["frustration"] == 2
 
 
@@ -203,9 +204,9 @@ async def test_a_request_beside_the_path_is_not_classified(project):
         await client.say(CALM, model="tracker")
         upstream.say(completion("A title"))
         await client.send([user(f"Give a title: {ANGRY}")], model="tracker")
-        assert "sentiment" not in (await cue.turns.show(NAME, 2))["metadata"]
+        assert "sentiment" not in to_wire(await cue.turns.show(NAME, 2))["metadata"]
         await client.say(ANGRY, model="tracker")
-        third = (await cue.turns.show(NAME, 3))["metadata"]["sentiment"]
+        third = to_wire(await cue.turns.show(NAME, 3))["metadata"]["sentiment"]
         assert third["counters"]["turns"] == 2
 
 

@@ -3,6 +3,7 @@
 from cuebook import Ask, Cuebook
 from cuebook.app.reports.prices import Price, Prices
 from cuebook.app.reports.usage import CallUsage, usage_of
+from cuebook.records.answer import to_wire
 from cuebook.records.turn import Usage
 from cuebook.records.usage import CallUsageRecord
 from cuebook.testing.doubles import ScriptedModel
@@ -32,7 +33,7 @@ async def test_a_prompt_is_compared_with_its_full_history_and_sums_match():
         for number in range(3):
             await cue.ask(Ask(f"Bed {number} gets tulips.", "garden", user="ann"))
         took = await cue.live.spent.turns("garden", 2, 3, user="ann")
-        records = [await cue.turns.show("garden", n) for n in (2, 3)]
+        records = [to_wire(await cue.turns.show("garden", n)) for n in (2, 3)]
         assert [each.tokens for each in took.values()] == [each["window"]["tokens"] for each in records]
         assert [each.posts for each in took.values()] == [3, 5]
         assert took[3].whole >= took[3].tokens  # nothing was summarized: the prompt is the full history

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cuebook import Ask, Cuebook, InvalidInput, Part, Posted, Window
 from cuebook.config import Config, build
+from cuebook.records.memory import Scope
 from cuebook.testing.doubles import ScriptedModel
 
 NAME = "c"
@@ -48,7 +49,9 @@ async def play(cue: Cuebook, step: dict[str, Any], number: int) -> None:
     elif step["kind"] == "ask":
         await cue.ask(Ask(step["text"], NAME, user="mara"))
     else:
-        posts = [post for post in await cue.conversations.posts(NAME) if post.role != "tool" and not post.calls]
+        posts = [
+            post for post in await cue.services.store.posts(Scope(), NAME) if post.role != "tool" and not post.calls
+        ]
         if posts:
             await cue.conversations.move_head(NAME, posts[-min(step["back"], len(posts))].id)
 
@@ -84,7 +87,7 @@ def run(
 
 async def accounted_seqs(cue: Cuebook, window: Window) -> list[int]:
     """Return every seq of the path as often as the window accounts for it."""
-    summary = await cue.memory.summary(NAME)
+    summary = await cue.services.store.summary(Scope(), NAME)
     path = [post.seq for post in await cue.conversations.posts(NAME)]
     reach = summary.upto_seq if summary else 0
     seqs = [seq for seq in path if seq <= reach]

@@ -14,6 +14,7 @@ from cuebook.app.cuebook import Head, RelayCall
 from cuebook.config import Config, build
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
+from cuebook.records.mind import ConversationMood, MoodState
 from cuebook.testing import FrozenClock, LoadedDice, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
@@ -108,12 +109,17 @@ class Client:
 
 async def path(cue: Cuebook, name: str = NAME, user_id: str | None = None) -> list[str]:
     """Return the posts on the head's path as texts."""
-    return [text_of_post(post) for post in await cue.conversations.posts(name, user=user_id)]
+    return [text_of_post(post) for post in await cue.services.store.posts(Scope(user=user_id), name)]
 
 
 async def all_texts(cue: Cuebook, name: str = NAME, user_id: str | None = None) -> list[str]:
     """Return the posts of all branches as texts."""
-    return [text_of_post(post) for post in await cue.conversations.posts(name, user=user_id, branches=True)]
+    return [text_of_post(post) for post in await cue.services.store.posts(Scope(user=user_id), name, path=False)]
+
+
+def is_neutral(mood: ConversationMood) -> bool:
+    """Return whether a mood state is the initial one."""
+    return MoodState(**{name: getattr(mood, name) for name in MoodState.__struct_fields__}) == MoodState()
 
 
 def text_of_post(post: Post) -> str:
@@ -131,12 +137,12 @@ def accounted_seqs(window: Window, reach: int = 0) -> list[int]:
 
 async def check_accounted(cue: Cuebook, window: Window, name: str = NAME, head: int | None = None) -> None:
     """Check that each post of the path is in the window, summarized or dropped, exactly once."""
-    conversation = await cue.conversations.get(name)
+    conversation = await cue.services.store.conversation(Scope(), name)
     posts = await cue.services.store.posts(Scope(), name, head=conversation.head if head is None else head)
     path_seqs = [post.seq for post in posts]
     summaries = [each.source for each in (*window.blocks, *window.dropped) if each.source.startswith("summary:")]
     version = int(summaries[0].split(":")[1]) if summaries else None
-    summary = await cue.memory.summary(name, version=version)
+    summary = await cue.services.store.summary(Scope(), name, version=version)
     reach = summary.upto_seq if summary and summary.upto_seq in path_seqs else 0
     seqs = [seq for seq in path_seqs if seq <= reach]
     seqs += [seq for seq in accounted_seqs(window) if seq <= conversation.last_seq]  # an assembled query is not stored

@@ -249,15 +249,15 @@ def test_exported_formats_round_trip(form: Format) -> None:
     ]
     with BlockingCuebook.open() as cue:
         cue.append("c1", messages, user="ann")
-        about, posts = cue.conversations.get("c1"), cue.conversations.posts("c1", branches=True)
-        text = write_transcript(about, posts=posts, rounds=cue.conversations.rounds("c1"), form=form)
+        loaded = cue.conversations.load("c1", branches=form == "cuebook")
+        text = write_transcript(loaded, form=form)
     [transcript] = read_transcripts(text, name="c1.yaml" if form.endswith("yaml") else "c1.json")
     assert (transcript.conversation, transcript.user) == ("c1", "ann")
     with BlockingCuebook.open() as copy:
         assert store(copy, transcript) == 4
-        second = copy.conversations.posts("c1", branches=True)
+        second = copy.conversations.load("c1", branches=True).posts
     assert [(p.id, p.role, p.sender, p.message, p.parts, p.wire, p.digest) for p in second] == [
-        (p.id, p.role, p.sender, p.message, p.parts, p.wire, p.digest) for p in posts
+        (p.id, p.role, p.sender, p.message, p.parts, p.wire, p.digest) for p in loaded.posts
     ]
 
 
@@ -267,20 +267,19 @@ def test_export_keeps_branches_and_the_head() -> None:
         cue.append("c1", [post | {"id": f"a{n}"} for n in range(3)])
         cue.append("c1", [post | {"id": "b1"}], parent="a0")
         cue.append("c1", [post | {"id": "c2"}], parent="a1")
-        about = cue.conversations.move_head("c1", "b1")
-        text = write_transcript(about, posts=cue.conversations.posts("c1", branches=True))
+        cue.conversations.move_head("c1", "b1")
+        text = write_transcript(cue.conversations.load("c1", branches=True))
     with BlockingCuebook.open() as copy:
         store(copy, read(text))
         assert [each.id for each in copy.conversations.posts("c1")] == ["a0", "b1"]
-        by_seq = {each.seq: each.id for each in copy.conversations.posts("c1", branches=True)}
-        parents = {each.id: by_seq.get(each.parent) for each in copy.conversations.posts("c1", branches=True)}
+        parents = {each.id: each.parent for each in copy.conversations.posts("c1", branches=True)}
     assert parents == {"a0": None, "a1": "a0", "a2": "a1", "b1": "a0", "c2": "a1"}
 
 
 def test_openai_export_matches_the_client_messages() -> None:
     with BlockingCuebook.open() as cue:
         cue.append("c1", MESSAGES)
-        text = write_transcript(cue.conversations.get("c1"), posts=cue.conversations.posts("c1"), form="openai")
+        text = write_transcript(cue.conversations.load("c1"), form="openai")
     assert json.loads(text) == {"id": "c1", "messages": MESSAGES}
 
 
@@ -293,7 +292,7 @@ def test_second_root_post_is_stored_beside_the_first() -> None:
         *_, last = store_transcript(cue, transcript)
         assert (last.done, last.stored, last.last_seq) == (4, 4, 4)
         stored = cue.conversations.posts("c1", branches=True)
-        assert [(each.id, each.parent) for each in stored] == [("a", 0), ("b", 0), ("c", 2), ("d", 1)]
+        assert [(each.id, each.parent) for each in stored] == [("a", None), ("b", None), ("c", "b"), ("d", "a")]
         assert [each.id for each in cue.conversations.posts("c1")] == ["a", "d"]
         assert store(cue, transcript) == 0
 
@@ -359,15 +358,14 @@ TREES = st.lists(st.tuples(POSTS, st.none() | st.integers(0, 9) | st.just(-1)), 
 
 
 def exported(cue: BlockingCuebook) -> dict[str, Any]:
-    about, posts = cue.conversations.get("c1"), cue.conversations.posts("c1", branches=True)
-    document: dict[str, Any] = json.loads(write_transcript(about, posts=posts))
+    document: dict[str, Any] = json.loads(write_transcript(cue.conversations.load("c1", branches=True)))
     for time_field in ("createdAt", "updatedAt"):
         del document["conversation"][time_field]
     return document
 
 
 def records(cue: BlockingCuebook) -> list[Post]:
-    posts = cue.conversations.posts("c1", branches=True)
+    posts = cue.conversations.load("c1", branches=True).posts
     return [msgspec.structs.replace(post, created_at=0.0) for post in posts]  # exports round times to the microsecond
 
 
@@ -396,7 +394,7 @@ def test_proxied_conversation_survives_export_and_import(relayed: Live) -> None:
         body = {"model": model, "messages": messages, "stream": model == "half"}
         with suppress(httpx.RemoteProtocolError):
             httpx.post(f"{relayed.url}/c/c1/v1/chat/completions", json=body)
-        newest = relayed.ask_cue(lambda: relayed.cue.conversations.posts("c1"))[-1]
+        newest = relayed.ask_cue(lambda: relayed.cue.conversations.load("c1")).posts[-1]
         return [*messages, json.loads(newest.wire or b"{}")]
 
     def ask(text: str) -> dict[str, Any]:
@@ -411,16 +409,16 @@ def test_proxied_conversation_survives_export_and_import(relayed: Live) -> None:
     say("plain", *history, {"role": "user", "content": picture})
     say("plain", ask("Weather in Bergen?"), *history[1:])
     say("half", *history, ask("Go on"))
-    about = relayed.ask_cue(lambda: relayed.cue.conversations.get("c1"))
-    posts = relayed.ask_cue(lambda: relayed.cue.conversations.posts("c1", branches=True))
+    loaded = relayed.ask_cue(lambda: relayed.cue.conversations.load("c1", branches=True))
+    posts = loaded.posts
     assert len({post.parent for post in posts}) < len(posts) - 2, "The conversation must have branches."
     assert sum(post.parent == 0 for post in posts) == 2
     assert {post.state for post in posts} == {"complete", "interrupted"}
-    text = write_transcript(about, posts=posts)
+    text = write_transcript(loaded)
     with BlockingCuebook.open(worker=False) as copy:
         store(copy, read(text))
         assert exported(copy)["posts"] == json.loads(text)["posts"]
-        second = copy.conversations.posts("c1", branches=True)
+        second = copy.conversations.load("c1", branches=True).posts
         assert [(post.wire, post.digest, post.state) for post in second] == [
             (post.wire, post.digest, post.state) for post in posts
         ]

@@ -266,7 +266,7 @@ def test_client_that_adds_items_itself_keeps_one_conversation(serve_live: Callab
         assert len(client.conversations.items.list(made.id).data) == 7, "The new item after it must be added."
     [conversation] = live.ask_cue(live.cue.conversations.list).items
     assert conversation.id == made.id
-    [turn] = live.ask_cue(lambda: live.cue.turns.last(made.id))
+    [turn] = live.ask_cue(lambda: live.cue.turns.list(made.id))
     assert (turn.state, len(turn.steps)) == ("finished", 2), "The added results must continue the open turn."
 
 

@@ -12,6 +12,7 @@ from shared_app import app_of
 
 from cuebook import Ask, BlockingCuebook, Conflict, Cuebook, InvalidInput
 from cuebook.app.setup.project_files import load_config
+from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
 
@@ -117,11 +118,11 @@ async def test_turn_without_a_managed_prompt_stores_feedback(cue: Cuebook, clien
     await cue.append("plain", [{"role": "user", "content": "hi"}])
     async with Cuebook.open(model=ScriptedModel(default="Hi."), worker=False) as other:
         await other.ask(Ask("hello", "c"))
-        shown = await other.turns.show("c", 1)
+        shown = to_wire(await other.turns.show("c", 1))
         assert shown["observation"] == {"by": None, "reason": "this turn used no managed prompt"}
         known = await other.turns.feedback("c", 1, score=0.25)
-        assert (known.due, known.taught, known.outcome.sentiment) == (False, (), 0.25)
-        assert (await other.turns.show("c", 1))["observation"]["sentiment"] == 0.25
+        assert (known.due, known.taught, known.sentiment) == (False, (), 0.25)
+        assert to_wire(await other.turns.show("c", 1))["observation"]["sentiment"] == 0.25
 
 
 async def test_feedback_requires_write_access_to_the_turn() -> None:
@@ -161,8 +162,8 @@ async def test_feedback_command_shows_what_it_changed(here: CommandRunner) -> No
 def test_blocking_api_records_feedback() -> None:
     with BlockingCuebook.open(model=ScriptedModel(default="Noted."), worker=False) as cue:
         cue.ask(Ask("hello", "c"))
-        assert cue.turns.feedback("c", 1, thumb="down").outcome.score == 0.3
-        assert cue.feedback("c", 1, thumb="up").outcome.score == 0.8
+        assert cue.turns.feedback("c", 1, thumb="down").score == 0.3
+        assert cue.feedback("c", 1, thumb="up").score == 0.8
         for fields, fault in (
             ({"thumb": "left"}, "thumb"),
             ({"score": float("nan")}, "score"),

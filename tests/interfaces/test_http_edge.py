@@ -389,7 +389,7 @@ async def test_each_error_class_has_its_status(
     client: httpx.AsyncClient, cue: Cuebook, error: CuebookError, status: int, retry_after: str | None
 ) -> None:
     class Broken:
-        async def listed(self, **_: object) -> None:
+        async def list(self, **_: object) -> None:
             raise error
 
     parts = {"config": cue.config, "services": cue.services, "keys": cue.keys, "personas": []}

@@ -243,7 +243,7 @@ def test_serve_stops_cleanly_on_a_signal(tmp_path: Path, number: int) -> None:
 
 async def states(store: Path) -> list[str]:
     async with Cuebook.open(config(store=str(store)), worker=False) as cue:
-        return [each.state for each in await cue.turns.last("c1")]
+        return [each.state for each in await cue.turns.list("c1")]
 
 
 @pytest.mark.slow

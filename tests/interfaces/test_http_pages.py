@@ -104,7 +104,7 @@ async def test_invalid_limits_and_cursors_name_their_field(seeded_client: httpx.
     good = (await seeded_client.get(f"{url}?limit=1")).json()["next"]
     others = (await seeded_client.get(f"/api/conversations/c1/{other}?limit=1")).json()["next"]
     forged = base64.urlsafe_b64encode(b'["posts",1,99999999999999999999,0]').decode()
-    wrong = [("limit", each) for each in ("0", "-1", "1001" if name == "items" else "201", "x", "1.5")]
+    wrong = [("limit", each) for each in ("0", "-1", "1001", "x", "1.5")]
     wrong += [("cursor", each) for each in ("x", "%00", "ü", good[:-3], good + "AAAA", others, forged, "A" * 5000)]
     for field, value in wrong:
         answer = await seeded_client.get(url, params={field: value})
@@ -128,17 +128,17 @@ async def test_cursor_of_one_branch_is_invalid_for_all_branches(seeded_client: h
 def test_python_api_reads_pages() -> None:
     with BlockingCuebook.open() as cue:
         cue.append("c1", [Posted(sender="ann", message=f"I own {n} boats.", id=f"p{n}") for n in range(5)])
-        first = cue.conversations.posts_page("c1", limit=3)
-        second = cue.conversations.posts_page("c1", limit=3, cursor=first.next)
+        first = cue.conversations.posts("c1", limit=3)
+        second = cue.conversations.posts("c1", limit=3, cursor=first.next)
         assert [each.id for each in (*first.items, *second.items)] == [f"p{n}" for n in range(5)]
         assert second.next is None
-        assert cue.conversations.ids("c1", second.items) == {3: "p2", 4: "p3", 5: "p4"}
-        assert len(cue.conversations.rounds_page("c1", limit=2).items) == 2
+        assert [each.parent for each in second] == ["p2", "p3"]
+        assert len(cue.conversations.rounds("c1", limit=2).items) == 2
         for read in (
-            cue.conversations.posts_page,
-            cue.conversations.rounds_page,
+            cue.conversations.posts,
+            cue.conversations.rounds,
             cue.memory.items,
-            cue.turns.page,
+            cue.turns.list,
         ):
             with pytest.raises(InvalidInput, match="limit"):
                 read("c1", limit=0)

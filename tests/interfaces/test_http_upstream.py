@@ -193,5 +193,5 @@ async def test_invalid_token_count_is_ignored(tmp_path, count):
         async with Cuebook.open(Config(settings), worker=False) as cue:
             for text in ("one", "two"):
                 assert (await cue.ask(Ask(text, "c"))).text == "hi"
-            [usage] = {turn.steps[0].usage for turn in await cue.turns.last("c")}
+            [usage] = {turn.steps[0].usage for turn in await cue.turns.list("c")}
     assert (usage.input, usage.output) == (None, 3)

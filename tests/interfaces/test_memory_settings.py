@@ -7,6 +7,7 @@ import pytest
 from api_keys import Keyed, served
 
 from cuebook.config import build
+from cuebook.records.answer import to_wire
 from cuebook.records.organization import LongTermMemoryChange, OrganizationMemoryChange
 
 SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}
@@ -22,7 +23,7 @@ async def scopes_of(keyed: Keyed, *, talk: str = "c1", **more: Any) -> set[str]:
     if "organizationId" in more:
         headers["x-organization-id"] = more["organizationId"]
     assert (await client.post("/v1/chat/completions", json=body, headers=headers)).status_code == 200
-    turns = [await keyed.cue.turns.show(name, 1) for name in (talk, f"{talk}-v1")]
+    turns = [to_wire(await keyed.cue.turns.show(name, 1)) for name in (talk, f"{talk}-v1")]
     results = [each["metadata"]["longTermMemoryPolicy"]["scopes"] for each in turns]
     assert results[0] == results[1] == response.json()["metadata"]["longTermMemoryPolicy"]["scopes"]
     return {name for name, on in results[0].items() if on}
@@ -91,7 +92,7 @@ async def test_turn_metadata_reports_whether_sharing_works() -> None:
             body = {"message": "Our plant is in Quito.", "organizationId": organization, "memoryControl": control}
             response = await keys[user].post("/api/chat", json=body)
             assert response.status_code == 200, response.text
-            result = await keyed.cue.turns.show(response.json()["conversationId"], 1)
+            result = to_wire(await keyed.cue.turns.show(response.json()["conversationId"], 1))
             metadata = response.json()["metadata"]
             assert result["metadata"].get("longTermMemorySharing") == metadata.get("longTermMemorySharing")
             return metadata.get("longTermMemorySharing")

@@ -12,6 +12,7 @@ from upstream import Upstream
 
 from conftest import Live
 from cuebook.config import build
+from cuebook.records.answer import to_wire
 
 TOOLS: list[Any] = [{"name": "weather", "description": "d", "input_schema": {"type": "object"}}]
 IMAGE: Any = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
@@ -30,7 +31,7 @@ def start(upstream: Upstream, serve_live: Callable[..., Live]) -> Callable[..., 
 
 
 def show(live: Live, conversation: str, turn: int) -> dict[str, Any]:
-    return live.ask_cue(lambda: live.cue.turns.show(conversation, turn))
+    return to_wire(live.ask_cue(lambda: live.cue.turns.show(conversation, turn)))
 
 
 def conversations(live: Live) -> list[Any]:
@@ -84,7 +85,7 @@ def test_tool_round_is_one_turn(
     assert upstream.last.fields["system"] == SYSTEM
     [conversation] = live.ask_cue(lambda: live.cue.conversations.list(user="ann")).items
     assert conversation.turns == 1
-    turn = live.ask_cue(lambda: live.cue.turns.show("trip", 1, user="ann"))
+    turn = to_wire(live.ask_cue(lambda: live.cue.turns.show("trip", 1, user="ann")))
     assert (turn["query"], turn["reply"], turn["state"]) == (
         "What is the weather in Oslo?", "Grüße, 3 messages.", "finished",
     )  # fmt: skip
@@ -95,7 +96,7 @@ def test_tool_round_is_one_turn(
     assert [*shadow_entries] == (["1", "2"] if messages == "keep" else [])
     assert live.ask_cue(lambda: live.cue.shadow.report(user="ann")).calls == len(shadow_entries)
     assert all(entry["clientTokens"] and entry["windowTokens"] for entry in shadow_entries.values())
-    posts = live.ask_cue(lambda: live.cue.conversations.posts("trip", user="ann"))
+    posts = live.ask_cue(lambda: live.cue.conversations.load("trip", user="ann")).posts
     assert [post.role for post in posts] == ["user", "assistant", "tool", "tool", "assistant"]
     assert posts[1].message == "Let me look."  # the message does not contain the thinking text
     thought = next(part for part in posts[1].parts if part.type == "reasoning")

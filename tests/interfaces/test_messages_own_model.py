@@ -10,6 +10,7 @@ from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.config import build
+from cuebook.records.answer import to_wire
 from cuebook.testing.doubles import Script, ScriptedModel
 
 TOOLS: list[Any] = [{"name": "weather", "description": "Of a city", "input_schema": {"type": "object"}}]
@@ -59,7 +60,7 @@ def test_configured_model_answers_without_an_upstream(serve_live: Callable[..., 
         assert counted.input_tokens > client.messages.count_tokens(model="m", messages=history).input_tokens > 10
     [conversation] = live.ask_cue(lambda: live.cue.conversations.list(user="ann")).items
     assert conversation.turns == 2
-    turn = live.ask_cue(lambda: live.cue.turns.show("trip", 2, user="ann"))
+    turn = to_wire(live.ask_cue(lambda: live.cue.turns.show("trip", 2, user="ann")))
     assert (turn["query"], turn["reply"], turn["state"]) == ("When?", "It leaves at 9:45.", "finished")
     assert b"system_reminder" not in b"".join(model.requests[0].messages)
     assert b"The to-do list is empty." in b"".join(model.requests[0].messages)
@@ -113,7 +114,7 @@ def test_openai_compatible_server_is_called_with_tools(chat_live: Live, upstream
             ("tool", "Sun.\n\n<system-reminder>The to-do list is empty.</system-reminder>"),
             ("user", [PICTURE]),
         ]
-    turn = chat_live.ask_cue(lambda: chat_live.cue.turns.show("trip", 1))
+    turn = to_wire(chat_live.ask_cue(lambda: chat_live.cue.turns.show("trip", 1)))
     assert (turn["state"], len(turn["steps"])) == ("finished", 2)
     posts = chat_live.ask_cue(lambda: chat_live.cue.conversations.posts("trip"))
     assert [post.role for post in posts] == ["user", "assistant", "tool", "tool", "assistant"]

@@ -18,6 +18,7 @@ from commands import CommandRunner
 
 from conftest import Live, config
 from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
+from cuebook.records.answer import to_wire
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
@@ -212,7 +213,7 @@ def test_path_names_the_conversation_and_models_come_from_upstream(
     assert recorder.requests[0].startswith(b"POST /v1/chat/completions HTTP")
     assert b"cuebook" not in recorder.requests[0].lower()
     live.ask_cue(live.cue.settle)
-    turn = live.ask_cue(lambda: live.cue.turns.show("trip", 1, user="ann"))
+    turn = to_wire(live.ask_cue(lambda: live.cue.turns.show("trip", 1, user="ann")))
     assert (turn["query"], turn["reply"], turn["replay"]) == ("I am Ann.", "Hello Ann.", "identical")
     assert turn["metadata"]["shadow"]["1"]["model"] == "gpt-5.2"
     assert turn["window"]["tokens"] > 0
@@ -231,7 +232,7 @@ def test_openai_client_continues_its_conversation_in_shadow_mode(
     assert text == "Grüße from upstream."
     live.ask_cue(live.cue.settle)
     [conversation] = live.ask_cue(live.cue.conversations.list).items
-    assert live.ask_cue(lambda: live.cue.turns.show(conversation.id, 2))["reply"] == text
+    assert to_wire(live.ask_cue(lambda: live.cue.turns.show(conversation.id, 2)))["reply"] == text
 
 
 def test_interrupted_stream_is_forwarded_and_partly_stored(recorder: Recorder, serve_live: Callable[..., Live]) -> None:
@@ -241,7 +242,7 @@ def test_interrupted_stream_is_forwarded_and_partly_stored(recorder: Recorder, s
     assert STREAM[1] in got
     assert not got.endswith(b"0\r\n\r\n")
     live.ask_cue(live.cue.settle)
-    turn = live.ask_cue(lambda: live.cue.turns.show("cut", 1))
+    turn = to_wire(live.ask_cue(lambda: live.cue.turns.show("cut", 1)))
     assert (turn["state"], turn["reply"]) == ("interrupted", "Grüße")
 
 
@@ -249,7 +250,7 @@ def test_unreachable_upstream_returns_502_and_the_turn_fails(serve_live: Callabl
     live = serve_live(shadow("http://127.0.0.1:9/v1"))
     assert b" 502 " in say(live.url, "/c/away/v1/chat/completions", chat("hi"))
     live.ask_cue(live.cue.settle)
-    assert live.ask_cue(lambda: live.cue.turns.show("away", 1))["state"] == "failed"
+    assert to_wire(live.ask_cue(lambda: live.cue.turns.show("away", 1)))["state"] == "failed"
 
 
 async def test_live_mode_continues_conversations_of_shadow_mode(
@@ -263,7 +264,7 @@ async def test_live_mode_continues_conversations_of_shadow_mode(
     after = serve_live(config(store=store, upstream=recorder.url))
     body = chat("I am allergic to nuts.", "Noted.", "What am I allergic to?")
     await asyncio.to_thread(say, after.url, "/c/trip/v1/chat/completions", body)
-    shown = await asyncio.to_thread(after.ask_cue, lambda: after.cue.turns.show("trip", 2))
+    shown = to_wire(await asyncio.to_thread(after.ask_cue, lambda: after.cue.turns.show("trip", 2)))
     assert "shadow" not in shown["metadata"]
     assert shown["reply"] == "Nuts."
     texts = [block["text"] for block in shown["window"]["blocks"]]
@@ -282,7 +283,7 @@ def test_locked_database_does_not_delay_traffic(
             assert f"answer {n}".encode() in say(live.url, f"/c/c{n}/v1/chat/completions", chat("hi"))
         other.execute("ROLLBACK")
     live.ask_cue(live.cue.settle)
-    assert [live.ask_cue(partial(live.cue.turns.show, f"c{n}", 1))["reply"] for n in range(3)] == [
+    assert [live.ask_cue(partial(live.cue.turns.show, f"c{n}", 1)).reply for n in range(3)] == [
         "answer 0", "answer 1", "answer 2",
     ]  # fmt: skip
 

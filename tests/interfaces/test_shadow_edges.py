@@ -64,5 +64,5 @@ async def test_erasure_of_others_keeps_waiting_calls() -> None:
             for gone in ({"user": "bob"}, {"conversation": "other"}):
                 await cue.memory.forget(**gone)
         await cue.settle()
-        assert (await cue.turns.last("trip", user="ann"))[0].state == "finished"
+        assert (await cue.turns.list("trip", user="ann"))[0].state == "finished"
         assert (await cue.shadow.report()).lost == {}

@@ -11,6 +11,7 @@ from api_keys import Keyed, served
 from upstream import Upstream
 
 from conftest import Live, config
+from cuebook.records.answer import to_wire
 from cuebook.testing import FrozenClock
 
 USER = {"longTermMemory": {"scopes": {"user": True}}}
@@ -28,7 +29,7 @@ async def scopes(keyed: Keyed) -> set[str]:
 
 
 async def window(keyed: Keyed, talk: str, n: int = 1) -> list[str]:
-    data = (await keyed.cue.turns.show(talk, n))["window"]
+    data = to_wire(await keyed.cue.turns.show(talk, n))["window"]
     return [each["text"] for each in data["blocks"] if each["kind"] == "memory"]
 
 
@@ -95,7 +96,7 @@ async def test_ended_admin_key_shares_nothing_more(end: str) -> None:
             else:
                 headers = {"x-organization-id": "acme", "x-memory-control": json.dumps(SHARES)}
                 assert (await say(client, told, user, headers=headers)).status_code == 200
-            turn = await keyed.cue.turns.show(user, 1)
+            turn = to_wire(await keyed.cue.turns.show(user, 1))
             assert made.id in str(turn)
             assert made.token not in str(turn)
             if (user, end) in (("mara", "revoked"), ("mara", "chat")):

@@ -11,6 +11,7 @@ from conftest import Served, Tab
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import CuebookError, UpstreamError
+from cuebook.records.answer import to_wire
 from cuebook.testing.doubles import Script, ScriptedModel
 
 PIXEL = "data:image/png;base64," + "A" * 4000
@@ -55,7 +56,7 @@ def test_conversations_can_be_searched_paged_and_forgotten(
     seen = tab(served)
     page = seen.open("/page/conversations")
     row = page.locator("tr:has-text('trip')")
-    tokens = served.run(lambda cue: cue.turns.show("trip", 2, user="mara"))["window"]["tokens"]
+    tokens = to_wire(served.run(lambda cue: cue.turns.show("trip", 2, user="mara")))["window"]["tokens"]
     assert row.locator("td").all_inner_texts()[1:7] == ["mara", "2", "5", "2", f"{tokens}", "live"]
     seen.screenshot_page("conversations")
     page.click("a:text-is('Older')")

@@ -47,7 +47,7 @@ def test_sentiment_and_mood_are_listed_by_turn(
     seen = tab(served)
     page = seen.open("/page/conversations/sorting")
     page.click("text=Sentiment by turn")
-    sentiments = [each.metadata["sentiment"] for each in served.run(lambda cue: cue.turns.last("sorting", last=9))]
+    sentiments = [each.metadata["sentiment"] for each in served.run(lambda cue: cue.turns.list("sorting", last=9))]
     assert page.locator("svg.plot circle").count() == sum(each["polarity"] != "unknown" for each in sentiments)
     assert page.locator("svg.plot line.event").count() == sum(len(each["events"]) for each in sentiments) > 0
     row = page.inner_text("section:has(#time) tr:has-text('user_frustrated')")

@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from conftest import Served, Tab
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_templates import init_project
+from cuebook.records.answer import to_wire
 from cuebook.testing.doubles import ScriptedModel
 
 MESSAGES = (
@@ -38,7 +39,7 @@ def test_comparison_of_two_turns_marks_their_different_blocks(
     page.keyboard.press("Enter")
     page.wait_for_url("**with=2")
     expect(page.locator(".sides > section")).to_have_count(2)
-    shown = [served.run(lambda cue, n=n: cue.turns.show("sorting", n))["window"]["blocks"] for n in (3, 2)]
+    shown = [to_wire(served.run(lambda cue, n=n: cue.turns.show("sorting", n)))["window"]["blocks"] for n in (3, 2)]
     texts = [{(each["kind"], each["source"]): each["text"] for each in blocks} for blocks in shown]
     for number, (blocks, other) in enumerate((texts, reversed(texts)), 1):
         marked = sum(key not in other or other[key] != text for key, text in blocks.items())

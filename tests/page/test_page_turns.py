@@ -13,6 +13,7 @@ from conftest import Served, Tab
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import UpstreamError
+from cuebook.records.answer import to_wire
 from cuebook.testing.doubles import Script, ScriptedModel
 
 MESSAGES = (
@@ -53,7 +54,7 @@ def test_live_page_shows_setup_steps_and_then_the_first_turn(
     assert "persona" in page.inner_text("li.turn .facts")
     assert "first token after" in page.inner_text("li.turn .facts")
     page.wait_for_selector("[data-sum=turns]:text-is('1')")  # the totals arrive after the turn
-    tokens = served.run(lambda cue: cue.turns.show("sorting", 1))["window"]["tokens"]
+    tokens = to_wire(served.run(lambda cue: cue.turns.show("sorting", 1)))["window"]["tokens"]
     assert page.inner_text("[data-sum=tokens]") == f"{tokens}"
     seen.screenshot_page("live")
     page.click("li.turn a")
@@ -100,7 +101,7 @@ def test_turn_page_accounts_for_all_tokens_and_decisions(
     served.run(lambda cue: talk(cue, *MESSAGES))
     seen = tab(served)
     page = seen.open("/page/conversations/sorting/turns/3")
-    shown = served.run(lambda cue: cue.turns.show("sorting", 3))
+    shown = to_wire(served.run(lambda cue: cue.turns.show("sorting", 3)))
     tokens = [int(re.sub(r"\D", "", each)) for each in page.locator(".legend b").all_inner_texts()]
     assert sum(tokens) == shown["window"]["tokens"]
     assert page.locator(".blocks li").count() == len(shown["window"]["blocks"])

@@ -78,7 +78,7 @@ def test_what_if_asks_the_model_once_and_shows_both_answers(
     assert "shrimp" not in str(model.requests[-1].messages[:-1])
     assert page.is_checked(f"input[value='{source}']")
     seen.screenshot_page("what-if-asked")
-    assert (model.left, len(served.run(lambda cue: cue.turns.last("dinner")))) == (0, 1)
+    assert (model.left, len(served.run(lambda cue: cue.turns.list("dinner")))) == (0, 1)
 
 
 def test_what_if_without_a_model_offers_no_question(

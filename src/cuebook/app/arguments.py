@@ -48,3 +48,9 @@ By = Annotated[str, Argument(source="user", flag="-")]
 Actor = Annotated[str, Argument(source="actor")]
 CallerOf = Annotated[Caller, Argument(source="caller")]
 IdempotencyKey = Annotated[str | None, Argument(source="key")]
+TurnNumber = Annotated[int, Meta(description="Turn number."), Argument(metavar="N")]
+StepNumber = Annotated[
+    int | None,
+    Meta(ge=1, description="Model call of the turn. Default: the last one."),
+    Argument(metavar="K"),
+]

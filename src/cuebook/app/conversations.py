@@ -3,26 +3,54 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from cuebook.app import json_shapes as shapes
+from cuebook.app.arguments import (
+    OWNER,
+    Actor,
+    CallerOf,
+    Conversation,
+    Cursor,
+    IdempotencyKey,
+    MaybePageSize,
+    PageSize,
+    User,
+)
 from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.keys import record_of
-from cuebook.app.paging import LIMIT, check_limit, no_cursor, read_cursor, write_cursor
-from cuebook.app.session import SessionMessage, session_of
+from cuebook.app.namespace import Namespace, check_first
+from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
+from cuebook.app.session import session_of
 from cuebook.app.transcript_views.conversation_list import ConversationListing
 from cuebook.engine.core.drafts import Posted, check_text, check_time
-from cuebook.engine.core.services import Key, Services
+from cuebook.engine.core.services import Key
 from cuebook.engine.core.time_zones import dated, zone_of
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
-from cuebook.errors import Conflict, CuebookError, InvalidInput, KeyReused, NotFound
-from cuebook.interfaces.store import Appended, Batch, PageOfConversations
+from cuebook.errors import Conflict, InvalidInput, KeyReused, NotFound
+from cuebook.interfaces.store import Appended, Batch
 from cuebook.memory.scopes import Participants, personal_places
+from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
-from cuebook.records.conversation import Conversation, Draft, Post, Round, SharedEntry
+from cuebook.records.conversation import Conversation as StoredConversation
+from cuebook.records.conversation import Draft, LoadedConversation, Post, Round
+from cuebook.records.conversation_answers import (
+    ConversationEntry,
+    PostEntry,
+    RoundEntry,
+    SessionMessage,
+    SharedNote,
+    SummaryState,
+    conversation_entry,
+    ids_of,
+    post_entry,
+    round_entry,
+    shared_note,
+    summary_state,
+)
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.records.portable import role_rounds, rounds_of, shared_entries
@@ -32,15 +60,16 @@ from cuebook.wire.chat_messages import MessageContent, read_message
 LARGE, MANY = 100_000, 64
 #: Number of posts loaded at a time for a page of rounds.
 ROUND_POSTS = 200
+#: Number of conversations loaded at a time.
+MARKS = 500
 #: Seconds between posts without a time, so that sorting by time keeps their order.
 TICK_S = 0.001
 
+Failed = Annotated[bool, Meta(description="Include failed rounds."), Argument(flag="failed")]
 
-class Conversations:
+
+class Conversations(Namespace):
     """The conversations of a project. `user` is the caller; None stands for the project's owner."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def append(
         self,
@@ -138,13 +167,6 @@ class Conversations:
         return zone_of(None, known, self._services.settings.zone)
 
     async def _repeated(self, scope: Scope, key: Key) -> Appended | None:
-        response = await self._response(scope, key)
-        if response is None:
-            return None
-        fields = msgspec.json.decode(response)
-        return Appended(fields["stored"], fields["lastSeq"])
-
-    async def _response(self, scope: Scope, key: Key) -> bytes | None:
         """Return the stored answer of an idempotency key, None for a new key. Raises KeyReused."""
         answered = await self._services.answered(scope, key)
         if answered is None:
@@ -152,85 +174,115 @@ class Conversations:
         if answered.digest != key[1]:
             msg = f"Idempotency-Key {key[0]!r} was used with a different request. Choose a new key."
             raise KeyReused(msg, where="Idempotency-Key")
-        return answered.response
+        fields = msgspec.json.decode(answered.response)
+        return Appended(fields["stored"], fields["lastSeq"])
 
+    @operation(
+        "GET /api/conversations",
+        role="viewer",
+        cli="conversation list",
+        examples=("cuebook conversation list", "cuebook conversation list --find 'ferry vlieland' --limit 5"),
+        none="no conversations. Run `cuebook chat` or `cuebook conversation import FILE` to add one.",
+    )
     async def list(
-        self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
-    ) -> PageOfConversations:
-        """Return a page of conversations, the most recent first.
+        self,
+        *,
+        q: Annotated[
+            str | None,
+            Meta(description="Show only conversations with all these words in the ID, user or first message."),
+            Argument(flag="find", metavar="WORDS"),
+        ] = None,
+        user: User = None,
+        limit: PageSize = LIMIT,
+        cursor: Cursor = None,
+    ) -> Page[ConversationEntry]:
+        """List conversations, most recent first, without their summaries. Raises InvalidInput."""
+        scope, listing = Scope(user=user), ConversationListing(self._services)
+        if q:
+            page = await listing.find(q, user=user, limit=limit, cursor=cursor)
+            found, more = [each.conversation for each in page.items], page.cursor
+        else:
+            all_of = await self._services.store.conversations(scope, limit=limit, cursor=cursor)
+            found, more = [*all_of.items], all_of.cursor
+        items = [conversation_entry(each, head=await self._head(each, scope)) for each in found]
+        return Page(items=tuple(items), next=more)
 
-        `q` selects those that contain each of its words in their id, their user or the beginning of their first post,
-        ignoring case. Raises InvalidInput.
-        """
-        if not q:
-            return await self._services.store.conversations(Scope(user=user), limit=limit, cursor=cursor)
-        conversation_summaries = await ConversationListing(self._services).find(
-            q, user=user, limit=limit, cursor=cursor
-        )
-        return PageOfConversations(
-            tuple(each.conversation for each in conversation_summaries.items), conversation_summaries.cursor
-        )
-
-    async def listed(
-        self, *, q: str | None = None, user: str | None = None, limit: int = 50, cursor: str | None = None
-    ) -> Page[dict[str, Any]]:
-        """Return a page of conversations as JSON objects (INTERFACE's shape), without the state of their summaries."""
-        page = await self.list(q=q, user=user, limit=limit, cursor=cursor)
-        conversations: Sequence[Conversation] = page.items
-        items = [shapes.conversation(each, head=await self._head(each, user)) for each in conversations]
-        return Page(items=tuple(items), next=page.cursor)
-
-    async def _head(self, conversation: Conversation, user: str | None) -> str | None:
+    async def _head(self, conversation: StoredConversation, scope: Scope) -> str | None:
         if not conversation.head:
             return None
-        span = [(conversation.head, conversation.head)]
-        posts = await self._services.store.posts_in(Scope(user=user), conversation.id, span)
+        posts = await self._services.store.posts_in(scope, conversation.id, [(conversation.head, conversation.head)])
         return posts[0].id if posts else None
 
-    async def get(self, conversation: str, *, user: str | None = None) -> Conversation:
-        """Return a conversation. Raises NotFound."""
-        return await self._services.store.conversation(Scope(user=user), conversation)
+    @operation("GET /api/conversations/{conversation}", role="viewer")
+    async def get(self, conversation: Conversation, *, user: User = None) -> ConversationEntry:
+        """Return a conversation with the state of its summary. Raises NotFound."""
+        scope, store = Scope(user=user), self._services.store
+        found = await store.conversation(scope, conversation)
+        summary = await store.summary(scope, conversation)
+        return conversation_entry(found, head=await self._head(found, scope), summary=summary)
 
-    async def describe(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
-        """Return a conversation as a JSON object (INTERFACE's shape), with its summary's state. Raises NotFound."""
-        scope = Scope(user=user)
-        found = await self.get(conversation, user=user)
-        summary = await self._services.store.summary(scope, conversation)
-        return shapes.conversation(found, head=await self._head(found, user), summary=summary)
+    async def load(self, conversation: str, *, user: str | None = None, branches: bool = False) -> LoadedConversation:
+        """Load a conversation with the posts of its head's path, or of all `branches`, as exports need them.
 
+        Raises NotFound.
+        """
+        scope, store = Scope(user=user), self._services.store
+        found = await store.conversation(scope, conversation)
+        posts = await store.posts(scope, conversation, path=not branches)
+        rounds = () if branches else rounds_of(posts, await store.round_states(scope, conversation))
+        return LoadedConversation(conversation=found, posts=tuple(posts), rounds=tuple(rounds))
+
+    async def marks(self, conversation: str | None = None) -> dict[str, int]:
+        """Return the number of the last summarized post of a conversation, or of all. Raises NotFound."""
+        store, cursor = self._services.store, None
+        if conversation is not None:
+            return {conversation: (await store.conversation(Scope(), conversation)).mark}
+        results: dict[str, int] = {}
+        while True:
+            page = await store.conversations(Scope(), limit=MARKS, cursor=cursor)
+            results |= {each.id: each.mark for each in page.items}
+            if not (cursor := page.cursor):
+                return results
+
+    @operation("GET /api/conversations/{conversation}/posts", role="viewer")
     async def posts(
-        self, conversation: str, *, user: str | None = None, branches: bool = False, last: int | None = None
-    ) -> Sequence[Post]:
-        """Return the posts of the head's path, oldest first; with `branches`, those of all branches by `seq`."""
-        return await self._services.store.posts(Scope(user=user), conversation, path=not branches, last=last)
-
-    async def posts_page(
         self,
-        conversation: str,
+        conversation: Conversation,
         *,
-        user: str | None = None,
-        branches: bool = False,
-        limit: int = LIMIT,
-        cursor: str | None = None,
-    ) -> Page[Post]:
-        """Return a page of the posts. Later pages keep the path of the first page, even if the head moves."""
-        found, head, after = await self._start(conversation, "posts", user=user, branches=branches, cursor=cursor)
-        check_limit(limit)
-        posts = await self._services.store.posts_behind(
-            Scope(user=user), conversation, after=after, limit=limit + 1, path=not branches, head=head
+        user: User = None,
+        branches: Annotated[bool, Meta(description="Include all branches, ordered by post number.")] = False,
+        last: Annotated[
+            int | None, Meta(ge=1, le=2**31, description="Return only the newest N posts."), Argument(metavar="N")
+        ] = None,
+        limit: MaybePageSize = None,
+        cursor: Cursor = None,
+    ) -> Page[PostEntry]:
+        """Return the posts of the head's branch, oldest first.
+
+        Returns all, with `last` the newest, or with `limit` or `cursor` a page. Pages stay on the same branch if the
+        head moves.
+        """
+        scope, store = Scope(user=user), self._services.store
+        if limit is None and cursor is None:
+            posts = await store.posts(scope, conversation, path=not branches, last=last)
+            return Page(items=await self._post_entries(scope, conversation, posts))
+        check_alone("last", last)
+        limit = limit or LIMIT
+        found, head, after = await self._start(conversation, "posts", scope, branches=branches, cursor=cursor)
+        posts = await store.posts_behind(
+            scope, conversation, after=after, limit=limit + 1, path=not branches, head=head
         )
-        shown = tuple(posts[:limit])
-        more = write_cursor("posts", head, shown[-1].seq, no=found.no) if len(posts) > limit else None
-        return Page(items=shown, next=more)
+        more = write_cursor("posts", head, posts[limit - 1].seq, no=found.no) if len(posts) > limit else None
+        return Page(items=await self._post_entries(scope, conversation, posts[:limit]), next=more)
 
     async def _start(
-        self, conversation: str, name: str, *, user: str | None, branches: bool, cursor: str | None
-    ) -> tuple[Conversation, int, int]:
+        self, conversation: str, name: str, scope: Scope, *, branches: bool, cursor: str | None
+    ) -> tuple[StoredConversation, int, int]:
         """Return the conversation, the head of the path (0 for all branches), and the seq after which a page starts.
 
         Raises InvalidInput for a foreign cursor.
         """
-        found = await self.get(conversation, user=user)
+        found = await self._services.store.conversation(scope, conversation)
         if cursor is None:
             return found, 0 if branches else found.head, 0
         head, after = map(int, read_cursor(cursor, name, no=found.no))
@@ -238,42 +290,55 @@ class Conversations:
             raise no_cursor(cursor)
         return found, head, after
 
-    async def ids(self, conversation: str, posts: Sequence[Post], *, user: str | None = None) -> dict[int, str]:
+    async def _post_entries(self, scope: Scope, conversation: str, posts: Sequence[Post]) -> tuple[PostEntry, ...]:
+        ids = await self._ids(scope, conversation, posts)
+        return tuple(post_entry(each, ids) for each in posts)
+
+    async def _ids(self, scope: Scope, conversation: str, posts: Sequence[Post]) -> dict[int, str]:
         """Return the ids of posts and of their parents, by `seq`."""
-        ids = shapes.ids_of(posts)
+        ids = ids_of(posts)
         before = {post.parent for post in posts} - ids.keys() - {0}
         spans = [(seq, seq) for seq in sorted(before)]
-        followed = await self._services.store.posts_in(Scope(user=user), conversation, spans) if spans else []
+        followed = await self._services.store.posts_in(scope, conversation, spans) if spans else []
         return ids | {post.seq: post.id for post in followed}
 
+    @operation("GET /api/conversations/{conversation}/rounds", role="viewer")
     async def rounds(
-        self, conversation: str, *, user: str | None = None, role: str | None = None, include_failed: bool = True
-    ) -> Sequence[Round]:
-        """Return the rounds of the head's path; with `role`, only the posts that this role sent or received."""
-        posts = await self.posts(conversation, user=user)
-        rounds = rounds_of(posts, await self._services.store.round_states(Scope(user=user), conversation))
-        return _seen(rounds, role, include_failed=include_failed)
-
-    async def rounds_page(
         self,
-        conversation: str,
+        conversation: Conversation,
         *,
-        user: str | None = None,
-        role: str | None = None,
-        include_failed: bool = True,
-        limit: int = LIMIT,
-        cursor: str | None = None,
+        user: User = None,
+        role: Annotated[str | None, Meta(description="Only posts that this role sent or received.")] = None,
+        include_failed: Failed = True,
+        limit: MaybePageSize = None,
+        cursor: Cursor = None,
+    ) -> Page[RoundEntry]:
+        """Return the rounds of the head's branch, oldest first: all, or with `limit` or `cursor` a page."""
+        scope, more = Scope(user=user), None
+        if limit is None and cursor is None:
+            rounds = _seen(await self._rounds(scope, conversation), role, include_failed=include_failed)
+        else:
+            page = await self._rounds_page(
+                scope, conversation, role, include_failed=include_failed, limit=limit or LIMIT, cursor=cursor
+            )
+            rounds, more = page.items, page.next
+        ids = await self._ids(scope, conversation, [each for round_ in rounds for each in round_.posts])
+        return Page(items=tuple(round_entry(each, ids) for each in rounds), next=more)
+
+    async def _rounds(self, scope: Scope, conversation: str) -> Sequence[Round]:
+        posts = await self._services.store.posts(scope, conversation)
+        return rounds_of(posts, await self._services.store.round_states(scope, conversation))
+
+    async def _rounds_page(
+        self, scope: Scope, conversation: str, role: str | None, *, include_failed: bool, limit: int, cursor: str | None
     ) -> Page[Round]:
         """Return a page of the rounds, loading only the posts that it needs."""
-        found, head, after = await self._start(conversation, "rounds", user=user, branches=False, cursor=cursor)
-        check_limit(limit)
-        scope = Scope(user=user)
-        states = await self._services.store.round_states(scope, conversation)
-        posts: list[Post] = []
+        store = self._services.store
+        found, head, after = await self._start(conversation, "rounds", scope, branches=False, cursor=cursor)
+        states = await store.round_states(scope, conversation)
+        posts: Any = []
         while True:
-            read = await self._services.store.posts_behind(
-                scope, conversation, after=after, limit=ROUND_POSTS, head=head
-            )
+            read = await store.posts_behind(scope, conversation, after=after, limit=ROUND_POSTS, head=head)
             posts += read
             rounds = _seen(rounds_of(posts, states), role, include_failed=include_failed)
             if len(rounds) > limit:  # the last one may be incomplete: leave it out
@@ -283,91 +348,156 @@ class Conversations:
                 return Page(items=tuple(rounds))
             after = read[-1].seq
 
+    @operation(
+        "GET /api/conversations/{conversation}/shared-entries",
+        role="viewer",
+        cli="conversation shared",
+        examples=("cuebook conversation shared c1", "cuebook conversation shared c1 --type plan --json"),
+        none="no shared memory entries",
+    )
     async def shared_entries(
-        self, conversation: str, *, user: str | None = None, entry_type: str | None = None, include_failed: bool = False
-    ) -> Sequence[SharedEntry]:
-        """Return the notes that roles left for each other (D); `entry_type` selects one type.
+        self,
+        conversation: Conversation,
+        *,
+        user: User = None,
+        entry_type: Annotated[
+            str | None, Meta(description="Only this type."), Argument(wire="type", flag="type", metavar="TYPE")
+        ] = None,
+        include_failed: Failed = False,
+        limit: MaybePageSize = None,
+        cursor: Cursor = None,
+    ) -> Page[SharedNote]:
+        """List shared memory entries: the notes that the roles of a conversation leave for each other.
 
         Notes of scope `round` are valid in the last round only.
         """
-        rounds = await self.rounds(conversation, user=user)
-        return shared_entries(rounds, entry_type=entry_type, include_failed=include_failed)
+        scope = Scope(user=user)
+        found = await self._services.store.conversation(scope, conversation)
+        rounds = await self._rounds(scope, conversation)
+        rows = shared_entries(rounds, entry_type=entry_type, include_failed=include_failed)
+        view = f"shared {entry_type} {include_failed}"
+        page = page_of(rows, view, no=found.no, state=found.last_seq, limit=limit, cursor=cursor)
+        return Page(items=tuple(map(shared_note, page.items)), next=page.next)
 
+    @operation(
+        "GET /api/conversations/{conversation}/session",
+        role="viewer",
+        cli="conversation session",
+        examples=("cuebook conversation session c1", "cuebook conversation session c1 --compressed --json"),
+    )
     async def session(
-        self, conversation: str, *, user: str | None = None, include_compressed: bool = False
-    ) -> Sequence[SessionMessage]:
-        """Return the conversation as a BrowserOS session: the summary, then the messages after it, oldest first.
+        self,
+        conversation: Conversation,
+        *,
+        user: User = None,
+        include_compressed: Annotated[
+            bool, Meta(description="Include summarized posts."), Argument(flag="compressed")
+        ] = False,
+        limit: MaybePageSize = None,
+        cursor: Cursor = None,
+    ) -> Page[SessionMessage]:
+        """Return a conversation as a BrowserOS session, as a model would load it.
 
-        With `include_compressed` the covered messages too, marked as compressed.
+        The summary comes first, then the posts after it, oldest first.
         """
-        summary = await self._services.store.summary(Scope(user=user), conversation)
-        posts = await self.posts(conversation, user=user)
-        return session_of(posts, summary, count=self._services.count, include_compressed=include_compressed)
+        scope, store = Scope(user=user), self._services.store
+        found = await store.conversation(scope, conversation)
+        summary, posts = await store.summary(scope, conversation), await store.posts(scope, conversation)
+        rows = session_of(posts, summary, count=self._services.count, include_compressed=include_compressed)
+        view = f"session {include_compressed}"
+        return page_of(rows, view, no=found.no, state=found.mark, limit=limit, cursor=cursor)
 
+    @operation("GET /api/conversations/{conversation}/summary", role="viewer", wrap="summary")
+    async def summary(
+        self,
+        conversation: Conversation,
+        *,
+        user: User = None,
+        version: Annotated[
+            int | None, Meta(ge=1, le=2**31, description="Summary version. Default: the newest of the head's branch.")
+        ] = None,
+    ) -> SummaryState | None:
+        """Return the rolling summary of the head's branch, null if there is none yet, or one version of it."""
+        summary = await self._services.store.summary(Scope(user=user), conversation, version=version)
+        return summary_state(summary) if summary else None
+
+    @operation(
+        "POST /api/conversations/{conversation}/compress", role="editor", status=201, stores=True, wrap="summary"
+    )
     async def compress(
         self,
-        conversation: str,
+        conversation: Conversation,
         *,
-        older_than: str,
-        summary: str,
-        user: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> bool:
-        """Replace all posts before `older_than` with the caller's summary in prompts (BrowserOS's compressMessages).
+        older_than: Annotated[str, Meta(min_length=1, description="ID of the first post that the summary omits.")],
+        summary: Annotated[str, Meta(min_length=1, description="Summary of the earlier posts.")],
+        user: User = None,
+        caller: CallerOf = OWNER,
+        idempotency_key: IdempotencyKey = None,
+    ) -> SummaryState | None:
+        """Replace all posts before one in prompts by the caller's own summary (BrowserOS's compressMessages).
 
-        The posts stay in the transcript, and the items in memory. Return False if the path changed meanwhile.
-        Raises NotFound, InvalidInput, KeyReused, and Conflict while a round is open.
+        The transcript and the memories of these posts are kept. Raises NotFound, InvalidInput, and Conflict while a
+        round is open or if the branch changed meanwhile.
         """
         check_text(summary, "summary")
         if not summary.strip():
             msg = "summary: empty. Provide a summary of the earlier posts."
             raise InvalidInput(msg, where="summary")
-        services, scope, key = self._services, Scope(user=user), None
-        if idempotency_key:
-            asked = msgspec.json.encode(["compress", conversation, older_than, summary])
-            key = (idempotency_key, services.settings.request_digest(asked))
-            if await self._response(scope, key) is not None:
-                return True
-        try:
-            done = await compress_by_hand(
-                services,
-                scope,
-                conversation,
-                older_than=older_than,
-                text=summary,
-                idempotency=services.settings.keyed_digest_of(key),
-            )
-        except CuebookError:  # an identical concurrent request may have been stored first
-            if key is None or await self._response(scope, key) is None:
-                raise
-            return True
-        return done
+        services, scope = self._services, Scope(user=user)
+        await check_first(services, conversation, user, caller, "Summarizing another user's conversation")
+        if not await compress_by_hand(services, scope, conversation, older_than=older_than, text=summary):
+            msg = f"Conversation {conversation!r} changed during the compression. Read it again, then retry."
+            raise Conflict(msg)
+        return await self.summary(conversation, user=user)
 
-    async def move_head(self, conversation: str, post: str, *, user: str | None = None) -> Conversation:
-        """Make a post the head. The other branches stay and can become the head again."""
-        return await self._services.store.move_head(
-            Scope(user=user), conversation, post, now=self._services.clock.now()
-        )
-
-    async def participants(
-        self, conversation: str, users: Sequence[str], *, user: str | None = None, by: str = ""
-    ) -> Conversation:
-        """Set the participants: its first user and `users`. Nobody else can see the conversation. Raises NotFound."""
-        check_users(users)
-        values = {"conversation": conversation, "participants": list(users)}
-        record = record_of(self._services, f"conversation:{conversation}", "participants", by=by, said=values)
-        return await self._services.store.participate(Scope(user=user), conversation, users, audit=[record])
-
-    async def delete(self, conversation: str, *, user: str | None = None) -> Mapping[str, int]:
-        """Delete a conversation and everything derived from it. Return the counts of its receipt. Raises NotFound.
-
-        Raises Conflict naming a hold that forbids it. The receipt is stored (`cue.memory.receipts`).
-        """
+    @operation("PUT /api/conversations/{conversation}/head", role="editor")
+    async def move_head(
+        self,
+        conversation: Conversation,
+        post: Annotated[str, Meta(min_length=1, description="ID of the post."), Argument(wire="postId")],
+        *,
+        user: User = None,
+        caller: CallerOf = OWNER,
+    ) -> ConversationEntry:
+        """Make a post the head. The other branches stay and can become the head again. Raises NotFound."""
         scope = Scope(user=user)
-        await self._services.store.conversation(scope, conversation)
+        await check_first(self._services, conversation, user, caller, "Moving the head of another user's conversation")
+        await self._services.store.move_head(scope, conversation, post, now=self._services.clock.now())
+        return await self.get(conversation, user=user)
+
+    @operation("PUT /api/conversations/{conversation}/participants", role="owner", hidden=True)
+    async def participants(
+        self,
+        conversation: Conversation,
+        participants: Annotated[
+            Sequence[Annotated[str, Meta(min_length=1)]],
+            Meta(max_length=1000, description="User IDs besides the first user."),
+        ],
+        *,
+        user: User = None,
+        by: Actor = "",
+    ) -> ConversationEntry:
+        """Set the participants besides the first user. Nobody else can see the conversation. Raises NotFound."""
+        check_users(participants)
+        values = {"conversation": conversation, "participants": [*participants]}
+        record = record_of(self._services, f"conversation:{conversation}", "participants", by=by, said=values)
+        await self._services.store.participate(Scope(user=user), conversation, participants, audit=[record])
+        return await self.get(conversation, user=user)
+
+    @operation("DELETE /api/conversations/{conversation}", role="editor", wrap="deleted")
+    async def delete(
+        self, conversation: Conversation, *, user: User = None, caller: CallerOf = OWNER
+    ) -> Mapping[str, int]:
+        """Delete a conversation and everything derived from it. Return the counts of its receipt.
+
+        Raises NotFound, and Conflict naming a hold that forbids it. The receipt is stored.
+        """
+        scope, store = Scope(user=user), self._services.store
+        await check_first(self._services, conversation, user, caller, "Forgetting another user's conversation")
+        await store.conversation(scope, conversation)
         receipt = await forget(self._services, scope, Target("conversation", (conversation,)))
         if not receipt.counts.get("conversations"):  # a concurrent call deleted it first
-            await self._services.store.conversation(scope, conversation)
+            await store.conversation(scope, conversation)
         return receipt.counts
 
 

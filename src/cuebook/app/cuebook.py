@@ -52,7 +52,7 @@ from cuebook.interfaces.model import Analyzer, Model, RelayRequest, Upstream
 from cuebook.interfaces.sink import Sink
 from cuebook.interfaces.store import Appended
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
-from cuebook.records.outcome import StoredOutcome
+from cuebook.records.outcome import TurnFeedback
 from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import Ask, Window
 from cuebook.storage.database.sqlite_files import MEMORY
@@ -283,7 +283,7 @@ class Cuebook(Parts):
         comment: str = "",
         user: str | None = None,
         idempotency_key: str | None = None,
-    ) -> StoredOutcome:
+    ) -> TurnFeedback:
         """Store feedback on a turn; it overrides what the user's next message implies. See `turns.feedback`."""
         data: dict[str, Any] = {"score": score, "thumb": thumb, "outcome": outcome, "corrections": corrections}
         data |= {"comment": comment, "user": user, "idempotency_key": idempotency_key}

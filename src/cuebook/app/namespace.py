@@ -1,13 +1,15 @@
 """Base of the namespaces of the public API, with Idempotency-Keys: a repeated request returns the first answer."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
 from cuebook.engine.core.services import Services
-from cuebook.errors import InvalidInput
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.answer import from_json, to_json
+from cuebook.records.key import Caller
 from cuebook.records.memory import Scope
 from cuebook.storage.database.transaction import AnsweredError
 
@@ -45,6 +47,16 @@ class Namespace:
             stored = await store.finish(request, answer)
         first: T = from_json(stored, kind)
         return first
+
+
+async def check_first(services: Services, conversation: str, user: str | None, caller: Caller, what: str) -> None:
+    """Check that the caller is the conversation's first user or has role agent. Raises Denied."""
+    if caller.may("agent"):
+        return
+    with suppress(NotFound):
+        found = await services.store.conversation(Scope(user=user), conversation)
+        if found.user != user:
+            caller.need("agent", what)
 
 
 def check_key(key: object) -> str:

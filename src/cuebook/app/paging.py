@@ -83,3 +83,10 @@ def check_limit(limit: int) -> None:
     if limit < 1:
         msg = f"limit: {limit}. Must be 1 or more."
         raise InvalidInput(msg, where="limit")
+
+
+def check_alone(name: str, value: object) -> None:
+    """Check that an argument is not combined with a page's. Raises InvalidInput."""
+    if value is not None:
+        msg = f"{name}: send either {name}, or limit and cursor."
+        raise InvalidInput(msg, where=name)

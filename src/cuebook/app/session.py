@@ -2,20 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
+from cuebook.records.answer import Time
 from cuebook.records.conversation import Post
+from cuebook.records.conversation_answers import SessionMessage
 from cuebook.records.memory import Summary
-
-
-class SessionMessage(Struct, frozen=True, kw_only=True):
-    """A message of a session. `timestamp` in Unix seconds."""
-
-    role: str
-    content: str
-    timestamp: float
-    token_count: int
-    is_compressed: bool
 
 
 def session_of(
@@ -35,7 +25,9 @@ def session_of(
 
 
 def _message(role: str, content: str, when: float, tokens: int, *, compressed: bool) -> SessionMessage:
-    return SessionMessage(role=role, content=content, timestamp=when, token_count=tokens, is_compressed=compressed)
+    return SessionMessage(
+        role=role, content=content, timestamp=Time(when), token_count=tokens, is_compressed=compressed
+    )
 
 
 #: BrowserOS's marker of the message that replaces compressed ones.

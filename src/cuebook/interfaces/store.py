@@ -240,7 +240,6 @@ class CompactionResult(Struct, frozen=True, kw_only=True):
     repeated: tuple[Item, ...]
     now: float
     no: int = 0  # the conversation's number when loaded, because an id may be reused; 0 disables the check
-    idempotency: tuple[str, bytes] | None = None  # key and digest of the request
     audit: tuple[Record, ...] = ()  # the model's instructions; joins the chain with the summary
     sinks: tuple[str, ...] = ()  # further receivers
     epoch: int = 0  # of the input: a pass over data erased since is rejected

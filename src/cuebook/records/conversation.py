@@ -186,6 +186,14 @@ class Conversation(Struct, frozen=True, kw_only=True):
     open_round: int = 0  # seq of the open round, 0 for none
 
 
+class LoadedConversation(Struct, frozen=True, kw_only=True):
+    """A conversation with its posts, and the rounds of its head's path unless the posts are of all branches."""
+
+    conversation: Conversation
+    posts: tuple[Post, ...] = ()
+    rounds: tuple[Round, ...] = ()
+
+
 class SharedEntry(Struct, frozen=True):
     """A note that one role shares with the others.
 

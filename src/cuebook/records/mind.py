@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct, UnsetType, field
+
+from cuebook.records.answer import Answer, Time
 
 Polarity = Literal["positive", "neutral", "negative", "unknown"]
 Severity = Literal["low", "medium", "high"]
@@ -99,3 +102,64 @@ class Reflection(Struct, frozen=True, kw_only=True):
     mind: MoodState
     runs: tuple[MetapromptRun, ...] = ()
     heard: TurnSignals | None = None  # the sentiment, if a model was asked for it
+
+
+class MoodEntry(Answer, frozen=True, kw_only=True):
+    """A mood state."""
+
+    mood: str
+    user_skill: str
+    task_complexity: str
+    strategy: str
+    imprints: dict[str, str]
+
+
+class RunEntry(Struct, frozen=True, kw_only=True):
+    """A metaprompt run: trigger, decider, outcome, and changes as `[before, after]`."""
+
+    metaprompt: str
+    trigger: str
+    by: str
+    outcome: str
+    reason: str = ""
+    changes: dict[str, Any] = {}
+    prompt: str = ""
+
+
+class ReflectionEntry(Answer, frozen=True, kw_only=True):
+    """The metaprompt runs of a turn; `sentiment` if a model rated it."""
+
+    turn: int
+    at: Time
+    mind: MoodEntry
+    runs: tuple[RunEntry, ...]
+    sentiment: dict[str, Any] | UnsetType = UNSET
+
+
+class ConversationMood(MoodEntry, frozen=True, kw_only=True):
+    """The mood state at a conversation's head, the turn that set it (0: the start), and the pending reflections.
+
+    The reflections are those of all branches, newest first.
+    """
+
+    conversation: str = field(name="conversationId")
+    turn: int
+    due: int
+    reflections: tuple[ReflectionEntry, ...]
+
+
+def reflection_entry(value: Reflection, *, sentiment: Mapping[str, Any] | None) -> ReflectionEntry:
+    """Return a reflection as an answer, with the sentiment that a model rated."""
+    return ReflectionEntry(
+        turn=value.turn,
+        at=Time(value.at),
+        mind=MoodEntry(**mood_fields(value.mind)),
+        runs=tuple(msgspec.convert(each, RunEntry, from_attributes=True) for each in value.runs),
+        sentiment=UNSET if sentiment is None else dict(sentiment),
+    )
+
+
+def mood_fields(value: MoodState) -> dict[str, Any]:
+    """Return the fields of a mood state."""
+    fields = {name: getattr(value, name) for name in MoodEntry.__struct_fields__}
+    return fields | {"imprints": dict(value.imprints)}

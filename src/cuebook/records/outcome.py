@@ -2,8 +2,9 @@
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from cuebook.records.answer import Answer, Time
 from cuebook.records.prompt import TaskOutcome
 
 Source = Literal["next", "feedback"]
@@ -42,3 +43,54 @@ class StoredOutcome(Struct, frozen=True, kw_only=True):
     revision: int = 1  # starts at 1, incremented with each replacement
     taught: tuple[Taught, ...] = ()
     no: int = 0  # the conversation's row; changes if the conversation is deleted and created again
+
+
+class TaughtVersion(Answer, frozen=True, kw_only=True):
+    """A prompt version that learned from feedback; `counted` is false if the user's share is used up."""
+
+    prompt_id: str
+    branch: str
+    version: int
+    counted: bool
+
+
+class TurnFeedback(Answer, frozen=True, kw_only=True):
+    """The feedback on a turn, explicit or from the user's next message, and the versions that learned from it.
+
+    `pending`: they have not learned from it yet.
+    """
+
+    by: Source
+    at: Time
+    score: float
+    sentiment: float | None
+    corrections: int | None
+    outcome: TaskOutcome
+    reasons: tuple[str, ...]
+    next_turn: int | None
+    user: str | None = field(name="userId")
+    comment: str
+    due: bool = field(name="pending")
+    taught: tuple[TaughtVersion, ...]
+
+
+def turn_feedback(value: StoredOutcome) -> TurnFeedback:
+    """Return the feedback on a turn as an answer."""
+    outcome = value.outcome
+    return TurnFeedback(
+        by=outcome.by,
+        at=Time(outcome.at),
+        score=outcome.score,
+        sentiment=outcome.sentiment,
+        corrections=outcome.corrections,
+        outcome=outcome.task,
+        reasons=outcome.reasons,
+        next_turn=outcome.next_turn or None,
+        user=outcome.user or None,
+        comment=outcome.comment,
+        due=value.due,
+        taught=tuple(
+            TaughtVersion(prompt_id=each.slug, branch=each.branch, version=each.number, counted=each.counted)
+            for each in value.taught
+        ),
+    )

@@ -32,17 +32,13 @@ from cuebook.server.anthropic import messages
 from cuebook.server.api import (
     chat,
     conversations,
-    feedback,
     forgetting,
     memories,
     prompt_changes,
     prompts,
-    sessions,
 )
 from cuebook.server.api import memory_use as utility
-from cuebook.server.api import mood as minds
 from cuebook.server.api import operations as derived
-from cuebook.server.api import what_if as counterfactual
 from cuebook.server.authorization import AnyRequest, admit
 from cuebook.server.concurrency_limits import Measures
 from cuebook.server.error_responses import answer_error
@@ -93,13 +89,9 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
             *derived.routes(),
             *chat.ROUTES,
             *conversations.ROUTES,
-            *counterfactual.ROUTES,
-            *feedback.ROUTES,
-            *sessions.ROUTES,
             *memories.ROUTES,
             *utility.ROUTES,
             *forgetting.ROUTES,
-            *minds.ROUTES,
             *prompts.ROUTES,
             *prompt_changes.ROUTES,
             *keyed.ROUTES,

@@ -4,13 +4,13 @@ Without keys the caller is the machine's owner and names a user: in the body, el
 the key identifies the caller; a key of one user acts only as that user.
 """
 
-from contextlib import suppress
 from typing import Any
 
 from litestar import Request
 from litestar.types import Scope
 
 from cuebook import Cuebook
+from cuebook.app import namespace
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.key import PREFIX, Caller
 from cuebook.server.guard import name_in
@@ -129,13 +129,7 @@ def user_of(request: AnyRequest, *named: str | None) -> str | None:
 
 async def check_first(request: AnyRequest, conversation: str, user: str | None, what: str) -> None:
     """Check that the caller is the conversation's first user or has role agent. Raises Denied."""
-    caller = caller_of(request)
-    if caller.may("agent"):
-        return
-    with suppress(NotFound):
-        found = await cue_of(request).conversations.get(conversation, user=user)
-        if found.user != user:
-            caller.need("agent", what)
+    await namespace.check_first(cue_of(request).services, conversation, user, caller_of(request), what)
 
 
 def actor_of(request: AnyRequest) -> str:

@@ -33,16 +33,8 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /v1/responses/{response}/input_items",
         f"GET {_TALK}", f"GET {_TALK}/items", f"GET {_TALK}/items/{{item}}",
         "POST /api/assemble", "POST /mcp",
-        "GET /api/conversations", f"GET {_CONVERSATION}",
-        *(
-            f"GET {_CONVERSATION}/{part}"
-            for part in (
-                "rounds", "posts", "turns", "turns/{n}", "turns/{n}/replay", "summary", "session",
-                "shared-entries",
-            )
-        ),
+        f"GET {_CONVERSATION}/turns/{{n}}/replay",
         "GET /api/memories/export",
-        f"GET {_CONVERSATION}/mind",
         "GET /api/prompts", "GET /api/prompts/migrate", "GET /api/prompt-clusters", f"GET {_PROMPT}",
         *(
             f"GET {_PROMPT}/{part}"
@@ -63,10 +55,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /v1/conversations", f"POST {_TALK}", f"DELETE {_TALK}", f"POST {_TALK}/items",
         f"DELETE {_TALK}/items/{{item}}",
         "POST /api/chat",
-        f"DELETE {_CONVERSATION}", f"POST {_CONVERSATION}/posts", f"PUT {_CONVERSATION}/head",
-        f"POST {_CONVERSATION}/compress", f"POST {_CONVERSATION}/turns/{{n}}/feedback",
-        f"POST {_CONVERSATION}/turns/{{n}}/replay",
-        f"POST {_CONVERSATION}/mind/run", f"POST {_CONVERSATION}/mind/reset",
+        f"POST {_CONVERSATION}/posts", f"POST {_CONVERSATION}/turns/{{n}}/replay",
         "POST /api/memories/forget", "POST /api/memories/utility",
         "POST /api/prompts", f"POST {_PROMPT}/branches", f"POST {_PROMPT}/merge", f"POST {_PROMPT}/observations",
     }),
@@ -76,21 +65,16 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/audit", "GET /page/audit/{n}", "POST /page/audit/verify", "POST /page/audit/{n}/replay",
         "GET /metrics",
     }),
-    "owner": frozenset({"GET /page/settings", f"PUT {_CONVERSATION}/participants"}),
+    "owner": frozenset({"GET /page/settings"}),
 }  # fmt: skip
-#: Routes that answer 404 to callers without the role.
-HIDDEN: Final = frozenset({
-    f"PUT {_CONVERSATION}/participants",
-})  # fmt: skip
 
 
 #: The declarations of the derived routes.
 DECLARATIONS: Final = tuple(each.declaration for each in operations_of(Cuebook) if each.declaration.path)
 _NAME: Final = re.compile(r"\{[^}]*\}")
 _OPERATIONS: Final = {_NAME.sub("{}", each.route): each for each in DECLARATIONS}
-_HIDDEN: Final = frozenset(_NAME.sub("{}", route) for route in HIDDEN) | {
-    route for route, each in _OPERATIONS.items() if each.hidden
-}
+#: Routes that answer 404 to callers without the role.
+_HIDDEN: Final = frozenset(route for route, each in _OPERATIONS.items() if each.hidden)
 #: The least role by route, with unnamed parameters.
 _NEEDED: Final[Mapping[str, Role]] = {
     _NAME.sub("{}", route): role for role, routes in ROUTES.items() for route in routes

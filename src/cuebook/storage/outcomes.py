@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import msgspec
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import DueOutcome, Lesson, StoredKey
+from cuebook.interfaces.prompts import DueOutcome, Lesson
 from cuebook.memory.copied_text import CopyIndex
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome, StoredOutcome, Taught
 from cuebook.storage import access
-from cuebook.storage.access import ConversationRow, bound
+from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
 from cuebook.storage.prompts import observed, revised
@@ -41,15 +41,12 @@ class OutcomeStore(Noun):
         conversation: str,
         turn: int,
         outcome: Outcome,
-        *,
-        once: StoredKey | None,
     ) -> StoredOutcome:
         """Replace an outcome. Its earlier observations become due for correction.
 
         Raises NotFound for an unknown turn, Conflict while it runs.
         """
-        row = access.need(transaction, scope, conversation)
-        return bound(transaction, scope, once, lambda: _give(transaction, row, turn, outcome))
+        return _give(transaction, access.need(transaction, scope, conversation), turn, outcome)
 
     @read
     def due(self, transaction: Transaction, *, limit: int) -> list[DueOutcome]:

@@ -12,7 +12,6 @@ from cuebook.storage.database.record import columns, record
 from cuebook.storage.database.transaction import Noun, Row, Transaction, read, write
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import backlog, mark_on, on_path, runs_to, tip_at
-from cuebook.storage.writes import bind
 
 #: A number above any count.
 LARGEST = (1 << 63) - 1
@@ -100,8 +99,6 @@ class SummaryStore(Noun):
             transaction.run("outbox_insert", **row.key, version=version, sink=sink)
         values = {"mark": upto, "backlog": count, "backlog_tokens": tokens, "now": compacted.now}
         transaction.run("compaction_done", no=row.no, **values)
-        if compacted.idempotency:
-            bind(transaction, scope, row, compacted.idempotency, turn=0, response=b"{}", now=compacted.now)
         chained(transaction, row.tenant, compacted.audit)
         transaction.failpoint("summary.stored")
         return True

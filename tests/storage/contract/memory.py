@@ -161,16 +161,6 @@ class SummaryContract:
         assert not await store.save_summary(OWNER, result(0, 6))
         assert (await store.conversation(OWNER, "c")).mark in (4, 5)
 
-    async def test_a_pass_binds_its_key(self, store: Store) -> None:
-        await say(store, "c", *drafts("one", "two", "three", "four"))
-        assert await store.save_summary(OWNER, result(0, 2, idempotency=("k", b"1")))
-        found = await store.answered(OWNER, "k")
-        assert found is not None
-        assert (found.digest, found.conversation, found.turn) == (b"1", "c", 0)
-        with pytest.raises(Conflict):
-            await store.save_summary(OWNER, result(1, 3, idempotency=("k", b"1")))
-        assert await standing(store) == 2
-
     async def test_a_summary_is_never_ahead_of_the_path(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two"))
         assert not await store.save_summary(OWNER, result(0, 3))

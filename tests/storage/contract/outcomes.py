@@ -108,7 +108,7 @@ class OutcomeContract:
         await write(store, text(SLUG))
         await turns(store, 0.9)
         read = await load_outcome(store)
-        await store.outcomes.give(OWNER, "c", 1, heard(0.2, by="feedback"), once=None)
+        await store.outcomes.give(OWNER, "c", 1, heard(0.2, by="feedback"))
         assert await store.outcomes.fold(OWNER, "c", 1, read, lessons=[lesson(0.9)]) is None
         assert (await learned_state(store))[1] == 0
         assert (await load_outcome(store)).due
@@ -116,11 +116,11 @@ class OutcomeContract:
     async def test_feedback_replaces_sentiment_and_older_feedback(self, store: Store) -> None:
         await turns(store, 0.9)
         for n, score in enumerate((0.1, 0.3), 2):
-            found = await store.outcomes.give(OWNER, "c", 1, heard(score, by="feedback"), once=None)
+            found = await store.outcomes.give(OWNER, "c", 1, heard(score, by="feedback"))
             assert (found.revision, found.due, found.outcome.sentiment) == (n, True, score)
         lease = await begin(store, draft("q9", "and more"), outcome=(2, heard(0.7)))
         await end(store, lease, answer("a9"))
-        await store.outcomes.give(OWNER, "c", 3, heard(1.0, by="feedback"), once=None)
+        await store.outcomes.give(OWNER, "c", 3, heard(1.0, by="feedback"))
         lease = await begin(store, draft("q10", "terrible"), outcome=(3, heard(0.0)))
         await end(store, lease, answer("a10"))
         assert (await load_outcome(store, 3)).outcome.sentiment == 1.0
@@ -139,7 +139,7 @@ class OutcomeContract:
                 seen = lesson(n / later, slug=slug, turn=0, user=f"u{n}", task_coding=n % 2)
                 await store.prompts.observe(OWNER, seen.observation)
         _, mark, revised = await store.prompts.observations_since(OWNER, SLUG, MAIN, (1, 2), after=0, limit=99)
-        await store.outcomes.give(OWNER, "c", 1, heard(0.2, by="feedback"), once=None)
+        await store.outcomes.give(OWNER, "c", 1, heard(0.2, by="feedback"))
         await learn_outcome(store, 0.2, energy_high=0.5)
         weight, count, evidence = await learned_state(store)
         other_weight, other_count, other_evidence = await learned_state(store, "other")
@@ -164,14 +164,14 @@ class OutcomeContract:
     async def test_feedback_needs_a_finished_turn(self, store: Store) -> None:
         await turns(store)
         with pytest.raises(NotFound, match="Unknown turn 7"):
-            await store.outcomes.give(OWNER, "c", 7, heard(1.0), once=None)
+            await store.outcomes.give(OWNER, "c", 7, heard(1.0))
         with pytest.raises(NotFound):
-            await store.outcomes.give(Scope(user="eve"), "c", 1, heard(1.0), once=None)
+            await store.outcomes.give(Scope(user="eve"), "c", 1, heard(1.0))
         with pytest.raises(NotFound):
             await store.outcomes.get(Scope(user="eve"), "c", 1)
         await begin(store, draft("q2", "and now?"))
         with pytest.raises(Conflict, match="still running"):
-            await store.outcomes.give(OWNER, "c", 2, heard(1.0), once=None)
+            await store.outcomes.give(OWNER, "c", 2, heard(1.0))
 
     async def test_deleting_a_conversation_deletes_its_outcomes(self, store: Store) -> None:
         await write(store, text(SLUG))

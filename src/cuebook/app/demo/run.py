@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app import gold
-from cuebook.app import json_shapes as shapes
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.gold import Fact, GoldSurvival, QuestionResult
 from cuebook.app.memories.search import listed_items
@@ -34,6 +33,7 @@ from cuebook.engine.proxy.request import RelayCall as Request
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.records.answer import to_wire as answer_to_wire
+from cuebook.records.conversation_answers import summary_state
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.records.memory_answers import item_entry
@@ -267,7 +267,7 @@ class Stage:
 async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], meter: Meter) -> ReplayReport:
     name, told = transcript.conversation, not transcript.questions
     items = await listed_items(cue.services, Scope(), name, ended=True)
-    summary = await cue.memory.summary(name)
+    summary = await cue.services.store.summary(Scope(), name)
     current = [item for item in items if item.valid_to is None]
     markdown = summary.markdown if summary else ""
     question_results = []
@@ -302,7 +302,7 @@ def _some(facts: Sequence[Fact]) -> Sequence[Fact]:
 def to_wire(report: ReplayReport) -> dict[str, Any]:
     """Return a report as a JSON object, its parts in the shapes of the HTTP API."""
     dated = report.days is not None
-    summary = shapes.summary_state(report.summary) if report.summary else None
+    summary = answer_to_wire(summary_state(report.summary)) if report.summary else None
     items = [answer_to_wire(item_entry(item, report.title)) for item in report.items]
     if not dated:  # the times were invented for the replay
         summary = summary and summary | {"updatedAt": None, "summaryUptoTimestamp": None}

@@ -203,7 +203,7 @@ class Rehearsal:
 
     async def _look(self) -> None:
         """Check the facts whose posts were covered 1, 5 and 20 passes ago, once per pass."""
-        summary = await self._cue.memory.summary(self._transcript.conversation)
+        summary = await self._cue.services.store.summary(Scope(), self._transcript.conversation)
         before = self.summary.version if self.summary else 0
         if summary is None or summary.version == before:
             return

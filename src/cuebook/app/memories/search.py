@@ -47,7 +47,7 @@ from cuebook.memory.scopes import SCOPES
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Answer, Page
 from cuebook.records.erasure import Receipt
-from cuebook.records.memory import Hit, Item, Scope, Summary
+from cuebook.records.memory import Hit, Item, Scope
 from cuebook.records.memory_answers import ItemEntry, item_entry
 from cuebook.validate import unknown
 
@@ -231,12 +231,6 @@ class Memories(KnowledgeApi, MemoryAnalysis, Forgetting):
         lines = [line_of(post) for post in posts]
         large = sum(len(line.text) for line in lines) > LARGE
         return await asyncio.to_thread(compress_batch, lines) if large else compress_batch(lines)
-
-    async def summary(
-        self, conversation: str, *, user: str | None = None, version: int | None = None
-    ) -> Summary | None:
-        """Return the rolling summary of the head's path, or the given version of it. None if there is none."""
-        return await self._services.store.summary(Scope(user=user), conversation, version=version)
 
     async def utility(
         self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0

@@ -7,10 +7,11 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from cuebook.app import json_shapes as shapes
 from cuebook.app.transcripts.sniff import FORMAT
 from cuebook.records import portable
-from cuebook.records.conversation import Conversation, Post, Round
+from cuebook.records.answer import to_wire
+from cuebook.records.conversation import Conversation, LoadedConversation, Post
+from cuebook.records.conversation_answers import conversation_entry, ids_of, post_entry
 from cuebook.wire.chat_messages import write_message
 
 Format = Literal["cuebook", "openai", "taskweaver-json", "taskweaver-yaml"]
@@ -19,35 +20,29 @@ _ALWAYS = frozenset({"id", "sendFrom", "message"})
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
-def write_transcript(
-    conversation: Conversation,
-    *,
-    posts: Sequence[Post] = (),
-    rounds: Sequence[Round] = (),
-    form: Format = "cuebook",
-    one_line: bool = False,
-) -> str:
+def write_transcript(value: LoadedConversation, *, form: Format = "cuebook", one_line: bool = False) -> str:
     """Return a conversation as text that ends with a line break.
 
-    `cuebook` needs the posts of all branches, `openai` those of the head's path, TaskWeaver's formats the rounds;
-    `one_line` writes a line of JSONL.
+    `cuebook` needs the posts of all branches, the other formats those of the head's path; `one_line` writes a line of
+    JSONL.
     """
+    conversation = value.conversation
     if form == "cuebook":
-        return _own(conversation, posts, one_line=one_line)
+        return _own(conversation, value.posts, one_line=one_line)
     if form == "openai":
-        messages = [_wire(post, conversation.user) for post in posts]
+        messages = [_wire(post, conversation.user) for post in value.posts]
         about = {"id": conversation.id, "user": conversation.user}
         return _dump({key: value for key, value in about.items() if value} | {"messages": messages}, one_line=one_line)
     document = portable.conversation_to_dict(
-        portable.PortableConversation(conversation=conversation, rounds=tuple(rounds))
+        portable.PortableConversation(conversation=conversation, rounds=value.rounds)
     )
     return _yaml(document) if form == "taskweaver-yaml" else _dump(document, one_line=one_line)
 
 
 def _own(conversation: Conversation, posts: Sequence[Post], *, one_line: bool) -> str:
     """Return Cuebook's format: one line per post, so that diffs of exports are readable."""
-    ids = shapes.ids_of(posts)
-    about = shapes.conversation(conversation, head=ids.get(conversation.head))
+    ids = ids_of(posts)
+    about = to_wire(conversation_entry(conversation, head=ids.get(conversation.head)))
     head = {"format": FORMAT, "conversation": about}
     lines = [_post(post, ids) for post in posts]
     if one_line:
@@ -57,7 +52,7 @@ def _own(conversation: Conversation, posts: Sequence[Post], *, one_line: bool) -
 
 
 def _post(post: Post, ids: dict[int, str]) -> dict[str, Any]:
-    data = shapes.post(post, ids)
+    data: dict[str, Any] = to_wire(post_entry(post, ids))
     data["attachments"] = [_part(portable.part_to_dict(part)) for part in post.parts]
     data["timestamp"] = _exact(post.created_at)
     if post.wire is not None:

@@ -1,107 +1,118 @@
 """Show the mood state of conversations and what changed it, run metaprompts (reflections) by hand, and reset it."""
 
-from typing import Any
+from typing import Annotated
 
-import msgspec
-from msgspec import Struct
+from msgspec import Meta
 
-from cuebook.app.json_shapes import Wire, iso
-from cuebook.engine.core.services import Services
+from cuebook.app.arguments import OWNER, CallerOf, Conversation, IdempotencyKey, User
+from cuebook.app.namespace import Namespace, check_first
 from cuebook.engine.jobs.reflection import reflect_on
-from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mood_of, mood_to_wire
+from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mood_of
 from cuebook.engine.turn.turn_signals import signals_to_wire
-from cuebook.errors import InvalidInput
 from cuebook.interfaces.reflections import MetapromptTask
-from cuebook.interfaces.store import PathQuery
+from cuebook.interfaces.store import PathQuery, Scene
+from cuebook.operations import Argument, operation
 from cuebook.records.memory import Scope
-from cuebook.records.mind import MoodState, Reflection
+from cuebook.records.mind import ConversationMood, Reflection, ReflectionEntry, mood_fields, reflection_entry
 
 #: Maximum number of reflections per call.
 MOST = 500
+_CHANGING = "Changing the mood of another user's conversation"
 
 
-class MindState(Struct, frozen=True, kw_only=True):
-    """The mood state at a conversation's head, the turn that set it (0: the start), and its reflections.
-
-    The reflections are those of all branches, newest first.
-    """
-
-    conversation: str
-    mind: MoodState
-    turn: int = 0
-    due: int = 0  # number of pending reflections
-    reflections: tuple[Reflection, ...] = ()
-
-
-class MindOf:
+class MindOf(Namespace):
     """The mood states of a project's conversations."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    @operation(
+        "GET /api/conversations/{conversation}/mind",
+        role="viewer",
+        cli="mind show",
+        examples=("cuebook mind show c1", "cuebook mind show c1 --last 50 --json"),
+    )
+    async def show(
+        self,
+        conversation: Conversation,
+        *,
+        user: User = None,
+        limit: Annotated[
+            int, Meta(ge=1, le=MOST, description="Show at most N reflections."), Argument(flag="last", metavar="N")
+        ] = 20,
+    ) -> ConversationMood:
+        """Return the mood state of a conversation: mood, user's skill, task complexity, and what changed them.
 
-    async def show(self, conversation: str, *, user: str | None = None, limit: int = 20) -> MindState:
-        """Return a conversation's mood state and what changed it. Raises NotFound, InvalidInput."""
-        if not 1 <= limit <= MOST:
-            msg = f"limit: {limit}. Must be between 1 and {MOST}."
-            raise InvalidInput(msg, where="limit")
-        scope = Scope(user=user)
-        reflections = await self._services.store.reflections.of(scope, conversation, limit=limit)
-        scene = await self._services.store.scene(
-            scope, PathQuery(conversation=conversation, full_tokens=1, use_summary=False)
-        )
-        known = scene.conversation
-        due = await self._services.store.reflections.waiting(scope, conversation)
-        return MindState(
-            conversation=known.id if known else conversation,
-            mind=mood_of(scene),
+        Raises NotFound.
+        """
+        scope, store = Scope(user=user), self._services.store
+        reflections = await store.reflections.of(scope, conversation, limit=limit)
+        scene = await self._scene(scope, conversation)
+        return ConversationMood(
+            conversation=scene.conversation.id if scene.conversation else conversation,
+            **mood_fields(mood_of(scene)),
             turn=scene.reflection.turn if scene.reflection else 0,
-            due=due,
-            reflections=tuple(reflections),
+            due=await store.reflections.waiting(scope, conversation),
+            reflections=tuple(map(reflection_of, reflections)),
         )
 
-    async def run(self, conversation: str, metaprompt: str, *, user: str | None = None) -> MindState:
+    async def _scene(self, scope: Scope, conversation: str) -> Scene:
+        query = PathQuery(conversation=conversation, full_tokens=1, use_summary=False)
+        return await self._services.store.scene(scope, query)
+
+    @operation(
+        "POST /api/conversations/{conversation}/mind/run",
+        role="editor",
+        cli="mind run",
+        stores=True,
+        examples=("cuebook mind run c1 gmi_self_trait_adjustment",),
+    )
+    async def run(
+        self,
+        conversation: Conversation,
+        metaprompt: Annotated[
+            str,
+            Meta(min_length=1, description="Metaprompt ID: one of the persona's (`cuebook persona show`) or built-in."),
+            Argument(metavar="METAPROMPT"),
+        ],
+        *,
+        user: User = None,
+        caller: CallerOf = OWNER,
+        idempotency_key: IdempotencyKey = None,
+    ) -> ConversationMood:
         """Run a metaprompt on the newest turn now, after the conversation's pending jobs.
 
-        It is one of the persona's or a built-in one. While a turn is running, the run is queued (`due`).
-        Raises NotFound, and InvalidInput for an unknown metaprompt or a conversation without turns.
+        While a turn is running, the run is queued (`due`). Raises NotFound, and InvalidInput for an unknown metaprompt
+        or a conversation without turns.
         """
         scope = Scope(user=user)
+        await check_first(self._services, conversation, user, caller, _CHANGING)
         known = await self._services.store.conversation(scope, conversation)
-        scene = await self._services.store.scene(
-            scope, PathQuery(conversation=conversation, full_tokens=1, use_summary=False)
-        )
-        may_run(self._services, known, scene, metaprompt)
+        may_run(self._services, known, await self._scene(scope, conversation), metaprompt)
         return await self._reflected(scope, conversation, MetapromptTask(metaprompt, BY_HAND))
 
-    async def reset(self, conversation: str, *, user: str | None = None) -> MindState:
+    @operation(
+        "POST /api/conversations/{conversation}/mind/reset",
+        role="editor",
+        cli="mind reset",
+        stores=True,
+        examples=("cuebook mind reset c1",),
+    )
+    async def reset(
+        self,
+        conversation: Conversation,
+        *,
+        user: User = None,
+        caller: CallerOf = OWNER,
+        idempotency_key: IdempotencyKey = None,
+    ) -> ConversationMood:
         """Reset the mood state to neutral and keep its history. Raises NotFound, and InvalidInput without turns."""
+        await check_first(self._services, conversation, user, caller, _CHANGING)
         return await self._reflected(Scope(user=user), conversation, MetapromptTask("", RESET))
 
-    async def _reflected(self, scope: Scope, conversation: str, call: MetapromptTask) -> MindState:
+    async def _reflected(self, scope: Scope, conversation: str, call: MetapromptTask) -> ConversationMood:
         await self._services.store.reflections.ask(scope, conversation, [call])
         await reflect_on(self._services, scope, conversation)
         return await self.show(conversation, user=scope.user)
 
 
-def mind_shape(state: MindState) -> Wire:
-    """Return a conversation's mood state as a JSON object."""
-    return {
-        "conversationId": state.conversation,
-        **_mind(state.mind),
-        "turn": state.turn,
-        "due": state.due,
-        "reflections": [reflection_shape(each) for each in state.reflections],
-    }
-
-
-def _mind(mind: MoodState) -> Wire:
-    return {**mood_to_wire(mind), "strategy": mind.strategy, "imprints": dict(mind.imprints)}
-
-
-def reflection_shape(made: Reflection) -> Wire:
-    """Return a reflection as a JSON object."""
-    runs: list[dict[str, Any]] = [
-        {"reason": "", "changes": {}, "prompt": "", **msgspec.to_builtins(run)} for run in made.runs
-    ]
-    heard = {"sentiment": signals_to_wire(made.heard)} if made.heard else {}
-    return {"turn": made.turn, "at": iso(made.at), "mind": _mind(made.mind), "runs": runs, **heard}
+def reflection_of(made: Reflection) -> ReflectionEntry:
+    """Return a reflection as an answer."""
+    return reflection_entry(made, sentiment=signals_to_wire(made.heard) if made.heard else None)

@@ -2,26 +2,36 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Meta, Struct
 from msgspec.structs import replace
 
-from cuebook.app import json_shapes as shapes
-from cuebook.app.paging import LIMIT, check_limit, read_cursor, write_cursor
+from cuebook.app.arguments import Conversation, Cursor, IdempotencyKey, MaybePageSize, StepNumber, TurnNumber, User
+from cuebook.app.namespace import Namespace
+from cuebook.app.paging import LIMIT, check_alone, read_cursor, write_cursor
 from cuebook.app.turns import feedback
-from cuebook.app.turns.mood import reflection_shape
-from cuebook.app.turns.what_if import to_wire, what_if
-from cuebook.engine.core.services import Services
+from cuebook.app.turns.mood import reflection_of
+from cuebook.app.turns.what_if import what_if, what_if_entry
 from cuebook.engine.replay.redecide import WindowDiff
 from cuebook.engine.turn.compare import render_again
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Alignment
+from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
-from cuebook.records.conversation import Conversation, PathPost
+from cuebook.records.conversation import Conversation as StoredConversation
+from cuebook.records.conversation import PathPost
+from cuebook.records.conversation_answers import (
+    ListedTurn,
+    ReplayEntry,
+    TurnDetail,
+    listed_turn,
+    turn_fields,
+    window_entry,
+)
 from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import StoredOutcome
+from cuebook.records.outcome import TurnFeedback
 from cuebook.records.prompt import TaskOutcome
 from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window
 from cuebook.window.block_text import text_of
@@ -29,6 +39,10 @@ from cuebook.window.post_forms import whole
 from cuebook.window.window import RENDERER
 
 Verdict = Literal["identical", "erased", "withheld", "renderer-changed", "altered"]
+#: The highest turn number.
+HIGHEST = 2**31
+#: Default number of turns in a list.
+NEWEST = 20
 #: Prefixes of memory ids in the source of a text.
 _MEMORY = "memory:"
 #: The metadata fields that reveal memories.
@@ -45,81 +59,94 @@ class Replay(Struct, frozen=True, kw_only=True):
     counterfactual: WindowDiff | None = None  # for a what-if question
 
 
-def replay_shape(found: Replay) -> shapes.Wire:
-    """Return a replay as a JSON object."""
-    window = shapes.window(found.window) if found.window else None
-    values = {"verdict": found.verdict, "digest": found.digest, "reason": found.reason, "window": window}
-    return values | ({"counterfactual": to_wire(found.counterfactual)} if found.counterfactual else {})
+def replay_entry(found: Replay) -> ReplayEntry:
+    """Return a replay as an answer."""
+    return ReplayEntry(
+        verdict=found.verdict,
+        digest=found.digest,
+        reason=found.reason,
+        window=window_entry(found.window) if found.window else None,
+        counterfactual=what_if_entry(found.counterfactual) if found.counterfactual else UNSET,
+    )
 
 
-class Turns:
+class Turns(Namespace):
     """The turns of a project's conversations.
 
     A guest of a conversation sees its posts, but not the memories from its first user's other conversations.
     """
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
-
     async def get(self, conversation: str, n: int, *, user: str | None = None) -> Turn:
         """Return a turn. Raises NotFound."""
+        check_number(n)
         scope = Scope(user=user)
         turn = await self._services.store.turn(scope, conversation, n)
         return _for_guest(turn) if await self._is_guest(scope, conversation) else turn
 
-    async def last(self, conversation: str, *, user: str | None = None, last: int = 20) -> list[Turn]:
-        """Return the newest turns, oldest first."""
-        scope = Scope(user=user)
-        turns = await self._services.store.turns(scope, conversation, last=last)
-        return list(map(_for_guest, turns)) if await self._is_guest(scope, conversation) else turns
+    @operation(
+        "GET /api/conversations/{conversation}/turns",
+        role="viewer",
+        cli="turn list",
+        examples=("cuebook turn list c1", "cuebook turn list c1 --last 5 --json"),
+        none="no turns yet. Imported posts have none; `cuebook chat` and `cuebook serve` create them.",
+    )
+    async def list(
+        self,
+        conversation: Conversation,
+        *,
+        user: User = None,
+        last: Annotated[
+            int | None,
+            Meta(ge=1, le=100_000, description=f"Return only the newest N turns. Default: {NEWEST}."),
+            Argument(metavar="N"),
+        ] = None,
+        limit: MaybePageSize = None,
+        cursor: Cursor = None,
+    ) -> Page[ListedTurn]:
+        """List turns without prompts, oldest first: the newest, or with `limit` or `cursor` a page of all.
 
-    async def page(
-        self, conversation: str, *, user: str | None = None, limit: int = LIMIT, cursor: str | None = None
-    ) -> Page[Turn]:
-        """Return a page of all turns, oldest first."""
-        scope = Scope(user=user)
-        found = await self._services.store.conversation(scope, conversation)
-        start = int(read_cursor(cursor, "turns", no=found.no)[0]) if cursor is not None else 0
-        check_limit(limit)
-        last = min(start + limit, found.turns)
-        turns = [await self._services.store.turn(scope, conversation, n) for n in range(start + 1, last + 1)]
-        if _is_guest(found, scope):
-            turns = list(map(_for_guest, turns))
-        more = write_cursor("turns", last, no=found.no) if last < found.turns else None
-        return Page(items=tuple(turns), next=more)
-
-    async def show(
-        self, conversation: str, n: int, *, step: int | None = None, user: str | None = None
-    ) -> dict[str, Any]:
-        """Return a turn as a JSON object (INTERFACE's shape): query, reply, and its window's blocks.
-
-        Each block has its source and tokens. Raises NotFound.
+        Raises NotFound.
         """
+        scope, store = Scope(user=user), self._services.store
+        found, more = await store.conversation(scope, conversation), None
+        if limit is None and cursor is None:
+            turns = await store.turns(scope, conversation, last=last or NEWEST)
+        else:
+            check_alone("last", last)
+            start = int(read_cursor(cursor, "turns", no=found.no)[0]) if cursor is not None else 0
+            end = min(start + (limit or LIMIT), found.turns)
+            turns = [await store.turn(scope, conversation, n) for n in range(start + 1, end + 1)]
+            more = write_cursor("turns", end, no=found.no) if end < found.turns else None
+        if _is_guest(found, scope):
+            turns = [_for_guest(each) for each in turns]
+        return Page(items=tuple(map(listed_turn, turns)), next=more)
+
+    @operation("GET /api/conversations/{conversation}/turns/{n}", role="viewer")
+    async def show(
+        self, conversation: Conversation, n: TurnNumber, *, step: StepNumber = None, user: User = None
+    ) -> TurnDetail:
+        """Return a turn: query, reply, and the blocks of its prompt with sources and tokens. Raises NotFound."""
         scope = Scope(user=user)
         turn = await self.get(conversation, n, user=user)
-        shown_step = self._step(turn, step)
-        replay = await self._render(scope, conversation, shown_step.manifest)
+        shown = self._step(turn, step)
+        replay = await self._render(scope, conversation, shown.manifest)
         seqs = [(seq, seq) for seq in (turn.query_seq, turn.reply_seq) if seq]
         posts = {post.seq: post for post in await self._services.store.posts_in(scope, conversation, seqs)}
-        query, reply = posts.get(turn.query_seq), posts.get(turn.reply_seq)
-        data = shapes.turn(
-            turn,
-            query=_said(query),
-            reply=_said(reply),
-            shown=replay.window,
-        )
-        if data["window"]:
-            data["window"]["cache"] = _cache(turn, shown_step)
-            covered = await self._covered(scope, conversation, shown_step.manifest)
-            data["window"]["covered"] = [
-                {"from": first, "to": last, "count": last - first + 1} for first, last in covered
-            ]
-        word = await feedback.observation(self._services, scope, conversation, turn)
+        window = None
+        if replay.window is not None:
+            covered = await self._covered(scope, conversation, shown.manifest)
+            window = window_entry(replay.window, cache=_cache(turn, shown), covered=covered)
         made = await self._services.store.reflections.of(scope, conversation, turn=n)
-        reflections = [reflection_shape(each) for each in reversed(made)]
-        return data | {
-            "replay": replay.verdict, "step": shown_step.n, "observation": word, "reflections": reflections,
-        }  # fmt: skip
+        return TurnDetail(
+            **turn_fields(turn),
+            query=_said(posts.get(turn.query_seq)),
+            reply=_said(posts.get(turn.reply_seq)) or turn.partial,
+            window=window,
+            replay=replay.verdict,
+            step=shown.n,
+            observation=await feedback.observation(self._services, scope, conversation, turn),
+            reflections=tuple(map(reflection_of, reversed(made))),
+        )
 
     async def replay(
         self,
@@ -149,28 +176,30 @@ class Turns:
         )
         return replace(found, counterfactual=counterfactual)
 
+    @operation("POST /api/conversations/{conversation}/turns/{n}/feedback", role="editor", stores=True)
     async def feedback(
         self,
-        conversation: str,
-        n: int,
+        conversation: Conversation,
+        n: TurnNumber,
         *,
-        score: float | None = None,
-        thumb: feedback.Thumb | None = None,
-        outcome: TaskOutcome | None = None,
-        corrections: int | None = None,
-        comment: str = "",
-        user: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> StoredOutcome:
-        """Store feedback on a turn and return it. It overrides earlier feedback and what the next message implies.
+        score: Annotated[float | None, Meta(ge=0, le=1, description="Score from 0 (bad) to 1 (good).")] = None,
+        thumb: Annotated[feedback.Thumb | None, Meta(description="Up is a score of 1, down of 0.")] = None,
+        outcome: Annotated[TaskOutcome | None, Meta(description="Outcome of the task.")] = None,
+        corrections: Annotated[int | None, Meta(ge=0, le=2**31, description="Number of corrections.")] = None,
+        comment: Annotated[str, Meta(max_length=feedback.COMMENT, description="Comment, stored with the turn.")] = "",
+        user: User = None,
+        idempotency_key: IdempotencyKey = None,
+    ) -> TurnFeedback:
+        """Store feedback on a turn. It overrides earlier feedback and what the next message implies.
 
-        `score` is from 0 to 1; `thumb` up is 1, down is 0. The turn's prompts have learned from it when this returns,
-        and what they had learned from the turn is corrected. Raises InvalidInput, NotFound, and Conflict while the turn
-        is being answered.
+        Pass a score or a thumb, an outcome, or corrections. The score of the observation is
+        0.5 sentiment + 0.3 (1 - 0.1 corrections) + 0.2 success; missing values are neutral. The turn's prompts have
+        learned from it when this returns. Raises InvalidInput, NotFound, and Conflict while the turn is being answered.
         """
+        check_number(n)
         return await feedback.give(
             self._services, conversation, n, score=score, thumb=thumb, outcome=outcome, corrections=corrections,
-            comment=comment, user=user, idempotency_key=idempotency_key,
+            comment=comment, user=user,
         )  # fmt: skip
 
     async def _is_guest(self, scope: Scope, conversation: str) -> bool:
@@ -183,7 +212,7 @@ class Turns:
         msg = f"Unknown step {step} of turn {turn.n}. Available: 1 to {len(turn.steps)}."
         raise NotFound(msg)
 
-    async def _covered(self, scope: Scope, conversation: str, manifest: Manifest) -> list[tuple[int, int]]:
+    async def _covered(self, scope: Scope, conversation: str, manifest: Manifest) -> Sequence[tuple[int, int]]:
         """Return the posts (inclusive ranges of seqs) that a window's summary covers, shown in it or not."""
         version = manifest.summary_version
         summary = await self._services.store.summary(scope, conversation, version=version) if version else None
@@ -217,7 +246,14 @@ class Turns:
         return Replay(verdict="altered", digest=digest, window=window, reason="the bytes differ from what was sent")
 
 
-def _is_guest(conversation: Conversation, scope: Scope) -> bool:
+def check_number(n: int) -> None:
+    """Check a turn's number. Raises NotFound if it is out of range."""
+    if not 1 <= n <= HIGHEST:
+        msg = f"Unknown turn {n}. Turns are numbered from 1."
+        raise NotFound(msg)
+
+
+def _is_guest(conversation: StoredConversation, scope: Scope) -> bool:
     """Return whether the caller is a guest in another user's conversation."""
     return scope.user is not None and conversation.user not in (None, scope.user)
 

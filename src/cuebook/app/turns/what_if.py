@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from cuebook.app.json_shapes import Wire
-from cuebook.app.json_shapes import window as window_shape
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.changes import AsOf, Change, Without, instead
@@ -14,9 +12,9 @@ from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.engine.replay.redecide import WindowDiff, answer_to, redecide
 from cuebook.errors import Denied, InvalidInput
 from cuebook.prompts.names import parse_reference
+from cuebook.records.conversation_answers import PostsLeftOut, WhatIfEntry, WindowChange, block_entry, window_entry
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.prompt import Version
-from cuebook.records.turn import Block
 
 #: Maximum number of prompts, and of memories, per question.
 MOST = 100
@@ -64,25 +62,21 @@ async def what_if(
     return replace(diff, answer=await answer_to(services, scope, recorded, diff.after))
 
 
-def to_wire(diff: WindowDiff) -> Wire:
-    """Return a what-if result as a JSON object."""
+def what_if_entry(diff: WindowDiff) -> WhatIfEntry:
+    """Return a what-if result as an answer."""
     before, after = diff.before.tokens, diff.after.tokens if diff.after else None
-    return {
-        "tokens": {"before": before, "after": after, "change": None if after is None else after - before},
-        "leftOut": [_block(each) for each in diff.left_out],
-        "letIn": [_block(each) for each in diff.let_in],
-        "changed": [_block(each) for each in diff.changed],
-        "postsLeftOut": {"before": diff.posts[0], "after": diff.posts[1]},
-        "reproduced": diff.reproduced,
-        "refused": diff.refused or None,
-        "answer": diff.answer,
-        "before": window_shape(diff.before),
-        "after": window_shape(diff.after) if diff.after else None,
-    }
-
-
-def _block(block: Block) -> Wire:
-    return {"kind": block.kind, "source": block.source, "role": block.role, "tokens": block.tokens, "text": block.text}
+    return WhatIfEntry(
+        tokens=WindowChange(before=before, after=after, change=None if after is None else after - before),
+        left_out=tuple(map(block_entry, diff.left_out)),
+        let_in=tuple(map(block_entry, diff.let_in)),
+        changed=tuple(map(block_entry, diff.changed)),
+        posts_left_out=PostsLeftOut(before=diff.posts[0], after=diff.posts[1]),
+        reproduced=diff.reproduced,
+        refused=diff.refused or None,
+        answer=diff.answer,
+        before=window_entry(diff.before),
+        after=window_entry(diff.after) if diff.after else None,
+    )
 
 
 async def _version(services: Services, name: str) -> Version:

@@ -9,7 +9,6 @@ from typing import Annotated
 import msgspec
 import typer
 
-from cuebook.app import json_shapes as shapes
 from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.setup.project_files import modes_of
 from cuebook.cli.group import Project, TimeZone, command, new_app
@@ -17,6 +16,8 @@ from cuebook.cli.output import screen
 from cuebook.cli.output.window import draw
 from cuebook.cli.state import State
 from cuebook.errors import CuebookError, InvalidInput, NotFound
+from cuebook.records.answer import to_wire
+from cuebook.records.conversation_answers import window_entry
 from cuebook.records.expression import counted
 from cuebook.records.turn import Ask, Window
 
@@ -157,6 +158,6 @@ class _ChatSession:
         if self._window is None:
             screen.say("no prompt yet. Send a message first.")
         elif self._json:
-            screen.say_json(shapes.window(self._window), compact=True)
+            screen.say_json(to_wire(window_entry(self._window)), compact=True)
         else:
-            draw(shapes.window(self._window))
+            draw(to_wire(window_entry(self._window)))

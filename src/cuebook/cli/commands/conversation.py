@@ -7,18 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app import json_shapes as shapes
 from cuebook.app.blocking import BlockingCuebook
-from cuebook.app.paging import LIMIT
 from cuebook.app.setup.atomic_files import write_whole
 from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
 from cuebook.app.transcripts.write import Format
 from cuebook.cli.group import Conversation, Cursor, PageLimit, Tenant, TimeZone, User, command, new_app
+from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen
 from cuebook.cli.output.post import lines_of
 from cuebook.cli.state import State
-from cuebook.errors import Conflict, InvalidInput
-from cuebook.records.answer import Page
+from cuebook.errors import InvalidInput
+from cuebook.records.answer import Page, Time, to_wire
+from cuebook.records.conversation_answers import SessionMessage
 from cuebook.records.expression import counted
 from cuebook.records.memory import DEFAULT_TENANT
 
@@ -30,56 +30,6 @@ app = new_app(
 
 #: Conversations loaded per page when all are exported.
 PAGE = 200
-
-
-@command(app, "cuebook conversation list", "cuebook conversation list --find 'ferry vlieland' --limit 5", name="list")
-def list_(
-    state: State,
-    *,
-    find: Annotated[
-        str | None,
-        typer.Option(
-            "--find",
-            metavar="WORDS",
-            help="Show only conversations with all these words in the ID, user or first message.",
-            show_default=False,
-        ),
-    ] = None,
-    user: User = None,
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=1, max=1000, help="Show at most N conversations.")
-    ] = 50,
-    cursor: Cursor = None,
-) -> None:
-    """List conversations, most recent first."""
-    if state.json:
-        with state.open() as cue:
-            paged = cue.conversations.listed(q=find, user=user, limit=limit, cursor=cursor)
-        screen.say_json({"items": list(paged.items)} | ({"next": paged.next} if paged.next else {}))
-        return
-    with state.open() as cue:
-        page = cue.conversations.list(q=find, user=user, limit=limit, cursor=cursor)
-    if find and not page.items:
-        screen.say(f"no conversation matches {find!r} in its ID, user or first message")
-        return
-    if not page.items:
-        screen.say("no conversations yet. Run `cuebook chat` or `cuebook conversation import FILE`.")
-        return
-    rows = [
-        (
-            each.id,
-            each.user or "",
-            each.persona or "",
-            f"{each.last_seq:,}",
-            f"{each.turns:,}",
-            _minute(each.updated_at),
-        )
-        for each in page.items
-    ]
-    names = ("conversation", "user", "persona", "posts", "turns", "changed")
-    screen.table(names, rows, right=("posts", "turns"), fold=names[:3])
-    if page.cursor:
-        screen.say(f"more results: --cursor {page.cursor}")
 
 
 @command(app, "cuebook conversation show c1", "cuebook conversation show c1 --last 20 --json", name="show")
@@ -94,32 +44,22 @@ def show(
     user: User = None,
 ) -> None:
     """Show the transcript of a conversation."""
-    if last is not None and (limit, cursor) != (None, None):
-        msg = "--last cannot be combined with --limit or --cursor. Omit one"
-        raise typer.BadParameter(msg, param_hint="--last")
     with state.open() as cue:
-        blocking_conversations = cue.conversations
-        about = blocking_conversations.describe(conversation, user=user)
-        if limit is None and cursor is None:
-            page: Page[Any] = Page(
-                items=tuple(blocking_conversations.posts(conversation, user=user, branches=branches, last=last))
-            )
-        else:
-            page = blocking_conversations.posts_page(
-                conversation, user=user, branches=branches, limit=limit or LIMIT, cursor=cursor
-            )
-        posts, ids = page.items, blocking_conversations.ids(conversation, page.items, user=user)
+        about = cue.conversations.get(conversation, user=user)
+        page = cue.conversations.posts(
+            conversation, user=user, branches=branches, last=last, limit=limit, cursor=cursor
+        )
     if state.json:
-        more = {"next": page.next} if page.next else {}
-        screen.say_json(about | {"posts": [shapes.post(each, ids) for each in posts]} | more)
+        data = to_wire(page)
+        screen.say_json(to_wire(about) | {"posts": data.pop("items")} | data)
         return
-    speakers = ", ".join(filter(None, (about["userId"], about["personaId"])))
+    speakers = ", ".join(filter(None, (about.user, about.persona)))
     screen.heading(
-        f"{conversation} · {counted(about['lastSeq'], 'post')} · {counted(about['turns'], 'turn')}"
+        f"{conversation} · {counted(about.last_seq, 'post')} · {counted(about.turns, 'turn')}"
         + (speakers and f" · {speakers}")
     )
-    for post in posts:
-        branch = f" (after {ids.get(post.parent, post.parent)})" if branches else ""
+    for post in page:
+        branch = f" (after {post.parent or 0})" if branches else ""
         half = " (interrupted)" if post.state == "interrupted" else ""
         screen.heading(f"\n{post.seq} {post.sender} {_minute(post.created_at)}{branch}{half}".strip())
         screen.say("\n".join(lines_of(post)))
@@ -239,12 +179,9 @@ def export(
 
 
 def _write(cue: BlockingCuebook, name: str, form: Format, *, user: str | None, one_line: bool) -> str:
-    about = cue.conversations.get(name, user=user)
-    if form.startswith("taskweaver"):
-        rounds = cue.conversations.rounds(name, user=user)
-        return write_transcript(about, rounds=rounds, form=form, one_line=one_line)
-    posts = cue.conversations.posts(name, user=user, branches=form == "cuebook")
-    return write_transcript(about, posts=posts, form=form, one_line=one_line)
+    return write_transcript(
+        cue.conversations.load(name, user=user, branches=form == "cuebook"), form=form, one_line=one_line
+    )
 
 
 def _every(cue: BlockingCuebook, user: str | None) -> Iterator[str]:
@@ -252,52 +189,16 @@ def _every(cue: BlockingCuebook, user: str | None) -> Iterator[str]:
     while True:
         page = cue.conversations.list(user=user, limit=PAGE, cursor=cursor)
         yield from (each.id for each in page.items)
-        if not (cursor := page.cursor):
+        if not (cursor := page.next):
             return
 
 
-@command(app, "cuebook conversation session c1", "cuebook conversation session c1 --compressed --json", name="session")
-def session(
-    state: State,
-    conversation: Conversation,
-    *,
-    compressed: Annotated[bool, typer.Option("--compressed", help="Include summarized posts.")] = False,
-    user: User = None,
-) -> None:
-    """Show the messages that a model would load. The summary comes first, then the posts after it."""
-    with state.open() as cue:
-        rows = cue.conversations.session(conversation, user=user, include_compressed=compressed)
-    if state.json:
-        screen.say_json({"items": [shapes.session_message(each) for each in rows]})
-        return
-    for each in rows:
+def print_session(page: Page[SessionMessage]) -> None:
+    """Print the messages of a session."""
+    for each in page:
         mark = " (compressed)" if each.is_compressed else ""
         screen.heading(f"\n{each.role} {_minute(each.timestamp)} {each.token_count:,} tokens{mark}".strip())
         screen.say(each.content)
-
-
-@command(app, "cuebook conversation shared c1", "cuebook conversation shared c1 --type plan --json", name="shared")
-def shared(
-    state: State,
-    conversation: Conversation,
-    *,
-    type_: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Show only entries of this type.")] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="Include failed rounds.")] = False,
-    user: User = None,
-) -> None:
-    """List shared memory entries. The roles of a conversation leave these notes for each other."""
-    with state.open() as cue:
-        shared_entries = cue.conversations.shared_entries(
-            conversation, user=user, entry_type=type_, include_failed=failed
-        )
-    items = [shapes.shared_entry(each) for each in shared_entries]
-    if state.json:
-        screen.say_json({"items": items})
-    elif not items:
-        screen.say("no shared memory entries")
-    else:
-        names = ("sendFrom", "type", "scope", "content")
-        screen.table(("from", "type", "scope", "content"), [tuple(str(each[name]) for name in names) for each in items])
 
 
 @command(
@@ -319,12 +220,9 @@ def compress(
     """Replace older posts in the prompt with your own summary. The transcript keeps them."""
     text = sys.stdin.read() if summary == "-" else summary
     with state.open() as cue:
-        if not cue.conversations.compress(conversation, older_than=before, summary=text, user=user):
-            msg = f"Conversation {conversation!r} changed during compression. Try again."
-            raise Conflict(msg)
-        made = cue.memory.summary(conversation, user=user)
+        made = cue.conversations.compress(conversation, older_than=before, summary=text, user=user)
     if state.json:
-        screen.say_json({"summary": shapes.summary_state(made) if made else None})
+        screen.say_json(to_wire({"summary": made}))
     elif made:
         screen.say(f"summary {made.version} of {conversation} covers the posts up to {made.upto_seq}")
 
@@ -348,14 +246,15 @@ def participants(
         msg = "USER and --nobody cannot be combined. Use one"
         raise typer.BadParameter(msg, param_hint="--nobody")
     with state.open() as cue:
-        blocking_conversations = cue.of(tenant).conversations
+        conversations = cue.of(tenant).conversations
         if users or nobody:
-            blocking_conversations.participants(conversation, users or [], by="cli")
-        about = blocking_conversations.describe(conversation)
+            about = conversations.participants(conversation, users or [], by="cli")
+        else:
+            about = conversations.get(conversation)
     if state.json:
-        screen.say_json(about)
+        screen.say_json(to_wire(about))
     else:
-        screen.say(", ".join(about["participants"]) or "no participants")
+        screen.say(", ".join(about.participants) or "no participants")
 
 
 @command(app, "cuebook conversation delete c1", "cuebook conversation delete c1 --yes --json", name="delete")
@@ -385,5 +284,8 @@ def _agreed(conversation: str, posts: int) -> bool:
     return typer.confirm(screen.harmless(f"Permanently delete {conversation} with {counted(posts, 'post')}?"))
 
 
-def _minute(when: float) -> str:
-    return (shapes.iso(when) or "")[:16].replace("T", " ")
+def _minute(when: Time) -> str:
+    return str(when)[:16].replace("T", " ")
+
+
+add_operations(app, "conversation", {"session": print_session})

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app import json_shapes as shapes
 from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.paging import LIMIT
 from cuebook.app.turns.analysis import Budget, Judgement, MemoryStats
@@ -171,28 +170,28 @@ def show(
             screen.say(str(memory))
         return
     with state.open() as cue:
-        summary = cue.memory.summary(conversation, user=user, version=version)
+        summary = cue.conversations.summary(conversation, user=user, version=version)
         if summary is None and version is not None and (newest := _newest(cue, conversation, user)):
             there = f"1 to {newest}" if newest > 1 else "1"
             msg = f"Unknown summary version {version} of conversation {conversation!r}. Available: {there}."
             raise NotFound(msg)
     if state.json:
-        screen.say_json({"summary": shapes.summary_state(summary) if summary else None})
+        screen.say_json(to_wire({"summary": summary}))
         return
     if summary is None:
         screen.say("no summary yet. Short conversations have none; run `cuebook settle` to finish pending jobs.")
         return
     by = f"{summary.made_by}, prompt {summary.prompt}" if summary.prompt else summary.made_by
-    upto = f"up to post {summary.upto_seq}, {(shapes.iso(summary.upto_at) or '')[:16].replace('T', ' ')}"
+    upto = f"up to post {summary.upto_seq}, {str(summary.upto_at)[:16].replace('T', ' ')}"
     screen.heading(f"summary {summary.version} of {conversation} · {upto} · by {by}")
     screen.say(summary.markdown)
 
 
 def _newest(cue: BlockingCuebook, conversation: str, user: str | None) -> int:
     """Return the version of the newest summary on any branch; 0 if there is none."""
-    summary = cue.memory.summary(conversation, user=user)
+    summary = cue.conversations.summary(conversation, user=user)
     newest = summary.version if summary else 0
-    while cue.memory.summary(conversation, user=user, version=newest + 1):
+    while cue.conversations.summary(conversation, user=user, version=newest + 1):
         newest += 1
     return newest
 

@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from cuebook.app.blocking import BlockingCuebook
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -14,8 +13,6 @@ app = new_app()
 
 #: Maximum number of conversations listed.
 SHOWN = 20
-#: Conversations loaded per page.
-PAGE = 500
 #: Messages for kinds of jobs without a result of their own to show.
 SAID = {"reflection": "completed the reflections of {}", "observation": "recorded prompt feedback from {}"}
 
@@ -33,12 +30,12 @@ def settle(
     and the audit mirror. Exits with 1 if jobs are left.
     """
     with state.open() as cue, screen.progress("running background jobs", None):
-        before = _marks(cue, conversation)
+        before = cue.conversations.marks(conversation)
         waited = cue.settle(conversation=conversation, timeout=0)
         due = cue.settle(conversation=conversation, timeout=timeout)
         done = [
             {"conversationId": name, "summaryUptoSeq": mark}
-            for name, mark in _marks(cue, conversation).items()
+            for name, mark in cue.conversations.marks(conversation).items()
             if mark > before.get(name, 0)
         ]
     worked = {kind: waited[kind] - due.get(kind, 0) for kind in SAID if waited.get(kind, 0) > due.get(kind, 0)}
@@ -57,16 +54,3 @@ def settle(
             screen.say("no pending jobs")
     if due:
         raise typer.Exit(1)
-
-
-def _marks(cue: BlockingCuebook, conversation: str | None) -> dict[str, int]:
-    """Return the last summarized post of each conversation. Raises NotFound for an unknown one."""
-    if conversation is not None:
-        return {conversation: cue.conversations.get(conversation).mark}
-    results: dict[str, int] = {}
-    cursor: str | None = None
-    while True:
-        page = cue.conversations.list(limit=PAGE, cursor=cursor)
-        results |= {each.id: each.mark for each in page.items}
-        if not (cursor := page.cursor):
-            return results

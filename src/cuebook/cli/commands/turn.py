@@ -4,16 +4,16 @@ from typing import Annotated
 
 import typer
 
-from cuebook.app import json_shapes as shapes
 from cuebook.app.turns.explanation import observed_lines, told_of
-from cuebook.app.turns.feedback import to_wire
-from cuebook.app.turns.turns import replay_shape
+from cuebook.app.turns.turns import replay_entry
 from cuebook.cli.group import Conversation, User, command, new_app
+from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen
 from cuebook.cli.output.what_if import draw as draw_other
 from cuebook.cli.output.window import draw
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
+from cuebook.records.answer import to_wire
 from cuebook.records.prompt import TaskOutcome
 
 app = new_app(
@@ -24,43 +24,6 @@ Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Turn number.", 
 Step = Annotated[
     int | None, typer.Option("--step", metavar="K", min=1, help="Model call of the turn. Default: the last one.")
 ]
-
-
-@command(app, "cuebook turn list c1", "cuebook turn list c1 --last 5 --json", name="list")
-def list_(
-    state: State,
-    conversation: Conversation,
-    *,
-    last: Annotated[int, typer.Option("--last", metavar="N", min=1, max=1000, help="Show at most N turns.")] = 20,
-    user: User = None,
-) -> None:
-    """List the newest turns, oldest first."""
-    with state.open() as cue:
-        cue.conversations.get(conversation, user=user)
-        turns = cue.turns.last(conversation, user=user, last=last)
-    items = [shapes.turn(turn, query="", reply="", shown=None) for turn in turns]
-    if state.json:
-        screen.say_json({"items": [{key: each[key] for key in each if key not in _UNREAD} for each in items]})
-        return
-    if not turns:
-        screen.say("no turns yet. Imported posts have none; `cuebook chat` and `cuebook serve` create them.")
-        return
-    rows = [
-        (
-            str(turn.n),
-            turn.state + (" (waiting for tools)" if turn.waiting else ""),
-            str(len(turn.steps)),
-            f"{turn.steps[-1].manifest.tokens:,}" if turn.steps else "",
-            (each["createdAt"] or "")[:19].replace("T", " "),
-            turn.steps[-1].error if turn.steps else "",
-        )
-        for turn, each in zip(turns, items, strict=True)
-    ]
-    screen.table(("turn", "state", "steps", "tokens", "started", "error"), rows, right=("turn", "steps", "tokens"))
-
-
-#: Fields that a list of turns omits.
-_UNREAD = ("query", "reply", "window")
 
 
 @command(app, "cuebook turn show c1 3", "cuebook turn show c1 3 --full", name="show")
@@ -75,7 +38,7 @@ def show(
 ) -> None:
     """Show the prompt of a turn block by block. Shows sources, tokens, and what was left out and why."""
     with state.open() as cue:
-        data = cue.turns.show(conversation, n, step=step, user=user)
+        data = to_wire(cue.turns.show(conversation, n, step=step, user=user))
     if state.json:
         screen.say_json(data)
         return
@@ -125,10 +88,10 @@ def feedback(
         raise InvalidInput(msg, where="score")
     given = 1.0 if good else 0.0 if bad else score
     with state.open() as cue:
-        stored_outcome = cue.turns.feedback(
+        result = cue.turns.feedback(
             conversation, n, score=given, outcome=outcome, corrections=corrections, comment=comment, user=user
         )
-    data = to_wire(stored_outcome)
+    data = to_wire(result)
     if state.json:
         screen.say_json(data)
         return
@@ -173,8 +136,8 @@ def replay(
         found = cue.turns.replay(
             conversation, n, step=step, user=user, with_prompt=prompts, as_of=as_of, without=without or (), ask=ask
         )
-        reply = cue.turns.show(conversation, n, user=user)["reply"] if found.counterfactual else ""
-    data = replay_shape(found)
+        reply = cue.turns.show(conversation, n, user=user).reply if found.counterfactual else ""
+    data = to_wire(replay_entry(found))
     if state.json:
         screen.say_json(data)
     else:
@@ -195,3 +158,6 @@ def _prompts(given: list[str]) -> list[str]:
 
 #: Prefix of a prompt in `--with`.
 _PROMPT = "prompt="
+
+
+add_operations(app, "turn")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from msgspec import DecodeError, json
 
-from cuebook.records.conversation import Part, Post
+from cuebook.records.conversation_answers import PartEntry, PostEntry
 
 #: A data URL inside a text: type, format, base64 data.
 _DATA = re.compile(r"data:([\w.-]+)/([\w.+-]+)[;\w=.+-]*;base64,([\w+/=%-]*)")
@@ -14,7 +14,7 @@ _BASE64 = re.compile(r"[\w+/=-]{256,}")
 _UNITS = ((10**9, "GB"), (10**6, "MB"), (10**3, "kB"))
 
 
-def lines_of(post: Post) -> Iterator[str]:
+def lines_of(post: PostEntry) -> Iterator[str]:
     """Yield the texts and parts of a post in order; a post with several texts has all of them in its parts."""
     if post.message and not any(part.type == "text" for part in post.parts):
         yield without_data(post.message)
@@ -28,7 +28,7 @@ def without_data(text: str) -> str:
     return _DATA.sub(lambda result: _named(result[1], result[2], result[3]), text)
 
 
-def _shown(part: Part) -> str:
+def _shown(part: PartEntry) -> str:
     if part.type == "text":
         return without_data(part.content)
     extra = part.extra if isinstance(part.extra, dict) else {}

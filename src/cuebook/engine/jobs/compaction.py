@@ -381,9 +381,8 @@ async def compress_by_hand(
     *,
     older_than: str,
     text: str,
-    idempotency: tuple[str, bytes] | None = None,
 ) -> bool:
-    """Store a caller's own summary of everything before a post.
+    """Store a caller's own summary of everything before a post. The same summary again changes nothing.
 
     Raises NotFound, InvalidInput, and Conflict while a turn runs.
     """
@@ -397,6 +396,9 @@ async def compress_by_hand(
     if end < 0:
         msg = f"Unknown post {older_than!r} after the last summary of conversation {conversation!r}."
         raise NotFound(msg)
+    before, markdown = source.previous, services.writer.clean(text)
+    if end == 0 and before and before.made_by == "caller" and before.markdown == markdown:
+        return True
     if end == 0 or not between_steps(lines, end) or end in _within_calls(source.posts):
         msg = (
             f"older_than: {older_than!r} separates a tool call from its result, or leaves nothing. Choose another post."
@@ -404,11 +406,9 @@ async def compress_by_hand(
         raise InvalidInput(msg, where="olderThan")
     profile, zone = choose(services.settings.compaction, None), services.settings.zone
     summarized = Pass(source=source, posts=source.posts[:end], lines=lines[:end], profile=profile, zone=zone)
-    before, markdown = source.previous, services.writer.clean(text)
     more = {"tainted": before.tainted if before else "", "made_by": "caller"}
     summary = _summary(services, summarized, markdown, before.memory_json if before else _EMPTY, **more)
-    stored = _result(services, source, summary, added=(), repeated=(), idempotency=idempotency)
-    return await services.store.save_summary(scope, stored)
+    return await services.store.save_summary(scope, _result(services, source, summary, added=(), repeated=()))
 
 
 # ---- Promoted posts -------------------------------------------------------------------------------------------------

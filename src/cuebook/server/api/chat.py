@@ -13,8 +13,9 @@ from litestar.response.base import ASGIResponse
 from msgspec import Raw
 
 from cuebook import Chunk, Cuebook
-from cuebook.app import json_shapes as shapes
 from cuebook.errors import CuebookError
+from cuebook.records.answer import to_wire
+from cuebook.records.conversation_answers import window_entry
 from cuebook.records.turn import Ask
 from cuebook.server.api import types as wire
 from cuebook.server.authorization import (
@@ -134,7 +135,7 @@ async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: 
     window, metadata = await cue.assemble_with_metadata(ask)
     entries = {
         "messages": [Raw(message) for message in window.messages],
-        "window": shapes.window(window),
+        "window": to_wire(window_entry(window)),
         "metadata": metadata,
     }
     return Response(_encode(entries), media_type="application/json")

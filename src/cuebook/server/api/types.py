@@ -89,26 +89,6 @@ class PostsBody(In, frozen=True, kw_only=True):
     time_zone: str | None = None
 
 
-class HeadBody(In, frozen=True, kw_only=True):
-    """The post to move the head to."""
-
-    post_id: Text
-
-
-class ParticipantsBody(In, frozen=True, kw_only=True):
-    """The users who take part besides the first one."""
-
-    participants: Annotated[list[Text], Meta(max_length=1000)]
-
-
-class CompressBody(In, frozen=True, kw_only=True):
-    """A summary that replaces all posts before the named one in prompts."""
-
-    older_than: Text
-    summary: Text
-    user_id: str | None = None
-
-
 class SettleBody(In, frozen=True, kw_only=True):
     """The conversation to wait for, and the timeout in seconds."""
 
@@ -149,76 +129,6 @@ class Due(Out, frozen=True, kw_only=True):
     """
 
     due: dict[str, int]
-
-
-class ConversationAnswer(Out, frozen=True, kw_only=True):
-    """A conversation's metadata."""
-
-    id: str
-    user_id: str | None
-    persona_id: str | None
-    participants: list[str]
-    head: str | None
-    last_seq: int
-    turns: int
-    created_at: str | None
-    updated_at: str | None
-    metadata: dict[str, Any]
-
-
-class ConversationPage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Conversations, most recent first; `next` is the cursor of the next page."""
-
-    items: list[ConversationAnswer]
-    next: str | None = None
-
-
-class Listing(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A list or a page of it; `next` is the cursor of the next page."""
-
-    items: list[dict[str, Any]]
-    next: str | None = None
-
-
-class Deleted(Out, frozen=True, kw_only=True):
-    """Counts of deleted records by kind."""
-
-    deleted: dict[str, int]
-
-
-class SummaryAnswer(Out, frozen=True, kw_only=True):
-    """The rolling summary of the head's branch, null if there is none yet."""
-
-    summary: dict[str, Any] | None
-
-
-class TextAnswer(Out, frozen=True, kw_only=True):
-    """A text."""
-
-    text: str
-
-
-class TurnAnswer(Out, frozen=True, kw_only=True):
-    """A turn with its prompt window: blocks, sources, tokens, and what was left out and why."""
-
-    turn: int
-    state: str
-    query: str
-    reply: str
-    window: dict[str, Any] | None
-    metadata: dict[str, Any]
-    observation: dict[str, Any]
-    reflections: list[dict[str, Any]]
-    created_at: str | None
-
-
-class ReplayAnswer(Out, frozen=True, kw_only=True):
-    """A replay check: a turn's rendered window compared with the digest of the sent bytes."""
-
-    verdict: str
-    digest: str
-    reason: str
-    window: dict[str, Any] | None
 
 
 class Health(Out, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
+from cuebook.records.answer import to_wire
 from cuebook.server.mcp.resources import CONVERSATIONS, conversations, memories, named_in, read_resource
 from cuebook.server.mcp.schemas import Asker
 from cuebook.server.mcp.tools import list_tools
@@ -114,6 +115,5 @@ async def _resources(asker: Asker) -> Any:
 
 async def _resource(asker: Asker, uri: str) -> Any:
     if uri.startswith(CONVERSATIONS):
-        conversation = await asker.cue.conversations.get(named_in(uri, CONVERSATIONS), user=asker.user())
-        return conversation.last_seq, conversation.head, conversation.generation, conversation.updated_at
+        return to_wire(await asker.cue.conversations.get(named_in(uri, CONVERSATIONS), user=asker.user()))
     return await read_resource(asker, uri)

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from cuebook.app import json_shapes as shapes
 from cuebook.app.json_shapes import Wire
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.answer import to_json
@@ -53,11 +52,11 @@ async def list_resources(asker: Asker, cursor: str | None) -> Wire:
                 "name": each.id,
                 "description": f"{counted(each.last_seq, 'post')}, {counted(each.turns, 'turn')}",
                 "mimeType": "text/markdown",
-                "annotations": {"lastModified": shapes.iso(each.updated_at)},
+                "annotations": {"lastModified": str(each.updated_at)},
             }
             for each in page.items
         ]
-        more = f"{_OF_CONVERSATIONS}{page.cursor}" if page.cursor else _OF_MEMORIES
+        more = f"{_OF_CONVERSATIONS}{page.next}" if page.next else _OF_MEMORIES
         return {"resources": entries, "nextCursor": more}
     memories = await cue.memory.list(user=user, limit=PAGE, cursor=rest or None, caller=asker.caller)
     known = [_memory(each) for each in memories]
@@ -91,11 +90,11 @@ async def read_resource(asker: Asker, uri: str) -> Wire:
 async def _conversation(asker: Asker, name: str) -> tuple[str, str]:
     user, cue = asker.user(), asker.cue
     posts = await cue.conversations.posts(name, user=user, last=POSTS)
-    summary = await cue.memory.summary(name, user=user)
+    summary = await cue.conversations.summary(name, user=user)
     lines = [f"# {name}"]
     if summary is not None:
         lines += [f"Summary of the posts up to {summary.upto_seq}:", summary.markdown]
-    lines += [f"**{each.sender}** ({each.seq}, {shapes.iso(each.created_at)}): {each.message}" for each in posts]
+    lines += [f"**{each.sender}** ({each.seq}, {each.created_at}): {each.message}" for each in posts]
     return "text/markdown", "\n\n".join(lines)
 
 
@@ -161,7 +160,7 @@ async def conversations(asker: Asker) -> AsyncIterator[str]:
         page = await asker.cue.conversations.list(user=user, limit=PAGE, cursor=cursor)
         for each in page.items:
             yield each.id
-        if (cursor := page.cursor) is None:
+        if (cursor := page.next) is None:
             return
 
 

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from cuebook import Cuebook
 from cuebook.app import by_hand
-from cuebook.app import json_shapes as shapes
 from cuebook.app.json_shapes import Wire
 from cuebook.app.turns.explanation import told_of, window_lines
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
@@ -153,12 +152,12 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
     user, turns = asker.user(given.user), asker.cue.turns
     n = given.turn
     if n is None:
-        last = await turns.last(given.conversation, user=user, last=1)
+        last = await turns.list(given.conversation, user=user, last=1)
         if not last:
             msg = f"Conversation {given.conversation!r} has no turns. Send a message through Cuebook first."
             raise NotFound(msg)
-        n = last[0].n
-    data = await turns.show(given.conversation, n, user=user)
+        n = last[0].turn
+    data = to_wire(await turns.show(given.conversation, n, user=user))
     window = data["window"]
     reasons = list(told_of(data))
     explained = schemas.Explained(
@@ -199,7 +198,7 @@ async def history(asker: Asker, given: schemas.History) -> Answer:
             send_from=each.sender,
             role=each.role,
             message=(each.message or "") if given.full else (each.message or "")[:MESSAGE],
-            timestamp=shapes.iso(each.created_at),
+            timestamp=str(each.created_at),
             cut=not given.full and len(each.message or "") > MESSAGE,
         )
         for each in posts

@@ -8,11 +8,12 @@ from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
-from cuebook.app import json_shapes as shapes
 from cuebook.app.forgetting import preview_shape
+from cuebook.app.json_shapes import iso
 from cuebook.app.transcript_views.live_turns import kinds_of
-from cuebook.app.turns.mood import mind_shape
+from cuebook.records.answer import to_wire
 from cuebook.records.conversation_list import ConversationSummary
+from cuebook.records.memory import Scope
 from cuebook.records.turn import Turn
 from cuebook.server.api.conversations import HIGHEST
 from cuebook.server.api.forgetting import would_forget
@@ -68,19 +69,19 @@ async def conversation(
     Shows the newest posts, those around post `at`, or those after number `behind`.
     """
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
-    description = await cue.conversations.describe(name, user=user)
+    description = to_wire(await cue.conversations.get(name, user=user))
     page = await cue.live.talks.read(name, user=user, branch=branch, behind=behind, around=at)
-    summary = await cue.memory.summary(name, user=user)
+    summary = await cue.services.store.summary(Scope(user=user), name)
     return show(
         "conversation.html",
         view=VIEW,
         name=name,
         conversation=description,
-        turns=_turn_rows(await cue.turns.last(name, user=user, last=TURNS)),
+        turns=_turn_rows(await cue.services.store.turns(Scope(user=user), name, last=TURNS)),
         page=page,
         entries=entries_of(page, summary),
         summary=summary,
-        mind=mind_shape(await cue.mind.show(name, user=user)),
+        mind=to_wire(await cue.mind.show(name, user=user)),
         branch_query="" if page.current else f"branch={page.last}&",
         may_edit=caller_of(request).may("editor"),
     )
@@ -98,7 +99,7 @@ def _conversation_row(summary: ConversationSummary) -> dict[str, Any]:
         "tokens": summary.tokens,
         "state": summary.state,
         "shadow": summary.shadow,
-        "at": shapes.iso(conversation.updated_at),
+        "at": iso(conversation.updated_at),
     }
 
 
@@ -125,7 +126,7 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
         "score": sentiment.get("score"),
         "events": sentiment.get("events") or [],
         "mood": (data.get("mind") or {}).get("mood", ""),
-        "at": shapes.iso(turn.created_at),
+        "at": iso(turn.created_at),
     }
 
 

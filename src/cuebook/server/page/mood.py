@@ -6,10 +6,9 @@ from typing import Annotated, Any, Final
 from litestar import Response, get
 from litestar.params import FromPath, QueryParameter
 
-from cuebook.app.turns.mood import reflection_shape
 from cuebook.app.turns.optimizer import OptimizerRun
 from cuebook.records.answer import to_wire
-from cuebook.records.turn import Turn
+from cuebook.records.conversation_answers import ListedTurn
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.plots import WIDTH, plot_lines, plot_over_time
@@ -30,7 +29,7 @@ ConversationQuery = Annotated[
 async def mind(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
     """Render each message's sentiment, the events, the mood and the metaprompt runs of a conversation."""
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
-    recorded = await cue.turns.last(name, user=user, last=TURNS)
+    recorded = await cue.turns.list(name, user=user, last=TURNS)
     state = await cue.mind.show(name, user=user, limit=REFLECTIONS)
     turns = [_turn_row(each) for each in recorded]
     scored = [(float(each["n"]), each["score"]) for each in turns if each["score"] is not None]
@@ -39,13 +38,13 @@ async def mind(request: AnyRequest, conversation: FromPath[str]) -> Response[byt
         "mind.html",
         view="Conversations",
         name=name,
-        mind=state.mind,
+        mind=state,
         due=state.due,
         turns=list(reversed(turns)),
         plot=plot_lines({"sentiment": scored}, low=-1.0, high=1.0, events=events),
         moods=_moods(turns),
         width=WIDTH,
-        reflections=[reflection_shape(each) for each in state.reflections],
+        reflections=to_wire(state.reflections),
     )
 
 
@@ -90,13 +89,13 @@ def _plot_lines(runs: Sequence[OptimizerRun], fields: Mapping[str, str]) -> dict
     return {name: points for name, points in lines.items() if points}
 
 
-def _turn_row(turn: Turn) -> dict[str, Any]:
+def _turn_row(turn: ListedTurn) -> dict[str, Any]:
     """Return the sentiment and events of a turn's message, and the mood of the answer."""
     sentiment, mind = turn.metadata.get("sentiment") or {}, turn.metadata.get("mind") or {}
     reasons = sentiment.get("reasons") or {}
     has_score = sentiment.get("polarity", "unknown") != "unknown"
     return {
-        "n": turn.n,
+        "n": turn.turn,
         "score": sentiment.get("score") if has_score else None,
         "intensity": sentiment.get("intensity") if has_score else None,
         "method": sentiment.get("method", ""),

@@ -10,6 +10,7 @@ from litestar.params import FromPath, QueryParameter
 
 from cuebook import Cuebook
 from cuebook.app.turns.explanation import told_of
+from cuebook.records.answer import to_wire
 from cuebook.records.turn import SHADOW
 from cuebook.server.api.conversations import HIGHEST
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
@@ -32,7 +33,7 @@ async def compare_turns(
 
     Raises NotFound.
     """
-    items = [await cue.turns.show(conversation, n, user=user) for n in turns]
+    items = [to_wire(await cue.turns.show(conversation, n, user=user)) for n in turns]
     owner = (await cue.conversations.get(conversation, user=user)).user
     for each in items:
         if each["window"]:
@@ -90,7 +91,7 @@ async def turn(
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
     if with_ is not None:
         return await compare_turns(cue, name, (n, with_), user=user)
-    data = await cue.turns.show(name, n, step=step, user=user)
+    data = to_wire(await cue.turns.show(name, n, step=step, user=user))
     known = await cue.conversations.get(name, user=user)
     window = None
     if data["window"]:

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from litestar import Response, get, post
 from litestar.params import FromPath, QueryParameter
 
-from cuebook.app.turns.turns import replay_shape
+from cuebook.app.turns.turns import replay_entry
+from cuebook.records.answer import to_wire
 from cuebook.records.memory import NO_MODEL
 from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
@@ -65,7 +66,7 @@ async def _comparison_page(
     replay = await cue.turns.replay(
         name, n, user=user, with_prompt=with_prompt.split(), as_of=as_of.strip() or None, without=without, ask=asks
     )
-    shape = replay_shape(replay)
+    shape = to_wire(replay_entry(replay))
     comparison = shape.get("counterfactual")
     only = (
         {side: {(each["kind"], each["source"]) for each in comparison[key]} for side, key in _SIDES}
@@ -79,7 +80,7 @@ async def _comparison_page(
         else []
     )
     original_answer = (
-        (await cue.turns.show(name, n, user=user))["reply"] if comparison and comparison["answer"] is not None else ""
+        (await cue.turns.show(name, n, user=user)).reply if comparison and comparison["answer"] is not None else ""
     )
     entered = {"with": with_prompt, "as_of": as_of, "without": set(without)}
     form = blank_what_if(comparison["before"] if comparison else shape["window"], request) | entered
