@@ -47,7 +47,7 @@ def files(project: Path) -> dict[str, bytes]:
 
 async def write(cue: Cuebook, text: str) -> None:
     await cue.prompts.save("persona/kind", {"body": text}, author="ann")
-    await cue.prompt_files.pull()
+    await cue.prompts.pull()
 
 
 async def test_opening_a_clone_changes_no_file(ours: Path, tmp_path: Path) -> None:
@@ -55,12 +55,12 @@ async def test_opening_a_clone_changes_no_file(ours: Path, tmp_path: Path) -> No
         await write(cue, "I am very kind.")
         await cue.prompts.fork("persona/kind", "trial")
         await cue.prompts.label("persona/kind", "production", version=1)
-        await cue.prompt_files.pull()
+        await cue.prompts.pull()
     theirs = tmp_path / "theirs"
     copy_files(ours, theirs)
     cloned = files(theirs)
     async with cue_in(theirs, day=2000) as cue:
-        assert await cue.prompt_files.drift() == []
+        assert await cue.prompts.drift() == []
         written = [each.created_at for each in await cue.prompts.versions("persona/kind", branch="main")]
         assert [int(each // 86_400) for each in written] == [1000, 1000]
     assert files(theirs) == cloned
@@ -77,7 +77,7 @@ async def test_importing_keeps_numbers_dates_and_label(ours: Path, tmp_path: Pat
         await write(cue, "I am very kind.")
         await write(cue, "I am ever so kind.")
         await cue.prompts.label("persona/kind", "production")
-        await cue.prompt_files.pull()
+        await cue.prompts.pull()
     copy_files(ours, theirs)
     pulled = files(theirs)
     async with cue_in(theirs, day=1003) as cue:
@@ -89,8 +89,8 @@ async def test_importing_keeps_numbers_dates_and_label(ours: Path, tmp_path: Pat
         ]
         family = await cue.prompts.family("persona/kind")
         assert [(each.name, each.number) for each in family.labels] == [("production", 3)]
-        assert await cue.prompt_files.drift() == []
-        assert await cue.prompt_files.push() == []
+        assert await cue.prompts.drift() == []
+        assert await cue.prompts.push() == []
     assert files(theirs) == pulled
 
 
@@ -108,7 +108,7 @@ async def test_an_unrelated_history_is_not_imported(ours: Path, tmp_path: Path) 
     async with cue_in(theirs, day=1003) as cue:
         texts = [each.sections["body"] for each in await cue.prompts.versions("persona/kind")]
         assert texts == ["I am kind.", "I am rude.", "I am ever so kind."]
-        assert await cue.prompt_files.drift() == []
+        assert await cue.prompts.drift() == []
 
 
 async def test_a_local_edit_has_todays_date(ours: Path) -> None:
@@ -129,15 +129,15 @@ async def test_a_label_moved_only_by_the_other_side_is_reported(ours: Path, tmp_
         pass
     async with cue_in(ours, day=1002) as cue:
         await cue.prompts.label("persona/kind", "production", version=1)
-        await cue.prompt_files.pull()
+        await cue.prompts.pull()
     copy_files(ours, theirs)
     async with cue_in(theirs, day=1003) as cue:
-        [difference] = await cue.prompt_files.drift()
+        [difference] = await cue.prompts.drift()
         assert difference.message.startswith(
             "prompts/registry.json: persona/kind: label production: main:1 in the registry, none in the database."
         )
         await cue.prompts.label("persona/kind", "production", version=1)
-        assert await cue.prompt_files.drift() == []
+        assert await cue.prompts.drift() == []
 
 
 async def test_a_rollback_made_by_the_other_side_is_applied(ours: Path, tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ async def test_a_rollback_made_by_the_other_side_is_applied(ours: Path, tmp_path
         pass
     async with cue_in(ours, day=1002) as cue:
         await cue.prompts.roll_back("persona/kind", reason="too kind")
-        await cue.prompt_files.pull()
+        await cue.prompts.pull()
     copy_files(ours, theirs)
     async with cue_in(theirs, day=1003) as cue:
         assert (await cue.prompts.get("persona/kind")).number == 1
-        assert await cue.prompt_files.drift() == []
+        assert await cue.prompts.drift() == []

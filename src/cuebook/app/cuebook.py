@@ -147,8 +147,8 @@ class Cuebook(Parts):
         watch = FileWatch(self.config, lambda: (services, *self._tenants.values()), known)
         try:
             if pushes_by_itself(self.config):
-                await push_by_itself(self.prompt_files)
-                services.restore_file = self.prompt_files.restore
+                await push_by_itself(self.prompts)
+                services.restore_file = self.prompts.restore
             await watch.begin()
             ids = await known()
             services.settings = replace(services.settings, presets=load_presets(self.config, ids))

@@ -8,8 +8,7 @@ from cuebook.app.keys import Keys
 from cuebook.app.memories import Memories
 from cuebook.app.organizations import Organizations
 from cuebook.app.personas import Personas
-from cuebook.app.prompts import Prompts
-from cuebook.app.prompts.files import PromptFiles
+from cuebook.app.prompts.files import ProjectPrompts
 from cuebook.app.proxy.openai_conversations import OpenAIConversations
 from cuebook.app.proxy.openai_responses import Responses
 from cuebook.app.reports.audit import Audit
@@ -68,19 +67,14 @@ class Parts:
         return Experiences(self.services)
 
     @property
-    def prompts(self) -> Prompts:
+    def prompts(self) -> ProjectPrompts:
         """Managed prompts: write, read, render, compare, select, learn and roll back versions."""
-        return Prompts(self.services)
+        return ProjectPrompts(self.services, self.config)
 
     @property
     def audit(self) -> Audit:
         """The audit log: what was sent to the model and why, integrity checks, and replays of each prompt."""
         return Audit(self.services)
-
-    @property
-    def prompt_files(self) -> PromptFiles:
-        """The prompt files of the project: push, pull, and compare them with the stored prompts."""
-        return PromptFiles(self.services, self.config)
 
     @property
     def keys(self) -> Keys:

@@ -50,12 +50,11 @@ class SyncChange(Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class PromptFiles:
-    """The prompt files of a project."""
+class ProjectPrompts(Prompts):
+    """The managed prompts of a project, with its prompt files: push, pull and drift."""
 
     def __init__(self, services: Services, config: Config) -> None:
-        self._services = services
-        self._prompts = Prompts(services)
+        super().__init__(services)
         self._root = Path(config.folder) / config.settings.prompts.folder
         self._base = base_file_of(config)
 
@@ -231,9 +230,9 @@ class PromptFiles:
             known = {one.number for one in await self._services.prompts.versions(Scope(), slug, branch=branch)}
             for name, number in each.labels:
                 if number in known:
-                    await self._prompts.label(slug, name, branch=branch, version=number)
+                    await self.label(slug, name, branch=branch, version=number)
             if each.active in known and each.active != max(known):
-                await self._prompts.roll_back(slug, branch=branch, to=each.active, reason="its file has this version")
+                await self.roll_back(slug, branch=branch, to=each.active, reason="its file has this version")
 
     async def _list_anew(self, shelf: PromptFolder, contents: Contents, slugs: Collection[str]) -> None:
         """Write the derived files: registry and older versions. A read-only folder is not an error."""
@@ -279,13 +278,13 @@ def pushes_by_itself(config: Config) -> bool:
     return settings.autopush and project and (folder / settings.folder).is_dir()
 
 
-async def push_by_itself(files: PromptFiles) -> None:
+async def push_by_itself(prompts: ProjectPrompts) -> None:
     """Push the files. Log problems, so that the project opens with the stored prompts."""
     try:
         try:
-            await files.push()
+            await prompts.push()
         except Conflict:
-            await files.push()  # another process may have pushed the same files
+            await prompts.push()  # another process may have pushed the same files
     except CuebookError as error:
         _log.warning("%s (using the stored prompts; retry with `cuebook prompt push`)", error)
 

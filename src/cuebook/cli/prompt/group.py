@@ -53,7 +53,7 @@ async def write_through(cue: Cuebook, *slugs: str) -> None:
     if not pushes_by_itself(cue.config):
         return
     try:
-        await cue.prompt_files.pull(slugs=slugs)
+        await cue.prompts.pull(slugs=slugs)
     except CuebookError as error:
         screen.complain(f"The prompt is stored, but its file was not written: {error}")
 

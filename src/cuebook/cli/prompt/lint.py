@@ -47,7 +47,7 @@ def lint(
     slugs = [lookup.read_place(each).slug for each in prompts or ()]
 
     async def run(cue: Cuebook) -> list[Wire]:
-        found = await linting.lint_prompts(cue.services, PromptFolder(cue.prompt_files.root), slugs)
+        found = await linting.lint_prompts(cue.services, PromptFolder(cue.prompts.root), slugs)
         return [msgspec.to_builtins(each) for each in found]
 
     found = wait(state, run, autopush=False)
@@ -86,7 +86,7 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
 
     async def run(cue: Cuebook) -> Wire:
         found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
-        rating = await linting.rate_version(cue.services, PromptFolder(cue.prompt_files.root), found)
+        rating = await linting.rate_version(cue.services, PromptFolder(cue.prompts.root), found)
         return linting.rating_to_wire(found, rating)
 
     data = wait(state, run)

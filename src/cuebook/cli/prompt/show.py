@@ -245,7 +245,7 @@ async def _edited(cue: Cuebook, prompt: str, named: Version) -> tuple[str, Versi
     place = lookup.read_place(prompt)
     if place.version is not None or place.branch not in (None, named.branch):
         return None
-    return await cue.prompt_files.edited(named.slug, named.branch)
+    return await cue.prompts.edited(named.slug, named.branch)
 
 
 def draw_difference(shown: Wire) -> None:

@@ -34,7 +34,7 @@ def push(
 
     If a file is invalid, report it and store nothing.
     """
-    sync_changes = wait(state, lambda cue: cue.prompt_files.push(dry_run=dry_run, force=force), autopush=False)
+    sync_changes = wait(state, lambda cue: cue.prompts.push(dry_run=dry_run, force=force), autopush=False)
     if state.json:
         screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in sync_changes]})
         return
@@ -60,7 +60,7 @@ def pull(
 
     Older versions go to .objects. registry.json is rebuilt.
     """
-    sync_changes = wait(state, lambda cue: cue.prompt_files.pull(dry_run=dry_run, force=force), autopush=False)
+    sync_changes = wait(state, lambda cue: cue.prompts.pull(dry_run=dry_run, force=force), autopush=False)
     if state.json:
         screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in sync_changes]})
         return
@@ -76,7 +76,7 @@ def drift(state: State) -> None:
 
     registry.json is checked too. Exits with 1 if they differ. Nothing is written.
     """
-    sync_changes = wait(state, lambda cue: cue.prompt_files.drift(), autopush=False)
+    sync_changes = wait(state, lambda cue: cue.prompts.drift(), autopush=False)
     if state.json:
         screen.say_json({"ok": not sync_changes, "items": [_wire(each) for each in sync_changes]})
     else:

@@ -63,6 +63,7 @@ def route_of(operation: Operation) -> HTTPRouteHandler:
         http_method=declaration.method,  # type: ignore[arg-type]  # one of HTTP's
         dto=None if body is None else _of(JsonBody, body),
         status_code=declaration.status,
+        description=summary_of(operation.doc),
         responses=answers(operation.answer_type(), declaration.status, pending=hasattr(operation.returns, "pending")),
     )(respond)
 
