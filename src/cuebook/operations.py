@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
+from cuebook.errors import InvalidInput
 from cuebook.records.key import Role
 from cuebook.validate import check
 
@@ -92,6 +93,9 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
     def check(self, value: object) -> None:
         """Check a value that a caller passed. Raises InvalidInput that names the argument."""
+        if value == "" and self.argument.source == "user" and not self.required and self.default is None:
+            msg = f"{self.wire}: empty. Pass a user ID, or omit it."
+            raise InvalidInput(msg, where=self.wire)
         try:
             msgspec.convert(value, self.limited)
         except msgspec.ValidationError:

@@ -332,7 +332,9 @@ def test_memory_commands_search_list_and_show(here: CommandRunner, tmp_path: Pat
     within = ("memory", "search", "wall 7", "--conversation", "c1")
     assert "wall 7 blue" in here(*within, "--scope", "conversation")
     assert here(*within, "--scope", "organization", "--scope", "persona") == "no results\n"
-    assert "scopes: unknown scope 'galaxy'. Available: conversation, user" in here(*within, "--scope", "galaxy", code=1)
+    assert "--scope: unknown scope 'galaxy'. Available: conversation, user" in here(
+        *within, "--scope", "galaxy", code=1
+    )
     items = here.json("memory", "list", "c1", "--ended")["items"]
     assert items
     assert items[0]["category"][:5] in here("memory", "list", "c1", "--ended")

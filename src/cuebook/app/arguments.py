@@ -15,6 +15,11 @@ User = Annotated[
     Meta(description="Use only data that this user can access."),
     Argument(source="user", metavar="USER"),
 ]
+Owner = Annotated[
+    str | None,
+    Meta(description="Store it as a memory of this user. Default: the project's own."),
+    Argument(source="user", metavar="USER"),
+]
 Conversation = Annotated[str, Meta(min_length=1, description="Conversation ID."), Argument(metavar="CONVERSATION")]
 OnlyConversation = Annotated[
     str | None, Meta(min_length=1, description="Use only this conversation."), Argument(metavar="ID")

@@ -83,7 +83,8 @@ class Keys(Namespace):
     ) -> NewKey:
         """Create an API key and show it once. Once a key exists, the server requires one.
 
-        Roles viewer and editor need a user; a higher role acts for any user unless it names one. Raises InvalidInput.
+        Roles viewer and editor need a `user`. Keys with role agent or higher may act for any user, unless you name one.
+        Raises InvalidInput.
         """
         if role in OF_ONE_USER and not user:
             msg = f"user: required for role {role}. Add --user U, or choose role agent or higher."

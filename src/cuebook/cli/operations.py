@@ -13,6 +13,7 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.cli.group import DAYS, Tenant, command, new_app, seconds
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.errors import InvalidInput
 from cuebook.operations import Operation, Parameter, operations_of, summary_of
 from cuebook.records.answer import Answer, Page, Time, to_wire
 from cuebook.records.memory import DEFAULT_TENANT
@@ -62,7 +63,10 @@ def _add(app: typer.Typer, operation: Operation, name: str, render: Render | Non
         own = {each.name: values.pop(each.name) for each in extra}
         with state.open() as cue:
             method = operation.bind(cue.of(values["tenant"]) if tenant else cue)
-            answer = method(**{each.name: _value(each, values[each.name]) for each in shown}, **actor)
+            try:
+                answer = method(**{each.name: _value(each, values[each.name]) for each in shown}, **actor)
+            except InvalidInput as error:
+                raise _by_option(error, shown) from None
         if state.json:
             screen.say_json(to_wire(operation.wire_answer(answer)))
         elif render is not None:
@@ -74,8 +78,22 @@ def _add(app: typer.Typer, operation: Operation, name: str, render: Render | Non
 
     parameters = [inspect.Parameter("state", kind, annotation=State), *map(_option, shown), *extra, *of]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__doc__ = summary_of(operation.doc)
+    run.__doc__ = summary_of(operation.doc).replace("Return ", "Show ", 1)
     command(app, *operation.declaration.examples, name=name)(run)
+
+
+def _by_option(error: InvalidInput, parameters: Sequence[Parameter]) -> InvalidInput:
+    """Return an error about an argument with the name that it has on the command line."""
+    for each in parameters:
+        if error.where == each.wire and str(error).startswith(f"{each.wire}:"):
+            return InvalidInput(f"{_name(each)}{str(error).removeprefix(each.wire)}", where=error.where)
+    return error
+
+
+def _name(parameter: Parameter) -> str:
+    if parameter.positional and not parameter.argument.flag:
+        return parameter.argument.metavar or parameter.name.upper()
+    return f"--{parameter.argument.flag or parameter.name.replace('_', '-')}"
 
 
 def _value(parameter: Parameter, value: Any) -> Any:
@@ -98,9 +116,8 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     if parameter.positional and not argument.flag:
         made: Any = typer.Argument(help=parameter.description, show_default=False, **limits)
     else:
-        flag = argument.flag or parameter.name.replace("_", "-")
         shows = parameter.default not in (None, "", (), False)
-        made = typer.Option(f"--{flag}", help=parameter.description, show_default=shows, **limits)
+        made = typer.Option(_name(parameter), help=parameter.description, show_default=shows, **limits)
     default = inspect.Parameter.empty if parameter.required else parameter.default or None
     if kind is bool:
         default = bool(parameter.default)

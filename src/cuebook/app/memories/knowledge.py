@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cuebook.app.arguments import Cursor, IdempotencyKey, PageSize, User
+from cuebook.app.arguments import Cursor, IdempotencyKey, Owner, PageSize, User
 from cuebook.app.memories.reading import FOUND, PROJECT, Category
 from cuebook.app.memories.writing import RETRIES, MemoryWriting, busy, check_knowledge
 from cuebook.app.paging import read_cursor, write_cursor
@@ -95,7 +95,7 @@ class KnowledgeApi(MemoryWriting):
         key: Annotated[str, Meta(min_length=1, description="Key of the fact."), Argument(metavar="KEY")],
         value: Annotated[str, Meta(min_length=1, description="Value of the fact."), Argument(metavar="VALUE")],
         *,
-        user: User = None,
+        user: Owner = None,
         confidence: Annotated[
             float | None, Meta(ge=0, le=1, description="Confidence in the fact."), Argument(metavar="0..1")
         ] = None,

@@ -191,7 +191,7 @@ class MemoryReading(Namespace):
     async def history(
         self, memory: MemoryId, *, user: User = None, organization: Organization = None, caller: CallerOf = OWNER
     ) -> Page[StoredMemory]:
-        """Return a memory with those that it superseded and those that superseded it, newest first. Raises NotFound."""
+        """Return all versions of a memory, newest first. Raises NotFound."""
         found = await self._get(memory, user=user, organization=organization)
         if not may_know(caller, found):
             raise missing(memory)

@@ -109,11 +109,11 @@ class Memories(KnowledgeApi, MemoryAnalysis, Forgetting):
         token_budget: Tokens = None,
         time_zone: TimeZone = None,
     ) -> Sequence[Hit]:
-        """Search messages and memories, best match first; with a token budget packed by value per token.
+        """Search messages and memories, best match first. A token budget selects the most value per token.
 
-        Posts are those of one conversation, else of all the user's. Memories are the valid ones of the user, their
-        personas and the organization, and the project's own. With a time, memories are those valid then, and later
-        posts are excluded. New posts are found at once.
+        The search covers one conversation, or all of the user, and the valid memories of the user, their personas, the
+        organization and the project. A time excludes later posts and memories that were not valid then. New posts are
+        found at once.
         """
         _check_scopes(scopes)
         zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cuebook.app.arguments import OWNER, CallerOf, IdempotencyKey, Organization, User
+from cuebook.app.arguments import OWNER, CallerOf, IdempotencyKey, Organization, Owner, User
 from cuebook.app.memories.reading import PROJECT, MemoryId, MemoryReading, check_item, correct_item, missing, tell
 from cuebook.engine.core.conversation_items import parted
 from cuebook.engine.core.drafts import check_text
@@ -60,13 +60,13 @@ class MemoryWriting(MemoryReading):
         key: Annotated[
             str | None, Meta(description="Subject of the memory. A new text for the same key supersedes the old one.")
         ] = None,
-        user: User = None,
+        user: Owner = None,
         idempotency_key: IdempotencyKey = None,
     ) -> StoredMemory:
         """Store a text as a memory of a user, or of the whole project.
 
-        A text with the same `key` replaces the earlier one. Without `key` the text is its own key, and storing it again
-        only raises its confidence. Raises InvalidInput, Conflict.
+        A new text with the same key supersedes the old one. Without a key, adding the same text again raises its
+        confidence. Raises InvalidInput, Conflict.
         """
         check_text(text, "text")
         if not text.strip():
@@ -96,7 +96,7 @@ class MemoryWriting(MemoryReading):
         caller: CallerOf = OWNER,
         idempotency_key: IdempotencyKey = None,
     ) -> StoredMemory:
-        """Correct the text of a memory. The old text is erased, and the ID changes with the text.
+        """Correct the text of a memory. The old text is erased. The ID changes too, except for knowledge.
 
         Raises NotFound, and Denied for a memory of the project if a user or an organization is given.
         """
