@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuebook import Cuebook
+from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
 
 KIND = "---\ncuebook: 1\nname: persona/kind\ndescription: kind\n---\nI am kind.\n"
@@ -81,7 +82,7 @@ async def test_importing_keeps_numbers_dates_and_label(ours: Path, tmp_path: Pat
     copy_files(ours, theirs)
     pulled = files(theirs)
     async with cue_in(theirs, day=1003) as cue:
-        versions = await cue.prompts.versions("persona/kind")
+        versions = await cue.services.prompts.versions(Scope(), "persona/kind")
         assert [(each.number, each.sections["body"]) for each in versions] == [
             (1, "I am kind."),
             (2, "I am very kind."),
@@ -106,7 +107,7 @@ async def test_an_unrelated_history_is_not_imported(ours: Path, tmp_path: Path) 
         await write(cue, "I am ever so kind.")
     copy_files(ours, theirs)
     async with cue_in(theirs, day=1003) as cue:
-        texts = [each.sections["body"] for each in await cue.prompts.versions("persona/kind")]
+        texts = [each.sections["body"] for each in await cue.services.prompts.versions(Scope(), "persona/kind")]
         assert texts == ["I am kind.", "I am rude.", "I am ever so kind."]
         assert await cue.prompts.drift() == []
 

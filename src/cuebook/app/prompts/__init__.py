@@ -7,10 +7,11 @@ is looked up again under `default/`.
 from cuebook.app.prompts.impact import Impact, PromptImpactApi
 from cuebook.app.prompts.learning import ObservationResult, PromptLearningApi
 from cuebook.app.prompts.reading import RenderedPrompt
+from cuebook.app.prompts.views import PromptViews
 from cuebook.app.prompts.writing import KEEP, PromptWriting
 
 __all__ = ["KEEP", "Impact", "ObservationResult", "Prompts", "RenderedPrompt"]
 
 
-class Prompts(PromptWriting, PromptLearningApi, PromptImpactApi):
+class Prompts(PromptWriting, PromptLearningApi, PromptImpactApi, PromptViews):
     """The managed prompts of a project."""

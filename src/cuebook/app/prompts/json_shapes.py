@@ -4,14 +4,15 @@ from typing import Any
 
 import msgspec
 
-from cuebook.app.json_shapes import Wire, iso
-from cuebook.app.prompts import ObservationResult, RenderedPrompt
+from cuebook.app.json_shapes import Wire
+from cuebook.app.prompts import ObservationResult, RenderedPrompt, answers
 from cuebook.app.prompts.migration import MigrationResult
-from cuebook.interfaces.prompts import Family, PromptEvent
+from cuebook.interfaces.prompts import Family
 from cuebook.prompts.difference import Difference, bump
 from cuebook.prompts.inherit import Clash
 from cuebook.prompts.select import Choice, Selection
-from cuebook.records.prompt import Branch, Label, Param, ResolvedVersion, Version
+from cuebook.records.answer import to_wire
+from cuebook.records.prompt import Branch, Label, Param, Version
 
 
 def written(value: Version) -> Wire:
@@ -25,102 +26,22 @@ def written(value: Version) -> Wire:
     }
 
 
-def summary(value: Version, family: Family) -> Wire:
-    """Return a version without its texts, with its status and labels."""
-    stands = family.branch(value.branch)
-    return written(value) | {
-        "type": value.type,
-        "engine": value.engine,
-        "inherits": value.inherits,
-        "description": value.description,
-        "tags": list(value.tags),
-        "author": value.author,
-        "sync": value.sync,
-        "createdAt": iso(value.created_at),
-        "supersedes": value.supersedes or None,
-        "branchedFrom": value.branched_from or None,
-        "head": stands is not None and stands.head == value.number,
-        "active": stands is not None and stands.active == value.number,
-        "rolledBack": stands is not None and value.number in stands.rolled_back,
-        "labels": [each.name for each in family.labels if (each.branch, each.number) == (value.branch, value.number)],
-    }
-
-
-def version(value: Version, family: Family, resolved: ResolvedVersion | None = None) -> Wire:
-    """Return a version with its own texts, or with its ancestors' merged in; `lineage` lists the ancestors."""
-    return summary(value, family) | {
-        "sections": dict(resolved.sections if resolved else value.sections),
-        "overrideSections": dict(value.override_sections),
-        "params": [param(each) for each in (resolved.params if resolved else value.params)],
-        "metadata": dict(value.metadata),
-        "lineage": list(resolved.lineage) if resolved else [value.source],
-    }
-
-
 def param(value: Param) -> Wire:
     """Return a declared parameter."""
-    return {
-        "name": value.name,
-        "type": value.type,
-        "required": value.required,
-        "default": value.default,
-        "description": value.description,
-    }
-
-
-def family(value: Family) -> Wire:
-    """Return a prompt as a list item: the active version of `main`, its branches and its labels."""
-    shown = value.version() or value.active[0]
-    return written(shown) | {
-        "type": shown.type,
-        "description": shown.description,
-        "tags": list(shown.tags),
-        "author": shown.author,
-        "createdAt": iso(shown.created_at),
-        "branches": [branch(each, value) for each in value.branches],
-        "labels": [label(each) for each in value.labels],
-    }
+    data: Wire = to_wire(answers.param_entry(value))
+    return data
 
 
 def branch(value: Branch, family: Family) -> Wire:
     """Return a branch: its version numbers, and the learned weights of its active version."""
-    active = family.version(value.name)
-    return {
-        "name": value.name,
-        "head": value.head,
-        "active": value.active,
-        "semver": active.semver if active else "",
-        "digest": active.digest if active else "",
-        "edgeWeight": value.weight,
-        "observations": value.observations,
-        "rolledBackVersions": list(value.rolled_back),
-    }
+    data: Wire = to_wire(answers.branch_entry(value, family))
+    return data
 
 
 def label(value: Label) -> Wire:
     """Return a label, the version it points at, and who moved it."""
-    return {
-        "name": value.name,
-        "branch": value.branch,
-        "version": value.number,
-        "movedBy": value.moved_by,
-        "movedAt": iso(value.moved_at),
-    }
-
-
-def event(value: PromptEvent) -> Wire:
-    """Return a change of a prompt; `to` is the version that became active or labeled."""
-    return {
-        "kind": value.kind,
-        "branch": value.branch,
-        "version": value.number,
-        "to": value.to or None,
-        "label": value.label or None,
-        "by": value.by,
-        "reason": value.reason,
-        "timestamp": iso(value.at),
-        "evidence": dict(value.evidence),
-    }
+    data: Wire = to_wire(answers.label_entry(value))
+    return data
 
 
 def difference(value: Difference) -> Wire:

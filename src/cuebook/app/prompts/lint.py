@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from cuebook.app.json_shapes import Wire
+from cuebook.app.prompts.answers import VersionRating
 from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.engine.core.services import Services
@@ -59,18 +60,11 @@ async def rate_version(services: Services, shelf: PromptFolder | None, version: 
     return rate(version, findings, scores=scores)
 
 
-def rating_to_wire(version: Version, rating: QualityRating) -> Wire:
-    """Return a rating as a JSON object."""
-    parts = [
-        {"name": each.name, "points": each.points, "most": each.most, "reason": each.reason} for each in rating.parts
-    ]
-    return {
-        "slug": version.slug,
-        "branch": version.branch,
-        "version": version.number,
-        "score": rating.score,
-        "parts": parts,
-    }
+def rating_of(version: Version, rating: QualityRating) -> VersionRating:
+    """Return a rating with the version it is of."""
+    return VersionRating(
+        slug=version.slug, branch=version.branch, number=version.number, score=rating.score, parts=rating.parts
+    )
 
 
 def _others(services: Services) -> set[str]:

@@ -8,16 +8,17 @@ from typing import Any
 from msgspec import Struct
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import Prompts, impact
+from cuebook.app.prompts import Prompts, answers, impact
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts.reading import differ
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
-from cuebook.errors import InvalidInput
+from cuebook.errors import InvalidInput, MergeConflict
 from cuebook.prompts.difference import unified
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import parse_reference
-from cuebook.records.prompt import Version
+from cuebook.records.answer import to_wire
+from cuebook.records.prompt import MAIN, Version
 
 
 class VersionPlace(Struct, frozen=True):
@@ -86,6 +87,19 @@ async def compare(
     }
 
 
+async def merge(
+    prompts: Prompts, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
+) -> Wire:
+    """Merge a branch's sections into another and return the new version. Raises MergeConflict with the conflicts."""
+    version, merged = await prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
+    if version is not None:
+        return shapes.written(version)
+    clashes = [shapes.conflict(each) for each in merged.conflicts]
+    names = ", ".join(repr(each.section) for each in merged.conflicts)
+    msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
+    raise MergeConflict(msg, conflicts=clashes)
+
+
 async def whole_text(services: Services, version: Version) -> str:
     """Return a version's text with everything it inherits, not rendered."""
     return text_of(await resolved_of(services, version))
@@ -123,7 +137,7 @@ async def try_out(
     family = await prompts.family(found.slug)
     resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
     template = text_of(resolved)
-    data = shapes.version(found, family, resolved)
+    data = to_wire(answers.version_entry(found, family, resolved))
     left_out = ("sections", "overrideSections", "lineage")
     answer = shapes.rendered(rendered) | {
         "template": template,

@@ -8,9 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.prompts.clusters import Clusters, clusters_of
 from cuebook.app.prompts.idempotency import run_once
-from cuebook.app.prompts.lint import lint_prompts, rate_version
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
@@ -18,10 +16,8 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.prompts import Family, FamilyPage, PromptEvent, StoredKey
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
-from cuebook.prompts.lint import LintFinding
 from cuebook.prompts.names import candidates, check_project, check_slug
 from cuebook.prompts.params import coerce
-from cuebook.prompts.rating import QualityRating
 from cuebook.prompts.registry import twin
 from cuebook.prompts.template import render
 from cuebook.records.memory import Scope
@@ -111,11 +107,6 @@ class PromptReading:
             raise NotFound(msg)
         return versions[0]
 
-    async def versions(self, slug: str, *, branch: str | None = None) -> list[Version]:
-        """Return all versions of a prompt, of one branch or of all branches, oldest first."""
-        family = await self.family(slug)
-        return await self._services.prompts.versions(Scope(), family.slug, branch=branch)
-
     async def events(self, slug: str, *, limit: int = 100) -> list[PromptEvent]:
         """Return the change history of a prompt, newest first."""
         return await self._services.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
@@ -203,24 +194,6 @@ class PromptReading:
         records = await self._services.audit.records(Scope(), after=(rendered.audit_seq or 0) - 1, limit=1)
         text = records[0].texts.get("interpolated_text") if records else None
         return replace(rendered, text=text.text) if text else rendered
-
-    async def lint(self, *slugs: str) -> list[LintFinding]:
-        """Return lint findings, worst first, for all prompts or only for `slugs`. Raises NotFound."""
-        return await lint_prompts(self._services, None, slugs)
-
-    async def clusters(self, *, prefix: str = "", least: float | None = None) -> Clusters:
-        """Return clusters of prompts about the same topic, by the embedder or by words, and near duplicates.
-
-        Groups are merged while their mean similarity is at least `least`. Raises InvalidInput.
-        """
-        return await clusters_of(self._services, prefix=prefix, least=least)
-
-    async def rating(
-        self, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
-    ) -> QualityRating:
-        """Return the rating of a version, from 0 to 100: the sum of parts, each with name, points and reason."""
-        found = await self.get(slug, branch=branch, version=version, label=label)
-        return await rate_version(self._services, None, found)
 
     async def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
         """Return the difference from version `a` to version `b` (default: the active one)."""

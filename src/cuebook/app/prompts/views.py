@@ -1,150 +1,197 @@
-"""Return prompts as JSON objects for the HTTP API, the CLI and MCP: single versions, and paginated lists."""
+"""List and show prompts, versions, branches, labels and their history, and lint and rate versions."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-import msgspec
+from msgspec import Meta
 
-from cuebook.app.json_shapes import Wire
+from cuebook.app.arguments import Cursor, MaybePageSize
 from cuebook.app.paging import LIMIT, check_limit, no_cursor, read_cursor, write_cursor
-from cuebook.app.prompts import Prompts, lookup
-from cuebook.app.prompts import json_shapes as shapes
-from cuebook.app.prompts import lint as linting
-from cuebook.engine.core.services import Services
-from cuebook.errors import MergeConflict
+from cuebook.app.prompts import answers
+from cuebook.app.prompts.answers import (
+    BranchStatus,
+    EventEntry,
+    LabelEntry,
+    PromptEntry,
+    VersionEntry,
+    VersionRating,
+    VersionSummary,
+)
+from cuebook.app.prompts.clusters import Clusters, clusters_of
+from cuebook.app.prompts.lint import lint_prompts, rate_version, rating_of
+from cuebook.app.prompts.reading import PromptReading
+from cuebook.engine.jobs import rollback
+from cuebook.operations import Argument, operation
+from cuebook.prompts.lint import LintFinding
+from cuebook.records.answer import Page
+from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN
 
 T = TypeVar("T")
 
-
-#: A page of rows, and the cursor of the next page.
-Page = tuple[list[Wire], str | None]
-
-
 #: Maximum number of events.
 _ALL_EVENTS = 1_000_000
+#: The highest version number.
+HIGHEST = 2**31
+
+Slug = Annotated[
+    str, Meta(description="Prompt ID; in a path, write `~` or `%2F` for a `/`."), Argument(metavar="PROMPT")
+]
+BranchName = Annotated[str | None, Meta(description="Branch. Default: `main`."), Argument(metavar="BRANCH")]
+Number = Annotated[
+    int | None, Meta(ge=1, le=HIGHEST, description="Version. Default: the active one."), Argument(metavar="N")
+]
+LabelName = Annotated[
+    str | None, Meta(description="Label of the version, instead of branch and version."), Argument(metavar="LABEL")
+]
+Resolve = Annotated[bool, Meta(description="Include inherited sections and parameters.")]
+Prefix = Annotated[str, Meta(description="Use only prompts whose ID has this prefix."), Argument(metavar="P")]
+Project = Annotated[
+    str | None,
+    Meta(description="Prefer the own prompt of this project; empty: none. Default: the setting."),
+    Argument(metavar="NAME"),
+]
 
 
-async def prompts_page(prompts: Prompts, *, prefix: str = "", limit: int = LIMIT, cursor: str | None = None) -> Page:
-    """Return a page of prompts, sorted by name."""
-    name = f"prompts {prefix}"
-    after = str(read_cursor(cursor, name)[0]) if cursor is not None else ""
-    family_page = await prompts.page(prefix=prefix, limit=limit, after=after)
-    more = write_cursor(name, family_page.next) if family_page.next is not None else None
-    return [shapes.family(each) for each in family_page.items], more
+class PromptViews(PromptReading):
+    """The operations of `cue.prompts` that show stored prompts."""
 
+    @operation("GET /api/prompts/{slug}", role="viewer")
+    async def show(
+        self,
+        slug: Slug,
+        *,
+        branch: BranchName = None,
+        version: Number = None,
+        label: LabelName = None,
+        resolve: Resolve = False,
+        project: Project = None,
+    ) -> VersionEntry:
+        """Return a prompt version. Default: the branch's active one. Raises NotFound, InvalidInput."""
+        family = await self.family(slug, project=self.project_scope(project))
+        found = family.version(branch or MAIN)
+        if found is None or version not in (None, found.number) or label is not None:
+            found = await self.get(family.slug, branch=branch, version=version, label=label)
+        if not resolve:
+            return answers.version_entry(found, family)
+        resolved = await self.resolve(found.slug, branch=found.branch, version=found.number)
+        return answers.version_entry(found, family, resolved)
 
-async def show(
-    prompts: Prompts,
-    slug: str,
-    *,
-    branch: str | None = None,
-    version: int | None = None,
-    label: str | None = None,
-    resolve: bool = False,
-    project: str | None = None,
-) -> Wire:
-    """Return a version (default: the active one); with `resolve`, with its ancestors merged in.
+    @operation("GET /api/prompts/{slug}/versions", role="viewer")
+    async def versions(
+        self,
+        slug: Slug,
+        *,
+        branch: Annotated[str | None, Meta(description="Branch. Default: all.")] = None,
+        limit: MaybePageSize = None,
+        cursor: Cursor = None,
+    ) -> Page[VersionSummary]:
+        """List the versions of a prompt without their texts, oldest first, of one branch or of all, `main` first.
 
-    `project` selects the project whose own prompt is preferred ("": none; default: the setting's).
-    """
-    family = await prompts.family(slug, project=prompts.project_scope(project))
-    found = family.version(branch or MAIN)
-    if found is None or version not in (None, found.number) or label is not None:
-        found = await prompts.get(family.slug, branch=branch, version=version, label=label)
-    if not resolve:
-        return shapes.version(found, family)
-    resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
-    return shapes.version(found, family, resolved)
+        Raises NotFound.
+        """
+        family = await self.family(slug)
+        if branch:
+            await self.get(family.slug, branch=branch)  # raises NotFound listing the branches
+        versions = await self._services.prompts.versions(Scope(), family.slug, branch=branch or None)
+        name = f"versions {family.slug} {branch}"
+        rows, more = _page(versions, lambda each: f"{_key(each.branch)} {each.number:09}", name, limit, cursor)
+        return Page(items=tuple(answers.version_summary(each, family) for each in rows), next=more)
 
+    @operation("GET /api/prompts/{slug}/versions/{number}", role="viewer")
+    async def version(
+        self,
+        slug: Slug,
+        number: Annotated[int, Meta(description="Version."), Argument(metavar="N")],
+        *,
+        branch: BranchName = None,
+        resolve: Resolve = False,
+    ) -> VersionEntry:
+        """Return a version of a prompt by its number. Raises NotFound."""
+        family = await self.family(slug)
+        found = await self.get(family.slug, branch=branch, version=number)
+        resolved = await self.resolve(found.slug, branch=found.branch, version=number) if resolve else None
+        return answers.version_entry(found, family, resolved)
 
-async def versions_page(
-    prompts: Prompts, slug: str, *, branch: str | None = None, limit: int | None = None, cursor: str | None = None
-) -> Page:
-    """Return a page of a prompt's versions without texts, of one branch or of all, `main` first, oldest first."""
-    family = await prompts.family(slug)
-    if branch:
-        await prompts.get(family.slug, branch=branch)  # raises NotFound listing the branches
-    versions = await prompts.versions(family.slug, branch=branch or None)
-    name = f"versions {family.slug} {branch}"
-    rows, more = _page(versions, lambda each: f"{_key(each.branch)} {each.number:09}", name, limit, cursor)
-    return [shapes.summary(each, family) for each in rows], more
+    @operation("GET /api/prompts/{slug}/branches", role="viewer")
+    async def branches(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[BranchStatus]:
+        """List the branches of a prompt, `main` first, with the scores of their active versions. Raises NotFound."""
+        family = await self.family(slug)
+        rows, more = _page(family.branches, lambda each: _key(each.name), f"branches {family.slug}", limit, cursor)
+        status = [await rollback.status(self._services, family.slug, each) for each in rows]
+        entries = [answers.branch_status(each, family, of) for each, of in zip(rows, status, strict=True)]
+        return Page(items=tuple(entries), next=more)
 
+    @operation("GET /api/prompts/{slug}/labels", role="viewer")
+    async def labels(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[LabelEntry]:
+        """List the labels of a prompt by name. Raises NotFound."""
+        family = await self.family(slug)
+        rows, more = _page(family.labels, lambda each: each.name, f"labels {family.slug}", limit, cursor)
+        return Page(items=tuple(map(answers.label_entry, rows)), next=more)
 
-async def branches_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
-    """Return a page of a prompt's branches, `main` first, each with the status of its automatic rollback."""
-    family = await prompts.family(slug)
-    rows, more = _page(family.branches, lambda each: _key(each.name), f"branches {family.slug}", limit, cursor)
-    status = await prompts.rollback_status(family.slug)
-    wires = [shapes.branch(each, family) | {"rollback": msgspec.to_builtins(status[each.name])} for each in rows]
-    return wires, more
+    @operation("GET /api/prompts/{slug}/history", role="viewer")
+    async def history(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[EventEntry]:
+        """Return the history of a prompt, newest first. Raises NotFound."""
+        family = await self.family(slug)
+        prompt_events = await self.events(family.slug, limit=_ALL_EVENTS)
+        name = f"events {family.slug}"
+        count = int(read_cursor(cursor, name)[0]) if cursor is not None else len(prompt_events)
+        if count > len(prompt_events):
+            raise no_cursor(cursor or "")
+        left = prompt_events[len(prompt_events) - count :]
+        shown = left if limit is None and cursor is None else left[: _checked(limit)]
+        more = write_cursor(name, len(left) - len(shown)) if len(left) > len(shown) else None
+        return Page(items=tuple(map(answers.event_entry, shown)), next=more)
 
+    @operation("GET /api/prompts/{slug}/rating", role="viewer")
+    async def rating(
+        self, slug: Slug, *, branch: BranchName = None, version: Number = None, label: LabelName = None
+    ) -> VersionRating:
+        """Return a version's quality score from 0 to 100, by lint findings, descriptions, tests and observations.
 
-async def labels_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
-    """Return a page of a prompt's labels, sorted by name."""
-    family = await prompts.family(slug)
-    rows, more = _page(family.labels, lambda each: each.name, f"labels {family.slug}", limit, cursor)
-    return [shapes.label(each) for each in rows], more
+        Raises NotFound.
+        """
+        found = await self.get(slug, branch=branch, version=version, label=label)
+        return rating_of(found, await rate_version(self._services, None, found))
 
+    @operation("GET /api/prompts/{slug}/lint", role="viewer")
+    async def lint(self, slug: Slug = "") -> Page[LintFinding]:
+        """Lint the active versions of a prompt: secrets, injections, lost parameters, and more, worst first.
 
-async def history_page(prompts: Prompts, slug: str, *, limit: int | None = None, cursor: str | None = None) -> Page:
-    """Return a page of a prompt's change history, newest first."""
-    family = await prompts.family(slug)
-    prompt_events = await prompts.events(family.slug, limit=_ALL_EVENTS)
-    name = f"events {family.slug}"
-    count = int(read_cursor(cursor, name)[0]) if cursor is not None else len(prompt_events)
-    if count > len(prompt_events):
-        raise no_cursor(cursor or "")
-    left = prompt_events[len(prompt_events) - count :]
-    if limit is None and cursor is None:
-        return [shapes.event(each) for each in left], None
-    shown = left[: _checked(limit)]
-    more = write_cursor(name, len(left) - len(shown)) if len(left) > len(shown) else None
-    return [shapes.event(each) for each in shown], more
+        In Python, lint all prompts without `slug`. Raises NotFound.
+        """
+        return Page(items=tuple(await lint_prompts(self._services, None, [slug] if slug else ())))
 
+    @operation("GET /api/prompt-clusters", role="viewer")
+    async def clusters(
+        self,
+        *,
+        prefix: Prefix = "",
+        least: Annotated[
+            float | None, Meta(gt=0, le=1, description="Minimum mean similarity. Default: by the method.")
+        ] = None,
+    ) -> Clusters:
+        """Cluster similar prompts by the configured embedder, else by words, and list near duplicates.
 
-async def compare(
-    services: Services,
-    slug: str,
-    a: int,
-    b: int | None = None,
-    *,
-    branch: str | None = None,
-    turns: int = 0,
-    user: str | None = None,
-) -> Wire:
-    """Return the difference from version `a` to `b` (default: the active one), with token counts and impact."""
-    prompts = Prompts(services)
-    after = await prompts.get(slug, branch=branch, version=b)
-    before = await prompts.get(after.slug, branch=after.branch, version=a)
-    return await lookup.compare(services, before, after, turns=turns, user=user)
+        Compares the active versions on `main`. Groups are merged while their mean similarity is at least `least`.
+        Raises InvalidInput.
+        """
+        return await clusters_of(self._services, prefix=prefix, least=least)
 
-
-async def rating(
-    prompts: Prompts, slug: str, *, branch: str | None = None, version: int | None = None, label: str | None = None
-) -> Wire:
-    """Return the rating of a version (default: the active one)."""
-    found = await prompts.get(slug, branch=branch, version=version, label=label)
-    quality_rating = await prompts.rating(found.slug, branch=found.branch, version=found.number)
-    return linting.rating_to_wire(found, quality_rating)
-
-
-async def findings(prompts: Prompts, slug: str) -> list[Wire]:
-    """Return the lint findings of a prompt."""
-    return [msgspec.to_builtins(each) for each in await prompts.lint(slug)]
-
-
-async def merge(
-    prompts: Prompts, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
-) -> Wire:
-    """Merge a branch's sections into another and return the new version. Raises MergeConflict with the conflicts."""
-    version, merged = await prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
-    if version is not None:
-        return shapes.written(version)
-    clashes = [shapes.conflict(each) for each in merged.conflicts]
-    names = ", ".join(repr(each.section) for each in merged.conflicts)
-    msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
-    raise MergeConflict(msg, conflicts=clashes)
+    @operation("GET /api/prompts", role="viewer")
+    async def list(
+        self,
+        *,
+        prefix: Prefix = "",
+        limit: Annotated[int, Meta(ge=1, le=200, description="Return at most N items.")] = LIMIT,
+        cursor: Cursor = None,
+    ) -> Page[PromptEntry]:
+        """List prompts by name, each with its branches and labels. Raises InvalidInput."""
+        name = f"prompts {prefix}"
+        after = str(read_cursor(cursor, name)[0]) if cursor is not None else ""
+        page = await self.page(prefix=prefix, limit=limit, after=after)
+        more = write_cursor(name, page.next) if page.next is not None else None
+        return Page(items=tuple(map(answers.prompt_entry, page.items)), next=more)
 
 
 def _page(

@@ -7,11 +7,12 @@ import typer
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import json_shapes as shapes
-from cuebook.app.prompts import lookup, views
+from cuebook.app.prompts import lookup
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, wait, whoever, write_through
 from cuebook.cli.state import State
+from cuebook.records.answer import to_wire
 from cuebook.records.prompt import MAIN
 
 
@@ -57,26 +58,26 @@ def branch_(
 
 
 def _list_branches(state: State, slug: str) -> None:
-    items, _ = wait(state, lambda cue: views.branches_page(cue.prompts, slug))
+    page = wait(state, lambda cue: cue.prompts.branches(slug))
     if state.json:
-        screen.say_json({"items": items})
+        screen.say_json(to_wire(page))
         return
     rows = [
         (
-            each["name"],
-            str(each["head"]),
-            str(each["active"]),
-            each["semver"],
-            f"{each['edgeWeight']:.3f}",
-            f"{each['observations']:,}",
-            ", ".join(map(str, each["rolledBackVersions"])),
+            each.name,
+            str(each.head),
+            str(each.active),
+            each.semver,
+            f"{each.weight:.3f}",
+            f"{each.observations:,}",
+            ", ".join(map(str, each.rolled_back)),
         )
-        for each in items
+        for each in page
     ]
     names = ("branch", "head", "active", "semver", "weight", "observations", "rolled back")
     screen.table(names, rows, right=names[1:3] + names[4:6], fold=("branch",))
-    for each in items:
-        screen.say(f"{each['name']}: rollback {each['rollback']['decision']}: {each['rollback']['reason']}")
+    for each in page:
+        screen.say(f"{each.name}: rollback {each.rollback.decision}: {each.rollback.reason}")
 
 
 @command(
@@ -170,18 +171,13 @@ def label(
 
 
 def _list_labels(state: State, slug: str) -> None:
-    items, _ = wait(state, lambda cue: views.labels_page(cue.prompts, slug))
+    page = wait(state, lambda cue: cue.prompts.labels(slug))
     if state.json:
-        screen.say_json({"items": items})
+        screen.say_json(to_wire(page))
         return
     rows = [
-        (
-            each["name"],
-            f"{each['branch']}:{each['version']}",
-            each["movedBy"],
-            (each["movedAt"] or "")[:19].replace("T", " "),
-        )
-        for each in items
+        (each.name, f"{each.branch}:{each.number}", each.moved_by, str(each.moved_at)[:19].replace("T", " "))
+        for each in page
     ]
     if not rows:
         screen.say(f"no labels. Run `cuebook prompt label {slug} LABEL` to create one.")

@@ -10,12 +10,14 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import lint as linting
 from cuebook.app.prompts import lookup
+from cuebook.app.prompts.answers import VersionRating
 from cuebook.app.prompts.clusters import Clusters
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
+from cuebook.records.answer import to_wire
 from cuebook.records.expression import counted
 
 _STATES = {"error": "fail", "warning": "warn", "info": "info"}
@@ -84,25 +86,25 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
     The score combines lint findings, documentation, tests and observed feedback.
     """
 
-    async def run(cue: Cuebook) -> Wire:
+    async def run(cue: Cuebook) -> VersionRating:
         found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
         rating = await linting.rate_version(cue.services, PromptFolder(cue.prompts.root), found)
-        return linting.rating_to_wire(found, rating)
+        return linting.rating_of(found, rating)
 
-    data = wait(state, run)
+    rated = wait(state, run)
     if state.json:
-        screen.say_json(data)
+        screen.say_json(to_wire(rated))
         return
-    screen.heading(f"{data['slug']}@{data['branch']}:{data['version']} · {data['score']:.1f} of 100")
+    screen.heading(f"{rated.slug}@{rated.branch}:{rated.number} · {rated.score:.1f} of 100")
     rows = [
         (
-            each["name"],
-            f"{each['points']:g}",
-            str(each["most"]),
-            screen.bar(each["points"] / each["most"]),
-            each["reason"],
+            each.name,
+            f"{each.points:g}",
+            str(each.most),
+            screen.bar(each.points / each.most),
+            each.reason,
         )
-        for each in data["parts"]
+        for each in rated.parts
     ]
     screen.table(("part", "points", "of", "", "reason"), rows, right=("points", "of"))
 

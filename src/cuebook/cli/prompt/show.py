@@ -6,7 +6,8 @@ import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import lookup, views
+from cuebook.app.prompts import lookup
+from cuebook.app.prompts.answers import BranchEntry, EventEntry, VersionEntry
 from cuebook.app.prompts.export import file_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS
 from cuebook.cli.group import Cursor, PageLimit, Project, command
@@ -14,6 +15,7 @@ from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
+from cuebook.records.answer import to_wire
 from cuebook.records.prompt import Version
 
 
@@ -28,36 +30,36 @@ def list_(
     cursor: Cursor = None,
 ) -> None:
     """List prompts with their branches, labels and weights."""
-    items, more = wait(state, lambda cue: views.prompts_page(cue.prompts, prefix=prefix, limit=limit, cursor=cursor))
+    page = wait(state, lambda cue: cue.prompts.list(prefix=prefix, limit=limit, cursor=cursor))
     if state.json:
-        screen.say_json({"items": items} | ({"next": more} if more else {}))
+        screen.say_json(to_wire(page))
         return
-    if not items:
+    if not page:
         none = f"no prompt ID starts with {prefix!r}. Run `cuebook prompt list` to list all."
         new = "no prompts yet. Run `cuebook prompt new PROMPT`, or add files below prompts/."
         screen.say(none if prefix else new)
         return
     rows = [
         (
-            each["slug"],
-            each["semver"],
-            ", ".join(_branch(one) for one in each["branches"]),
-            ", ".join(one["name"] for one in each["labels"]),
-            each["type"],
-            each["description"],
+            each.slug,
+            each.semver,
+            ", ".join(map(_branch, each.branches)),
+            ", ".join(one.name for one in each.labels),
+            each.type,
+            each.description,
         )
-        for each in items
+        for each in page
     ]
     names = ("prompt", "semver", "branches", "labels", "type", "description")
     screen.table(names, rows, fold=("prompt", "branches"))
-    if more:
-        screen.say(f"more results: --cursor {more}")
+    if page.next:
+        screen.say(f"more results: --cursor {page.next}")
 
 
-def _branch(branch: Wire) -> str:
-    back = f", head {branch['head']}" if branch["head"] != branch["active"] else ""
-    seen = f" {branch['edgeWeight']:.2f} of {branch['observations']:,}" if branch["observations"] else ""
-    return f"{branch['name']}:{branch['active']}{seen}{back}"
+def _branch(branch: BranchEntry) -> str:
+    back = f", head {branch.head}" if branch.head != branch.active else ""
+    seen = f" {branch.weight:.2f} of {branch.observations:,}" if branch.observations else ""
+    return f"{branch.name}:{branch.active}{seen}{back}"
 
 
 @command(
@@ -79,49 +81,49 @@ def show(
 ) -> None:
     """Show a version: sections, parameters, labels and state."""
 
-    async def read(cue: Cuebook) -> tuple[Version, Wire]:
+    async def read(cue: Cuebook) -> tuple[Version, VersionEntry]:
         whose = cue.prompts.project_scope(project)
         found = await lookup.find(cue.prompts, prompt, branch=branch, version=version, project=whose)
         at: dict[str, Any] = {"branch": found.branch, "version": found.number, "project": ""}
-        return found, await views.show(cue.prompts, found.slug, **at, resolve=resolve)
+        return found, await cue.prompts.show(found.slug, **at, resolve=resolve)
 
     found, data = wait(state, read)
     if state.json:
-        screen.say_json(data)
+        screen.say_json(to_wire(data))
     elif file:
         screen.say(file_of(found), end="")
     else:
         _draw(data)
 
 
-def _draw(shown: Wire) -> None:
-    marks = [name for name, holds in (("head", shown["head"]), ("active", shown["active"])) if holds]
-    marks += ["rolled back"] if shown["rolledBack"] else []
-    marks += [*(f"label {name}" for name in shown["labels"])]
-    where = f"{shown['slug']}@{shown['branch']}:{shown['version']}"
-    screen.heading(" · ".join((where, shown["semver"], *marks)))
+def _draw(shown: VersionEntry) -> None:
+    marks = [name for name, holds in (("head", shown.head), ("active", shown.active)) if holds]
+    marks += ["rolled back"] if shown.rolled_back else []
+    marks += [*(f"label {name}" for name in shown.labels)]
+    where = f"{shown.slug}@{shown.branch}:{shown.number}"
+    screen.heading(" · ".join((where, shown.semver, *marks)))
     about = {
-        "purpose": shown["description"],
-        "author": shown["author"],
-        "written": (shown["createdAt"] or "")[:19].replace("T", " "),
-        "type": shown["type"],
-        "engine": shown["engine"] if shown["engine"] != "dollar" else "",
-        "inherits": shown["inherits"] or "",
-        "lineage": " → ".join(shown["lineage"]) if len(shown["lineage"]) > 1 else "",
-        "tags": ", ".join(shown["tags"]),
-        "digest": shown["digest"],
+        "purpose": shown.description,
+        "author": shown.author,
+        "written": str(shown.created_at)[:19].replace("T", " "),
+        "type": shown.type,
+        "engine": shown.engine if shown.engine != "dollar" else "",
+        "inherits": shown.inherits or "",
+        "lineage": " → ".join(shown.lineage) if len(shown.lineage) > 1 else "",
+        "tags": ", ".join(shown.tags),
+        "digest": shown.digest,
     }
     for name, value in about.items():
         if value:
             screen.say(f"{name:<9} {screen.line_of(value)}")
-    for each in shown["params"]:
-        screen.say(f"{'param':<9} {_param(each)}")
-    if shown["metadata"]:
-        screen.say(f"{'metadata':<9} {screen.json_text(shown['metadata'], compact=True)}")
-    for name, text in shown["sections"].items():
+    for each in shown.params:
+        screen.say(f"{'param':<9} {_param(to_wire(each))}")
+    if shown.metadata:
+        screen.say(f"{'metadata':<9} {screen.json_text(shown.metadata, compact=True)}")
+    for name, text in shown.sections.items():
         screen.heading(f"\n[{name}]".strip())
         screen.say(text)
-    for name, text in shown["overrideSections"].items():
+    for name, text in shown.override_sections.items():
         screen.heading(f"[{name}] (overrides)")
         screen.say(text)
 
@@ -140,30 +142,28 @@ def log(state: State, prompt: Prompt, *, limit: PageLimit = None, cursor: Cursor
     Each entry has its author and reason.
     """
     slug = lookup.read_place(prompt).slug
-    items, more = wait(state, lambda cue: views.history_page(cue.prompts, slug, limit=limit, cursor=cursor))
+    page = wait(state, lambda cue: cue.prompts.history(slug, limit=limit, cursor=cursor))
     if state.json:
-        screen.say_json({"items": items} | ({"next": more} if more else {}))
+        screen.say_json(to_wire(page))
         return
     rows = [
         (
-            (each["timestamp"] or "")[:19].replace("T", " "),
-            each["kind"],
-            f"{each['branch']}:{each['version']}",
+            str(each.at)[:19].replace("T", " "),
+            each.kind,
+            f"{each.branch}:{each.number}",
             _what(each),
-            each["by"],
-            each["reason"],
+            each.by,
+            each.reason,
         )
-        for each in items
+        for each in page
     ]
     screen.table(("time", "event", "version", "to", "by", "reason"), rows)
-    if more:
-        screen.say(f"more results: --cursor {more}")
+    if page.next:
+        screen.say(f"more results: --cursor {page.next}")
 
 
-def _what(event: Wire) -> str:
-    if event["label"]:
-        return str(event["label"])
-    return f"{event['branch']}:{event['to']}" if event["kind"] == "rollback" else ""
+def _what(event: EventEntry) -> str:
+    return event.label or (f"{event.branch}:{event.to}" if event.kind == "rollback" else "")
 
 
 @command(

@@ -9,7 +9,7 @@ from litestar import Response, post, put
 from litestar.params import JSONBody
 from msgspec import UNSET
 
-from cuebook.app.prompts import KEEP, views
+from cuebook.app.prompts import KEEP, lookup
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import migration as prompt_migration
 from cuebook.records.prompt import MAIN
@@ -46,12 +46,12 @@ async def save(request: AnyRequest, data: JSONBody[bodies.SaveBody], user_id: Us
 
 @post(f"{ONE}/branches", dto=JsonBody[bodies.ForkBody], responses=answers(wire.Written, 201))
 async def fork(
-    request: AnyRequest, prompt: Name, data: JSONBody[bodies.ForkBody], user_id: UserQuery = None
+    request: AnyRequest, slug: Name, data: JSONBody[bodies.ForkBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Create a branch with a copy of a version. 409 if the name exists."""
     origin = data.origin or bodies.Origin()
     version = await cue_of(request).prompts.fork(
-        name_in(prompt),
+        name_in(slug),
         data.name,
         branch=origin.branch,
         version=origin.version,
@@ -64,15 +64,15 @@ async def fork(
 
 @post(f"{ONE}/merge", dto=JsonBody[bodies.MergeBody], responses=answers(wire.Written, 201, 409))
 async def merge(
-    request: AnyRequest, prompt: Name, data: JSONBody[bodies.MergeBody], user_id: UserQuery = None
+    request: AnyRequest, slug: Name, data: JSONBody[bodies.MergeBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Merge a branch's sections into another (three-way, by the version it was forked from): 201 with the new version.
 
     409 if both changed a section: nothing is written, and `conflicts` lists each with the base and both texts.
     """
-    made = await views.merge(
+    made = await lookup.merge(
         cue_of(request).prompts,
-        name_in(prompt),
+        name_in(slug),
         data.branch,
         into=data.into or MAIN,
         by=user_of(request, data.by, data.user_id, user_id) or "",
@@ -83,11 +83,11 @@ async def merge(
 
 @put(f"{ONE}/labels", dto=JsonBody[bodies.LabelBody], responses=answers(wire.LabelAnswer))
 async def put_label(
-    request: AnyRequest, prompt: Name, data: JSONBody[bodies.LabelBody], user_id: UserQuery = None
+    request: AnyRequest, slug: Name, data: JSONBody[bodies.LabelBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Move a label such as `production` to a version; the history records it. 409 for a branch's name."""
     moved = await cue_of(request).prompts.label(
-        name_in(prompt),
+        name_in(slug),
         data.name,
         branch=data.branch,
         version=data.version,
@@ -100,13 +100,13 @@ async def put_label(
 
 @post(f"{ONE}/rollback", dto=JsonBody[bodies.RollbackBody], status_code=200, responses=answers(wire.RollbackAnswer))
 async def roll_back(
-    request: AnyRequest, prompt: Name, data: JSONBody[bodies.RollbackBody], user_id: UserQuery = None
+    request: AnyRequest, slug: Name, data: JSONBody[bodies.RollbackBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Roll back to an earlier version. Default: the previous one. The rolled-back version is no longer explored.
 
     200: it moves a pointer and creates no version.
     """
-    prompts, slug, branch = cue_of(request).prompts, name_in(prompt), data.branch or MAIN
+    prompts, slug, branch = cue_of(request).prompts, name_in(slug), data.branch or MAIN
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     stands = await prompts.roll_back(slug, branch=branch, to=data.to, reason=data.reason, by=by, idempotency_key=key)
     active = await prompts.get(slug, branch=branch, version=stands.active)
@@ -115,10 +115,10 @@ async def roll_back(
 
 @post(f"{ONE}/clear", dto=JsonBody[bodies.ClearBody], status_code=200, responses=answers(wire.BranchAnswer))
 async def clear(
-    request: AnyRequest, prompt: Name, data: JSONBody[bodies.ClearBody], user_id: UserQuery = None
+    request: AnyRequest, slug: Name, data: JSONBody[bodies.ClearBody], user_id: UserQuery = None
 ) -> Response[bytes]:
     """Allow a rolled-back version to be explored again. Returns its branch; the active version does not change."""
-    prompts, slug, branch = cue_of(request).prompts, name_in(prompt), data.branch or MAIN
+    prompts, slug, branch = cue_of(request).prompts, name_in(slug), data.branch or MAIN
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     at: dict[str, Any] = {"branch": branch, "reason": data.reason, "by": by}
     stands = await prompts.clear(slug, data.version, **at, idempotency_key=key)

@@ -93,25 +93,6 @@ class Written(_Out, frozen=True, kw_only=True):
     digest: str
 
 
-class VersionSummary(Written, frozen=True, kw_only=True):
-    """A version without its text. `head`: newest; `active`: in use; `rolledBack`: excluded from exploration."""
-
-    type: str
-    engine: str
-    inherits: str | None
-    description: str
-    tags: list[str]
-    author: str
-    sync: bool
-    created_at: str | None
-    supersedes: int | None
-    branched_from: str | None
-    head: bool
-    active: bool
-    rolled_back: bool
-    labels: list[str]
-
-
 class ParamAnswer(_Out, frozen=True, kw_only=True):
     """A declared parameter; optional if it has a default."""
 
@@ -120,16 +101,6 @@ class ParamAnswer(_Out, frozen=True, kw_only=True):
     required: bool
     default: str | None
     description: str
-
-
-class VersionAnswer(VersionSummary, frozen=True, kw_only=True):
-    """A version. With `resolve` it includes its ancestors' sections and parameters; `lineage` lists the ancestors."""
-
-    sections: dict[str, str]
-    override_sections: dict[str, str]
-    params: list[ParamAnswer]
-    metadata: dict[str, Any]
-    lineage: list[str]
 
 
 class BranchAnswer(_Out, frozen=True, kw_only=True):
@@ -163,12 +134,6 @@ class RollbackState(_Out, frozen=True, kw_only=True):
     evidence: RollbackEvidence | None
 
 
-class BranchState(BranchAnswer, frozen=True, kw_only=True):
-    """A branch with the status of its automatic rollback."""
-
-    rollback: RollbackState
-
-
 class LabelAnswer(_Out, frozen=True, kw_only=True):
     """A label, its version, and who moved it."""
 
@@ -177,68 +142,6 @@ class LabelAnswer(_Out, frozen=True, kw_only=True):
     version: int
     moved_by: str
     moved_at: str | None
-
-
-class PromptAnswer(Written, frozen=True, kw_only=True):
-    """A prompt: the active version of `main`, its branches and its labels."""
-
-    type: str
-    description: str
-    tags: list[str]
-    author: str
-    created_at: str | None
-    branches: list[BranchAnswer]
-    labels: list[LabelAnswer]
-
-
-class EventAnswer(_Out, frozen=True, kw_only=True):
-    """An event in a prompt's history; `to` is the version that became active or labeled."""
-
-    kind: str
-    branch: str
-    version: int
-    to: int | None
-    label: str | None
-    by: str
-    reason: str
-    timestamp: str | None
-    evidence: dict[str, Any]
-
-
-class _Paged(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A list or a page of it; `next` is the cursor of the next page."""
-
-    next: str | None = None
-
-
-class PromptPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
-    """Prompts by name."""
-
-    items: list[PromptAnswer]
-
-
-class VersionPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
-    """Versions, `main` first, oldest first."""
-
-    items: list[VersionSummary]
-
-
-class BranchPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
-    """Branches, `main` first."""
-
-    items: list[BranchState]
-
-
-class LabelPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
-    """Labels by name."""
-
-    items: list[LabelAnswer]
-
-
-class EventPage(_Paged, frozen=True, kw_only=True, omit_defaults=True):
-    """History events, newest first."""
-
-    items: list[EventAnswer]
 
 
 class SectionChange(_Out, frozen=True, kw_only=True):
@@ -326,41 +229,6 @@ class RollbackAnswer(Written, frozen=True, kw_only=True):
 
     head: bool
     rolled_back_versions: list[int]
-
-
-class RatingPart(_Out, frozen=True, kw_only=True):
-    """One part of a quality score: points, maximum and reason."""
-
-    name: str
-    points: float
-    most: int
-    reason: str
-
-
-class RatingAnswer(_Out, frozen=True, kw_only=True):
-    """A version's quality score from 0 to 100: the sum of its parts."""
-
-    slug: str
-    branch: str
-    version: int
-    score: float
-    parts: list[RatingPart]
-
-
-class FindingAnswer(_Out, frozen=True, kw_only=True):
-    """A lint finding: rule, severity, location and message."""
-
-    rule: str
-    severity: Literal["error", "warning", "info"]
-    slug: str
-    where: str
-    message: str
-
-
-class LintAnswer(_Out, frozen=True, kw_only=True):
-    """Lint findings, most severe first."""
-
-    items: list[FindingAnswer]
 
 
 class MigratedVersion(Written, frozen=True, kw_only=True):

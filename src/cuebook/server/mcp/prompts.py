@@ -1,7 +1,6 @@
 """List managed prompts as MCP prompts with their parameters, and render them."""
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts.views import prompts_page
 from cuebook.records.prompt import MAIN, Param
 from cuebook.server.mcp.schemas import Asker
 
@@ -12,15 +11,15 @@ PAGE = 100
 async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
     """Return a page of prompts by name, each with its arguments. Raises InvalidInput."""
     prompts, items = asker.cue.prompts, []
-    page, more = await prompts_page(prompts, limit=PAGE, cursor=cursor or None)
+    page = await prompts.list(limit=PAGE, cursor=cursor or None)
     for each in page:
-        if each["branch"] != MAIN:
+        if each.branch != MAIN:
             continue  # it cannot be rendered by its name alone
-        resolved = await prompts.resolve(each["slug"], branch=each["branch"], version=each["version"])
-        about = each["description"] or f"{each['slug']} {each['semver']}"
+        resolved = await prompts.resolve(each.slug, branch=each.branch, version=each.number)
+        about = each.description or f"{each.slug} {each.semver}"
         arguments = [_argument(param) for param in resolved.params]
-        items.append({"name": each["slug"], "description": about, "arguments": arguments})
-    return {"prompts": items} | ({"nextCursor": more} if more is not None else {})
+        items.append({"name": each.slug, "description": about, "arguments": arguments})
+    return {"prompts": items} | ({"nextCursor": page.next} if page.next is not None else {})
 
 
 async def get_prompt(asker: Asker, name: str, arguments: dict[str, str] | None) -> Wire:

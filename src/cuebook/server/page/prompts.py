@@ -10,9 +10,8 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from cuebook import Cuebook
 from cuebook.app.json_shapes import iso
-from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lookup
-from cuebook.app.prompts import views as prompt_views
+from cuebook.app.prompts.answers import VersionSummary
 from cuebook.app.prompts.impact import MOST_TURNS
 from cuebook.app.prompts.learning import Course, PromptEvent
 from cuebook.errors import CuebookError
@@ -121,19 +120,21 @@ STEP, ROW, EDGE = 60, 64, 44
 MAX_VERSIONS: Final = 200
 
 
-def graph_of(versions: Sequence[Mapping[str, Any]], branches: Sequence[str]) -> dict[str, Any]:
-    """Return the newest versions (JSON shape) with their coordinates, and the lines between them."""
-    newest = sorted(versions, key=lambda each: (each["createdAt"] or "", each["version"]))[-MAX_VERSIONS:]
+def graph_of(versions: Sequence[VersionSummary], branches: Sequence[str]) -> dict[str, Any]:
+    """Return the newest versions with their coordinates, and the lines between them."""
+    newest = sorted(versions, key=lambda each: (each.created_at, each.number))[-MAX_VERSIONS:]
     rows = {name: number for number, name in enumerate(branches)}
     dots: dict[tuple[str, int], dict[str, Any]] = {}
-    for number, each in enumerate(newest):
-        at = {"x": EDGE + number * STEP, "y": EDGE + rows[each["branch"]] * ROW}
-        dots[each["branch"], each["version"]] = {**each, **at}
+    for column, each in enumerate(newest):
+        dots[each.branch, each.number] = {
+            "version": each, "x": EDGE + column * STEP, "y": EDGE + rows[each.branch] * ROW,
+        }  # fmt: skip
     lines = []
     for dot in dots.values():
-        before = dots.get((dot["branch"], dot["supersedes"] or 0))
-        if before is None and dot["branchedFrom"]:
-            branch, _, number = dot["branchedFrom"].rpartition(":")
+        version: VersionSummary = dot["version"]
+        before = dots.get((version.branch, version.supersedes or 0))
+        if before is None and version.branched_from:
+            branch, _, number = version.branched_from.rpartition(":")
             before = dots.get((branch, int(number)))
         if before:
             lines.append({"x1": before["x"], "y1": before["y"], "x2": dot["x"], "y2": dot["y"]})
@@ -167,8 +168,8 @@ async def prompts(
 ) -> Response[bytes]:
     """Render the list of prompts with their branches and labels."""
     cue = cue_of(request)
-    items, more = await prompt_views.prompts_page(cue.prompts, prefix=prefix, limit=LISTED, cursor=cursor)
-    return show("prompts.html", view=VIEW, items=items, next=more, prefix=prefix)
+    page = await cue.prompts.list(prefix=prefix, limit=LISTED, cursor=cursor)
+    return show("prompts.html", view=VIEW, items=page.items, next=page.next, prefix=prefix)
 
 
 @get("/page/prompt-clusters", include_in_schema=False)
@@ -185,9 +186,9 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
     family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
     version = await lookup.find_beside(cue.prompts, active, at) if at else active
-    data = await prompt_views.show(cue.prompts, family.slug, branch=version.branch, version=version.number, project="")
-    versions, _ = await prompt_views.versions_page(cue.prompts, family.slug)
-    events, _ = await prompt_views.history_page(cue.prompts, family.slug, limit=EVENTS)
+    data = await cue.prompts.show(family.slug, branch=version.branch, version=version.number, project="")
+    versions = await cue.prompts.versions(family.slug)
+    events = await cue.prompts.history(family.slug, limit=EVENTS)
     weights = await cue.prompts.weights(family.slug)
     rollbacks = [each for each in await cue.prompts.events(family.slug, limit=EVENTS) if each.kind == "rollback"]
     plot = plot_over_time(
@@ -200,11 +201,10 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
         slug=family.slug,
         version=data,
         lineage=await _lineage(cue, family.slug, version.branch, version.number),
-        versions=list(reversed(versions)),
-        names=[f"{each['branch']}:{each['version']}" for each in versions],
-        graph=graph_of(versions, [each.name for each in family.branches]),
-        branches=[shapes.branch(each, family) for each in family.branches],
-        labels=[shapes.label(each) for each in family.labels],
+        versions=versions.items[::-1],
+        names=[f"{each.branch}:{each.number}" for each in versions],
+        graph=graph_of(versions.items, [each.name for each in family.branches]),
+        labels=family.labels,
         plot=plot,
         scores=[_score_row(each.branch, each.number, each.points) for each in weights],
         events=events,
@@ -221,9 +221,9 @@ async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> 
     family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
     version = await lookup.find_beside(cue.prompts, active, at) if at else active
-    rating = await prompt_views.rating(cue.prompts, family.slug, branch=version.branch, version=version.number)
-    items = await prompt_views.findings(cue.prompts, family.slug)
-    return show("prompt_quality.html", view=VIEW, slug=family.slug, rating=rating, findings=items)
+    rating = await cue.prompts.rating(family.slug, branch=version.branch, version=version.number)
+    items = await cue.prompts.lint(family.slug)
+    return show("prompt_quality.html", view=VIEW, slug=family.slug, rating=rating, findings=items.items)
 
 
 @get(ONE + "/diff", include_in_schema=False)
@@ -244,14 +244,14 @@ async def diff(
     after = await lookup.find_beside(cue.prompts, active, b)
     async with request.app.state.measures.hold("a prompt measurement"):
         data = await lookup.compare(cue.services, before, after, turns=turns, user=user_of(request))
-    versions, _ = await prompt_views.versions_page(cue.prompts, family.slug)
+    versions = await cue.prompts.versions(family.slug)
     return show(
         "prompt_diff.html",
         view=VIEW,
         slug=family.slug,
         a=f"{before.branch}:{before.number}",
         b=f"{after.branch}:{after.number}",
-        names=[f"{each['branch']}:{each['version']}" for each in versions],
+        names=[f"{each.branch}:{each.number}" for each in versions],
         diff=data,
         impact=data.get("impact"),
         turns=turns,

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 from litestar import Response
 
 from cuebook.app.forgetting import in_words
+from cuebook.records.answer import Time
 from cuebook.records.expression import counted
 
 # ---- markdown -------------------------------------------------------------------------------------------------------
@@ -189,6 +190,6 @@ def seconds(value: float | None) -> str:
     return f"{value:.1f} s" if value < _MINUTE else f"{value / _MINUTE:.0f} min"
 
 
-def _when(value: str | None) -> str:
+def _when(value: str | Time | None) -> str:
     """Return an ISO time to the second, with a space before the time."""
-    return (value or "")[:19].replace("T", " ")
+    return str(value or "")[:19].replace("T", " ")

@@ -1,0 +1,232 @@
+"""The answers of prompt operations as JSON shows them: versions, branches, labels, history and ratings."""
+
+from typing import Any
+
+from msgspec import field
+
+from cuebook.interfaces.prompts import Family, PromptEvent
+from cuebook.prompts.rating import PointsPart
+from cuebook.prompts.rollback import RollbackStatus
+from cuebook.records.answer import Answer, Time
+from cuebook.records.prompt import Branch, Label, Param, ParamType, ResolvedVersion, Version
+
+
+class VersionIdentity(Answer, frozen=True, kw_only=True):
+    """A version's identity. `version` is its number on its branch."""
+
+    slug: str
+    branch: str
+    number: int = field(name="version")
+    semver: str
+    digest: str
+
+
+class VersionSummary(VersionIdentity, frozen=True, kw_only=True):
+    """A version without its text. `head`: newest; `active`: in use; `rolledBack`: excluded from exploration."""
+
+    type: str
+    engine: str
+    inherits: str | None
+    description: str
+    tags: tuple[str, ...]
+    author: str
+    sync: bool
+    created_at: Time
+    supersedes: int | None
+    branched_from: str | None
+    head: bool
+    active: bool
+    rolled_back: bool
+    labels: tuple[str, ...]
+
+
+class ParamEntry(Answer, frozen=True, kw_only=True):
+    """A declared parameter; optional if it has a default."""
+
+    name: str
+    type: ParamType
+    required: bool
+    default: str | None
+    description: str
+
+
+class VersionEntry(VersionSummary, frozen=True, kw_only=True):
+    """A version. With `resolve` it includes its ancestors' sections and parameters; `lineage` lists the ancestors."""
+
+    sections: dict[str, str]
+    override_sections: dict[str, str]
+    params: tuple[ParamEntry, ...]
+    metadata: dict[str, Any]
+    lineage: tuple[str, ...]
+
+
+class BranchEntry(Answer, frozen=True, kw_only=True):
+    """A branch: its newest version, the active version with its score, and the rolled-back versions."""
+
+    name: str
+    head: int
+    active: int
+    semver: str
+    digest: str
+    weight: float = field(name="edgeWeight")
+    observations: int
+    rolled_back: tuple[int, ...] = field(name="rolledBackVersions")
+
+
+class BranchStatus(BranchEntry, frozen=True, kw_only=True):
+    """A branch with the status of its automatic rollback."""
+
+    rollback: RollbackStatus
+
+
+class LabelEntry(Answer, frozen=True, kw_only=True):
+    """A label, its version, and who moved it."""
+
+    name: str
+    branch: str
+    number: int = field(name="version")
+    moved_by: str
+    moved_at: Time
+
+
+class PromptEntry(VersionIdentity, frozen=True, kw_only=True):
+    """A prompt: the active version of `main`, its branches and its labels."""
+
+    type: str
+    description: str
+    tags: tuple[str, ...]
+    author: str
+    created_at: Time
+    branches: tuple[BranchEntry, ...]
+    labels: tuple[LabelEntry, ...]
+
+
+class EventEntry(Answer, frozen=True, kw_only=True):
+    """An event in a prompt's history; `to` is the version that became active or labeled."""
+
+    kind: str
+    branch: str
+    number: int = field(name="version")
+    to: int | None
+    label: str | None
+    by: str
+    reason: str
+    at: Time = field(name="timestamp")
+    evidence: dict[str, Any]
+
+
+class VersionRating(Answer, frozen=True, kw_only=True):
+    """A version's quality score from 0 to 100: the sum of its parts."""
+
+    slug: str
+    branch: str
+    number: int = field(name="version")
+    score: float
+    parts: tuple[PointsPart, ...]
+
+
+def version_summary(value: Version, family: Family) -> VersionSummary:
+    """Return a version without its texts, with its status and labels."""
+    return VersionSummary(**_summary(value, family))
+
+
+def version_entry(value: Version, family: Family, resolved: ResolvedVersion | None = None) -> VersionEntry:
+    """Return a version with its own texts, or with its ancestors' merged in."""
+    return VersionEntry(
+        **_summary(value, family),
+        sections=dict(resolved.sections if resolved else value.sections),
+        override_sections=dict(value.override_sections),
+        params=tuple(param_entry(each) for each in (resolved.params if resolved else value.params)),
+        metadata=dict(value.metadata),
+        lineage=resolved.lineage if resolved else (value.source,),
+    )
+
+
+def param_entry(value: Param) -> ParamEntry:
+    """Return a declared parameter."""
+    return ParamEntry(
+        name=value.name,
+        type=value.type,
+        required=value.required,
+        default=value.default,
+        description=value.description,
+    )
+
+
+def prompt_entry(value: Family) -> PromptEntry:
+    """Return a prompt as a list item."""
+    shown = value.version() or value.active[0]
+    return PromptEntry(
+        **_identity(shown),
+        type=shown.type,
+        description=shown.description,
+        tags=shown.tags,
+        author=shown.author,
+        created_at=Time(shown.created_at),
+        branches=tuple(branch_entry(each, value) for each in value.branches),
+        labels=tuple(map(label_entry, value.labels)),
+    )
+
+
+def branch_entry(value: Branch, family: Family) -> BranchEntry:
+    """Return a branch of a prompt."""
+    return BranchEntry(**_branch(value, family))
+
+
+def branch_status(value: Branch, family: Family, rollback: RollbackStatus) -> BranchStatus:
+    """Return a branch of a prompt with the status of its automatic rollback."""
+    return BranchStatus(**_branch(value, family), rollback=rollback)
+
+
+def label_entry(value: Label) -> LabelEntry:
+    """Return a label."""
+    return LabelEntry(
+        name=value.name,
+        branch=value.branch,
+        number=value.number,
+        moved_by=value.moved_by,
+        moved_at=Time(value.moved_at),
+    )
+
+
+def event_entry(value: PromptEvent) -> EventEntry:
+    """Return a change of a prompt."""
+    return EventEntry(
+        kind=value.kind,
+        branch=value.branch,
+        number=value.number,
+        to=value.to or None,
+        label=value.label or None,
+        by=value.by,
+        reason=value.reason,
+        at=Time(value.at),
+        evidence=dict(value.evidence),
+    )
+
+
+def _identity(value: Version) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in VersionIdentity.__struct_fields__}
+
+
+def _summary(value: Version, family: Family) -> dict[str, Any]:
+    stands = family.branch(value.branch)
+    same = ("type", "engine", "inherits", "description", "tags", "author", "sync")
+    return _identity(value) | {name: getattr(value, name) for name in same} | {
+        "created_at": Time(value.created_at),
+        "supersedes": value.supersedes or None,
+        "branched_from": value.branched_from or None,
+        "head": stands is not None and stands.head == value.number,
+        "active": stands is not None and stands.active == value.number,
+        "rolled_back": stands is not None and value.number in stands.rolled_back,
+        "labels": tuple(
+            each.name for each in family.labels if (each.branch, each.number) == (value.branch, value.number)
+        ),
+    }  # fmt: skip
+
+
+def _branch(value: Branch, family: Family) -> dict[str, Any]:
+    active = family.version(value.name)
+    return {name: getattr(value, name) for name in value.__struct_fields__} | {
+        "semver": active.semver if active else "",
+        "digest": active.digest if active else "",
+    }
