@@ -25,7 +25,7 @@ class Namespace:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    async def run_once(
+    async def _run_once(
         self, key: str, asked: Any, kind: Any, work: Callable[[], Awaitable[T]], *, user: str | None = None
     ) -> T:
         """Run an operation, or return its stored answer, parsed as `kind`. `asked` identifies the request.

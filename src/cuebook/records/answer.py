@@ -62,7 +62,7 @@ def to_json(answer: object) -> bytes:
 
 
 def to_wire(answer: object) -> Any:
-    """Return an answer as the values that its JSON has: dictionaries, lists, texts and numbers."""
+    """Return an answer as the values that its JSON has: dictionaries, sequences, texts and numbers."""
     return msgspec.to_builtins(answer, enc_hook=_encode, str_keys=True)
 
 

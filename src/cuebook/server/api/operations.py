@@ -54,7 +54,7 @@ def route_of(operation: Operation) -> HTTPRouteHandler:
     respond.__signature__ = inspect.Signature(parameters, return_annotation=hints["return"])  # type: ignore[attr-defined]
     respond.__annotations__ = hints
     respond.__doc__ = summary_of(operation.doc)
-    respond.__name__ = f"{operation.name}_{operation.namespace}".rstrip("_")
+    respond.__name__ = f"{operation.namespace}_{operation.name}".lstrip("_")
     path = declaration.path
     for each in operation.given("path"):
         path = path.replace(f"{{{each.name}}}", f"{{{each.name}:{'int' if each.kind is int else 'str'}}}")
@@ -64,6 +64,7 @@ def route_of(operation: Operation) -> HTTPRouteHandler:
         dto=None if body is None else _of(JsonBody, body),
         status_code=declaration.status,
         description=summary_of(operation.doc),
+        operation_id=respond.__name__,
         responses=answers(operation.answer_type(), declaration.status, pending=hasattr(operation.returns, "pending")),
     )(respond)
 
