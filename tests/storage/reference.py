@@ -204,7 +204,6 @@ class Reference:
         upto = compacted.summary.upto_seq
         if version != compacted.previous_version or upto < mark or upto not in talk.path(talk.head):
             return False
-        self._bind(scope, talk, compacted.idempotency)
         touched = (*compacted.ended, *compacted.repeated, *compacted.added)
         talk.digests.append(Digest(len(talk.digests) + 1, version, compacted.summary, touched))
         return True
