@@ -252,7 +252,8 @@ def _checked(function: Callable[..., Any], *, stores: bool) -> Callable[..., Any
         known, returns = parameters()
         asked = (function.__qualname__, {name: value for name, value in bound.items() if name in known})
         work = partial(function, self, *arguments, **values)
-        return await self._run_once(key, asked, returns, work, user=values.get("user"))
+        user = next((values.get(name) for name, each in known.items() if each.argument.source == "user"), None)
+        return await self._run_once(key, asked, returns, work, user=user)
 
     @wraps(function)
     def run_now(self: Any, /, *arguments: Any, **values: Any) -> Any:

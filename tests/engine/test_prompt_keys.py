@@ -45,11 +45,9 @@ async def test_every_writing_request_repeats_its_answer(tmp_path: Path) -> None:
         fork = await prompts.fork("a", "try", idempotency_key="2")
         await prompts.save("a", {"body": "two $x"}, branch="try")
         assert await prompts.fork("a", "try", idempotency_key="2") == fork
-        merged, _ = await prompts.merge("a", "try", idempotency_key="3")
-        assert merged is not None
-        second, preview = await prompts.merge("a", "try", idempotency_key="3")
-        assert second == merged
-        assert preview.sections == {"body": "two $x"}
+        merged = await prompts.merge("a", "try", idempotency_key="3")
+        assert merged.sections == {"body": "two $x"}
+        assert await prompts.merge("a", "try", idempotency_key="3") == merged
         label = await prompts.label("a", "production", idempotency_key="4")
         assert await prompts.label("a", "production", idempotency_key="4") == label
         back = await prompts.roll_back("a", reason="worse", idempotency_key="5")

@@ -6,7 +6,7 @@ import time
 import pytest
 from turn_helpers import cue_on
 
-from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.errors import Conflict, InvalidInput, MergeConflict, NotFound
 from cuebook.records.prompt import Version
 
 KIND = {"identity": "Welcome $user_name, I'm $agent_name.", "limits": "Be concise."}
@@ -87,13 +87,13 @@ async def test_branches_are_forked_merged_and_labelled(cue):
     await cue.prompts.fork("a", "try")
     await cue.prompts.save("a", {"one": "1!", "two": "2"}, branch="try")
     await cue.prompts.save("a", {"one": "1", "two": "2?"})
-    stored, merged = await cue.prompts.merge("a", "try")
-    assert (stored.number, dict(merged.sections)) == (3, {"one": "1!", "two": "2?"})
+    stored = await cue.prompts.merge("a", "try")
+    assert (stored.number, dict(stored.sections)) == (3, {"one": "1!", "two": "2?"})
     await cue.prompts.save("a", {"one": "other", "two": "2"}, branch="try")
     await cue.prompts.save("a", {"one": "mine", "two": "2?"})
-    stored, merged = await cue.prompts.merge("a", "try")
-    assert stored is None
-    assert [each.section for each in merged.conflicts] == ["one"]
+    with pytest.raises(MergeConflict) as caught:
+        await cue.prompts.merge("a", "try")
+    assert [each["section"] for each in caught.value.conflicts] == ["one"]
     assert len(await cue.prompts.versions("a", branch="main")) == 4
     await cue.prompts.label("a", "production", version=3, by="ann")
     family = await cue.prompts.family("a")

@@ -1,13 +1,12 @@
-"""Structs of the prompt store: versions to write, prompts with their branches, events, outcomes and idempotency keys.
+"""Structs of the prompt store: versions to write, prompts with their branches, events and outcomes.
 
 A tenant's prompts are its own. Names are case-sensitive and exact; `prompts.names` has the valid ones.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cuebook.prompts.learn import Posterior
 from cuebook.records.audit import Record
@@ -16,23 +15,6 @@ from cuebook.records.prompt import MAIN, Branch, Label, Observation, Version
 #: Maximum depth of ancestors.
 DEPTH = 8
 EventKind = Literal["write", "branch", "label", "rollback", "clear"]
-
-
-class StoredKey(Struct, frozen=True, kw_only=True):
-    """A stored Idempotency-Key with its request's digest. `answer` converts a result to the stored answer.
-
-    It is stored in the transaction of the effect. If it exists already, nothing is done: Conflict.
-    """
-
-    key: str
-    digest: bytes
-    at: float
-    user: str | None = None  # each user's keys are separate
-    answer: Callable[[Any], Any] = lambda result: result  # to a JSON value
-
-    def telling(self, answer: Callable[[Any], Any]) -> "StoredKey":
-        """Return it with the answer for a result."""
-        return replace(self, answer=answer)
 
 
 class Write(Struct, frozen=True, kw_only=True):

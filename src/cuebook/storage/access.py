@@ -1,20 +1,17 @@
-"""Check access to a conversation, bind idempotency keys, and count erasures (epochs), inside a transaction."""
+"""Check access to a conversation, and count erasures (epochs), inside a transaction."""
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import StoredKey
 from cuebook.records.conversation import Conversation
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Correction, Memory, Place, Scope
 from cuebook.storage.database.record import columns, record
 from cuebook.storage.database.transaction import Transaction
-
-T = TypeVar("T")
 
 
 class ConversationRow(Struct, kw_only=True):
@@ -129,39 +126,6 @@ def caller(scope: Scope) -> dict[str, Any]:
 def own_key(scope: Scope, key: str) -> str:
     """Return an Idempotency-Key as stored: keys are per user. A header contains no line break."""
     return key if scope.user is None else f"{scope.user}\n{key}"
-
-
-# ---- idempotency ----------------------------------------------------------------------------------------------------
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-def bound(transaction: Transaction, scope: Scope, stored_key: StoredKey | None, work: Callable[[], T]) -> T:
-    """Run a write, bound to an idempotency key if given. Raises Conflict and does nothing if the key is in use."""
-    if stored_key is None:
-        return work()
-    place = {"tenant": scope.tenant, "key": own_key(Scope(user=stored_key.user), stored_key.key)}
-    if transaction.one("idempotency_get", **place) is not None:
-        msg = "The Idempotency-Key is in use by another request. Use a new key."
-        raise Conflict(msg)
-    result = work()
-    values = {
-        "digest": stored_key.digest,
-        "no": 0,
-        "turn": 0,
-        "response": _encode(stored_key.answer(result)),
-        "now": stored_key.at,
-    }
-    transaction.run("idempotency_insert", **place, **values)
-    return result
-
-
-def retold(transaction: Transaction, scope: Scope, stored_key: StoredKey, result: Any) -> None:
-    """Replace the stored answer of an idempotency key."""
-    key = own_key(Scope(user=stored_key.user), stored_key.key)
-    response = _encode(stored_key.answer(result))
-    transaction.run("idempotency_retell", tenant=scope.tenant, key=key, digest=stored_key.digest, response=response)
 
 
 # ---- stored texts ---------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import DEPTH, EventKind, Family, FamilyPage, PromptEvent, StoredKey, Write
+from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.interfaces.prompts import DEPTH, EventKind, Family, FamilyPage, PromptEvent, Write
 from cuebook.prompts.difference import free_semver, next_semver
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
@@ -16,7 +16,6 @@ from cuebook.prompts.select import features, known_signals
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Label, Observation, Version
-from cuebook.storage.access import bound, retold
 from cuebook.storage.audit import chained
 from cuebook.storage.database.record import columns, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
@@ -88,7 +87,6 @@ class PromptStore(Noun):
         *,
         by: str,
         now: float,
-        once: StoredKey | None = None,
     ) -> list[Version]:
         """Store versions, all or none, and make each the head and active version of its branch.
 
@@ -96,18 +94,14 @@ class PromptStore(Noun):
         version: one that is taken or below the branch's newest is raised. Raises Conflict if a head differs from its
         `base` or an author's semantic version is taken, NotFound for a missing start of a branch.
         """
-
-        def work() -> list[Version]:
-            namings: dict[str, list[_Naming]] = {}
-            for slug in dict.fromkeys(each.version.slug for each in writes):
-                cursor = transaction.run("prompt_versions", tenant=scope.tenant, slug=slug, branch=None)
-                namings[slug] = [_naming(body) for (body,) in cursor]
-            return [
-                _save(transaction, scope.tenant, each, by=by, now=now, namings=namings[each.version.slug])
-                for each in writes
-            ]
-
-        return bound(transaction, scope, once, work)
+        namings: dict[str, list[_Naming]] = {}
+        for slug in dict.fromkeys(each.version.slug for each in writes):
+            cursor = transaction.run("prompt_versions", tenant=scope.tenant, slug=slug, branch=None)
+            namings[slug] = [_naming(body) for (body,) in cursor]
+        return [
+            _save(transaction, scope.tenant, each, by=by, now=now, namings=namings[each.version.slug])
+            for each in writes
+        ]
 
     @write
     def move_label(
@@ -118,27 +112,22 @@ class PromptStore(Noun):
         label: Label,
         *,
         audit: Record | None = None,
-        once: StoredKey | None = None,
     ) -> Label:
         """Move a label to a version and record the author. Return the label. Raises NotFound."""
-
-        def work() -> Label:
-            _need(transaction, scope.tenant, slug, label.branch, label.number)
-            transaction.run("prompt_label_put", tenant=scope.tenant, slug=slug, **columns(label))
-            event = PromptEvent(
-                kind="label",
-                branch=label.branch,
-                number=label.number,
-                to=label.number,
-                label=label.name,
-                by=label.moved_by,
-                at=label.moved_at,
-            )
-            _note(transaction, scope.tenant, slug, event)
-            chained(transaction, scope.tenant, [audit] if audit else [])
-            return label
-
-        return bound(transaction, scope, once, work)
+        _need(transaction, scope.tenant, slug, label.branch, label.number)
+        transaction.run("prompt_label_put", tenant=scope.tenant, slug=slug, **columns(label))
+        event = PromptEvent(
+            kind="label",
+            branch=label.branch,
+            number=label.number,
+            to=label.number,
+            label=label.name,
+            by=label.moved_by,
+            at=label.moved_at,
+        )
+        _note(transaction, scope.tenant, slug, event)
+        chained(transaction, scope.tenant, [audit] if audit else [])
+        return label
 
     @write
     def activate(
@@ -149,16 +138,11 @@ class PromptStore(Noun):
         event: PromptEvent,
         *,
         audit: Record | None = None,
-        once: StoredKey | None = None,
     ) -> Branch:
         """Activate another version of a branch: a rollback, or the clearing of one. Raises NotFound, Conflict."""
-
-        def work() -> Branch:
-            branch = _activate(transaction, scope.tenant, slug, event)
-            chained(transaction, scope.tenant, [audit] if audit else [])
-            return branch
-
-        return bound(transaction, scope, once, work)
+        branch = _activate(transaction, scope.tenant, slug, event)
+        chained(transaction, scope.tenant, [audit] if audit else [])
+        return branch
 
     @read
     def events(
@@ -177,27 +161,12 @@ class PromptStore(Noun):
         observation: Observation,
         *,
         audit: Record | None = None,
-        once: StoredKey | None = None,
     ) -> Branch:
         """Store an observation and update its branch's statistics in one transaction. Raises NotFound."""
-
-        def work() -> Branch:
-            observed(transaction, scope.tenant, observation)
-            branch = _standing(transaction, scope.tenant, observation.slug, observation.branch)
-            chained(transaction, scope.tenant, [audit] if audit else [])
-            return branch
-
-        return bound(transaction, scope, once, work)
-
-    @write
-    def log(self, transaction: Transaction, scope: Scope, record: Record, *, once: StoredKey) -> Record:
-        """Append an audit record with an Idempotency-Key in one transaction. Return it as chained."""
-        return bound(transaction, scope, once, lambda: chained(transaction, scope.tenant, [record])[0])
-
-    @write
-    def tell(self, transaction: Transaction, scope: Scope, stored_key: StoredKey, result: Any) -> None:
-        """Replace the stored answer of a repeated key."""
-        retold(transaction, scope, stored_key, result)
+        observed(transaction, scope.tenant, observation)
+        branch = _standing(transaction, scope.tenant, observation.slug, observation.branch)
+        chained(transaction, scope.tenant, [audit] if audit else [])
+        return branch
 
     @read
     def observed(self, transaction: Transaction, scope: Scope, *, after: int) -> tuple[list[str], int]:
@@ -374,6 +343,10 @@ def _free(write: Write, digest: str, namings: Sequence[_Naming]) -> str:
 
 def _activate(transaction: Transaction, tenant: str, slug: str, event: PromptEvent) -> Branch:
     place = {"tenant": tenant, "slug": slug, "branch": event.branch}
+    if event.kind == "rollback" and (event.to < 1 or event.to == event.number):
+        what = f"version {event.number} of {slug!r} is active on {event.branch!r}"
+        msg = f"Cannot roll back: {what}, and there is no version {event.to}."
+        raise InvalidInput(msg, where="to")
     marked = _need(transaction, tenant, slug, event.branch, event.number)["rolled_back"]
     stands = transaction.one("prompt_branch_get", **place)
     if stands is None:

@@ -5,10 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import PromptEvent, StoredKey, Write
+from cuebook.errors import Conflict, KeyReused, NotFound
+from cuebook.interfaces.prompts import PromptEvent, Write
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Label, Observation, Version
+from cuebook.storage.database.transaction import AnsweredError
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 
@@ -255,29 +256,39 @@ class PromptContract:
 
     async def test_a_write_repeated_under_its_key_runs_once(self, store: Store) -> None:
         await write(store, text("a"))
-        once = StoredKey(key="k", digest=b"asked", at=BEGINNING, answer=lambda branch: [branch.observations])
-        await store.prompts.observe(HERE, seen("a", 1.0), once=once)
-        with pytest.raises(Conflict):
-            await store.prompts.observe(HERE, seen("a", 1.0), once=once)
+
+        async def observe(user: str | None = None, *, finish: bool = False) -> int:
+            request = store.keyed_request(Scope(HERE.tenant, user), "k", b"asked", at=BEGINNING)
+            with request.running():
+                branch = await store.prompts.observe(HERE, seen("a", 1.0))
+            if finish:
+                assert await store.finish(request, b'{"rolledBack":true}') == b'{"rolledBack":true}'
+            return branch.observations
+
+        assert await observe() == 1
+        assert await store.answer_of(store.keyed_request(HERE, "k", b"asked", at=BEGINNING)) is None
+        with pytest.raises(KeyReused):
+            await store.answer_of(store.keyed_request(HERE, "k", b"other", at=BEGINNING))
+        assert await observe(finish=True) == 1, "the result is recorded in the transaction of the write"
+        with pytest.raises(AnsweredError):
+            await observe()
         told = await store.answered(HERE, "k")
         assert told is not None
-        assert (told.digest, told.response) == (b"asked", b"[1]")
+        assert (told.digest, told.response) == (b"asked", b'{"rolledBack":true}')
         assert len(await store.prompts.observations(HERE, "a")) == 1
-        await store.prompts.tell(HERE, once.telling(lambda said: said), {"rolledBack": True})
-        told = await store.answered(HERE, "k")
-        assert told is not None
-        assert told.response == b'{"rolledBack":true}'
-        await store.prompts.observe(HERE, seen("a", 1.0), once=msgspec.structs.replace(once, user="bob"))
-        assert len(await store.prompts.observations(HERE, "a")) == 2
+        assert await observe("bob") == 2, "each user's keys are separate"
 
     async def test_a_failed_write_does_not_bind_its_key(self, store: Store) -> None:
         await write(store, text("a"))
-        once = StoredKey(key="k", digest=b"asked", at=BEGINNING, answer=len)
         late = Write(version=text("a", "two"), base=7)
-        with pytest.raises(Conflict, match="has changed"):
-            await store.prompts.save(HERE, [late], by="ann", now=BEGINNING, once=once)
+        request = store.keyed_request(HERE, "k", b"asked", at=BEGINNING)
+        with pytest.raises(Conflict, match="has changed"), request.running():
+            await store.prompts.save(HERE, [late], by="ann", now=BEGINNING)
         assert await store.answered(HERE, "k") is None
-        await store.prompts.save(HERE, [msgspec.structs.replace(late, base=1)], by="ann", now=BEGINNING, once=once)
+        again = store.keyed_request(HERE, "k", b"asked", at=BEGINNING)
+        with again.running():
+            await store.prompts.save(HERE, [msgspec.structs.replace(late, base=1)], by="ann", now=BEGINNING)
+        assert await store.finish(again, b"1") == b"1"
         told = await store.answered(HERE, "k")
         assert told is not None
         assert told.response == b"1"

@@ -6,12 +6,13 @@ is looked up again under `default/`.
 
 from cuebook.app.prompts.impact import Impact, PromptImpactApi
 from cuebook.app.prompts.learning import ObservationResult, PromptLearningApi
+from cuebook.app.prompts.migration import PromptMigrationApi
 from cuebook.app.prompts.reading import RenderedPrompt
 from cuebook.app.prompts.views import PromptViews
-from cuebook.app.prompts.writing import KEEP, PromptWriting
+from cuebook.app.prompts.writing import KEEP
 
 __all__ = ["KEEP", "Impact", "ObservationResult", "Prompts", "RenderedPrompt"]
 
 
-class Prompts(PromptWriting, PromptLearningApi, PromptImpactApi, PromptViews):
+class Prompts(PromptMigrationApi, PromptLearningApi, PromptImpactApi, PromptViews):
     """The managed prompts of a project."""

@@ -9,7 +9,6 @@ from cuebook.app.prompts import ObservationResult, RenderedPrompt, answers
 from cuebook.app.prompts.migration import MigrationResult
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.difference import Difference, bump
-from cuebook.prompts.inherit import Clash
 from cuebook.prompts.select import Choice, Selection
 from cuebook.records.answer import to_wire
 from cuebook.records.prompt import Branch, Label, Param, Version
@@ -63,11 +62,6 @@ def difference(value: Difference) -> Wire:
         ],
         "fields": [{"name": each.name, "before": each.before, "after": each.after} for each in value.fields],
     }
-
-
-def conflict(value: Clash) -> dict[str, str | None]:
-    """Return a merge conflict: a section that both sides changed, with its original text."""
-    return {"section": value.section, "base": value.base, "ours": value.ours, "theirs": value.theirs}
 
 
 def rendered(value: RenderedPrompt) -> Wire:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
-from cuebook.app.prompts.idempotency import run_once
+from cuebook.app.arguments import By, IdempotencyKey
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
@@ -12,7 +12,8 @@ from cuebook.engine.core.prompt_reading import select_from
 from cuebook.engine.jobs.rollback import learn
 from cuebook.engine.jobs.rollback import status as rollback_status
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.prompts import PromptEvent, StoredKey
+from cuebook.interfaces.prompts import PromptEvent
+from cuebook.operations import operation
 from cuebook.prompts.learn import score, trail
 from cuebook.prompts.rollback import RollbackStatus
 from cuebook.prompts.rollback_evidence import Course, course
@@ -28,12 +29,12 @@ class ObservationResult(Struct, frozen=True, kw_only=True):
 
     score: float
     edge_weight: float
-    rollback: RollbackStatus | None = None  # None only in a stored answer: a replay has the current one
+    rollback: RollbackStatus
 
     @property
     def rolled_back(self) -> bool:
         """Return whether it completed the evidence against the branch's newest version."""
-        return self.rollback is not None and self.rollback.decision == "rollback"
+        return self.rollback.decision == "rollback"
 
 
 class EdgeWeights(Struct, frozen=True, kw_only=True):
@@ -96,6 +97,7 @@ class PromptLearningApi(PromptReading):
             self._services, family, signals or {}, strategy=strategy or "epsilon_greedy", epsilon=epsilon, seed=seed
         )
 
+    @operation("", role="editor", stores=True)
     async def observe(
         self,
         slug: str,
@@ -107,11 +109,11 @@ class PromptLearningApi(PromptReading):
         branch: str | None = None,
         version: int | None = None,
         label: str | None = None,
-        signals: Mapping[str, float] | None = None,
+        signals: Mapping[str, float | bool] | None = None,
         propensity: float = 1.0,
         conversation: str = "",
-        user: str = "",
-        idempotency_key: str | None = None,
+        user: By = "",
+        idempotency_key: IdempotencyKey = None,
     ) -> ObservationResult:
         """Store the outcome of a round for a version: the given, the conversation's or the active one.
 
@@ -119,42 +121,26 @@ class PromptLearningApi(PromptReading):
         setting's). Raises InvalidInput.
         """
         services = self._services
-
-        async def work(asking: StoredKey | None) -> ObservationResult:
-            found = await self.get(slug, branch=branch, version=version, label=label)
-            observation = Observation(
-                slug=found.slug,
-                branch=found.branch,
-                number=found.number,
-                score=score(sentiment, corrections, outcome, missing=missing or services.settings.missing),
-                sentiment=sentiment,
-                corrections=corrections,
-                outcome=outcome,
-                signals=dict(signals or {}),
-                propensity=propensity,
-                conversation=conversation,
-                user=user,
-                at=services.clock.now(),
-            )
-            asking = asking and asking.telling(
-                lambda stands: ObservationResult(score=observation.score, edge_weight=stands.weight)
-            )
-            named = version is not None or label is not None
-            placed = named or branch is not None
-            stands, judged = await learn(services, observation, found, named=named, placed=placed, once=asking)
-            observed = ObservationResult(score=observation.score, edge_weight=stands.weight, rollback=judged)
-            if asking and observed.rolled_back:
-                await services.prompts.tell(Scope(), asking.telling(lambda result: result), observed)
-            return observed
-
-        how = [sentiment, corrections, outcome, dict(signals or {}), propensity, conversation]
-        asked = ["observe", slug, branch, version, label, *how, missing]
-        observed = await run_once(services, idempotency_key, asked, ObservationResult, work, user=user)
-        if observed.rollback is not None:
-            return observed
         found = await self.get(slug, branch=branch, version=version, label=label)
-        return structs.replace(observed, rollback=(await self.rollback_status(found.slug))[found.branch])
+        observation = Observation(
+            slug=found.slug,
+            branch=found.branch,
+            number=found.number,
+            score=score(sentiment, corrections, outcome, missing=missing or services.settings.missing),
+            sentiment=sentiment,
+            corrections=corrections,
+            outcome=outcome,
+            signals=dict(signals or {}),
+            propensity=propensity,
+            conversation=conversation,
+            user=user,
+            at=services.clock.now(),
+        )
+        named = version is not None or label is not None
+        stands, judged = await learn(services, observation, found, named=named, placed=named or branch is not None)
+        return ObservationResult(score=observation.score, edge_weight=stands.weight, rollback=judged)
 
+    @operation("", role="editor", stores=True)
     async def roll_back(
         self,
         slug: str,
@@ -162,38 +148,30 @@ class PromptLearningApi(PromptReading):
         branch: str = MAIN,
         to: int | None = None,
         reason: str,
-        by: str = "",
-        idempotency_key: str | None = None,
+        by: By = "",
+        idempotency_key: IdempotencyKey = None,
     ) -> Branch:
         """Make an earlier version active again, and write it to its file. The other is not selected until `clear`.
 
         `to` defaults to the version before the active one. Raises InvalidInput if there is none.
         """
         services = self._services
-
-        async def work(asking: StoredKey | None) -> Branch:
-            active = await self.get(slug, branch=branch)
-            target = active.number - 1 if to is None else to
-            what = f"version {active.number} of {active.slug!r} is active on {branch!r}"
-            if target < 1 or target == active.number:
-                msg = f"Cannot roll back: {what}, and there is no version {target}."
-                raise InvalidInput(msg, where="to")
-            await self.get(slug, branch=branch, version=target)  # raises NotFound listing the versions
-            event = PromptEvent(
-                kind="rollback",
-                branch=branch,
-                number=active.number,
-                to=target,
-                by=by,
-                reason=reason,
-                at=services.clock.now(),
-            )
-            record = receipt(services, active, "rollback", agent=by, context={"to": target, "reason": reason})
-            stands = await services.prompts.activate(Scope(), active.slug, event, audit=record, once=asking)
-            await services.restore_file(active.slug)
-            return stands
-
-        return await run_once(services, idempotency_key, ["rollback", slug, branch, to, reason], Branch, work, user=by)
+        active = await self.get(slug, branch=branch)
+        if to is not None and to > 0:
+            await self.get(slug, branch=branch, version=to)  # raises NotFound listing the versions
+        event = PromptEvent(
+            kind="rollback",
+            branch=branch,
+            number=active.number,
+            to=active.number - 1 if to is None else to,
+            by=by,
+            reason=reason,
+            at=services.clock.now(),
+        )
+        record = receipt(services, active, "rollback", agent=by, context={"to": event.to, "reason": reason})
+        stands = await services.prompts.activate(Scope(), active.slug, event, audit=record)
+        await services.restore_file(active.slug)
+        return stands
 
     async def rollback_status(self, slug: str) -> dict[str, RollbackStatus]:
         """Return for each branch whether its newest version is to be rolled back, or why not, with the evidence so far.
@@ -203,27 +181,20 @@ class PromptLearningApi(PromptReading):
         family = await self.family(slug)
         return {each.name: await rollback_status(self._services, family.slug, each) for each in family.branches}
 
+    @operation("", role="editor", stores=True)
     async def clear(
         self,
         slug: str,
         version: int,
         *,
         branch: str = MAIN,
-        by: str = "",
+        by: By = "",
         reason: str = "",
-        idempotency_key: str | None = None,
+        idempotency_key: IdempotencyKey = None,
     ) -> Branch:
         """Allow a rolled-back version to be selected again."""
-        services = self._services
-
-        async def work(asking: StoredKey | None) -> Branch:
-            found = await self.get(slug, branch=branch, version=version)
-            event = PromptEvent(
-                kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=services.clock.now()
-            )
-            record = receipt(services, found, "clear", agent=by, context={"reason": reason})
-            return await services.prompts.activate(Scope(), found.slug, event, audit=record, once=asking)
-
-        return await run_once(
-            services, idempotency_key, ["clear", slug, branch, version, reason], Branch, work, user=by
-        )
+        found = await self.get(slug, branch=branch, version=version)
+        now = self._services.clock.now()
+        event = PromptEvent(kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=now)
+        record = receipt(self._services, found, "clear", agent=by, context={"reason": reason})
+        return await self._services.prompts.activate(Scope(), found.slug, event, audit=record)

@@ -13,12 +13,12 @@ from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts.reading import differ
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
-from cuebook.errors import InvalidInput, MergeConflict
+from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import unified
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import parse_reference
 from cuebook.records.answer import to_wire
-from cuebook.records.prompt import MAIN, Version
+from cuebook.records.prompt import Version
 
 
 class VersionPlace(Struct, frozen=True):
@@ -85,19 +85,6 @@ async def compare(
         "tokens": {"before": tokens[0], "after": tokens[1], "change": tokens[1] - tokens[0]},
         **({"impact": impact.to_wire(measured)} if measured else {}),
     }
-
-
-async def merge(
-    prompts: Prompts, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
-) -> Wire:
-    """Merge a branch's sections into another and return the new version. Raises MergeConflict with the conflicts."""
-    version, merged = await prompts.merge(slug, branch, into=into, by=by, idempotency_key=idempotency_key)
-    if version is not None:
-        return shapes.written(version)
-    clashes = [shapes.conflict(each) for each in merged.conflicts]
-    names = ", ".join(repr(each.section) for each in merged.conflicts)
-    msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
-    raise MergeConflict(msg, conflicts=clashes)
 
 
 async def whole_text(services: Services, version: Version) -> str:

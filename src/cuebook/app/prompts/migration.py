@@ -10,11 +10,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.prompts import Prompts
-from cuebook.app.prompts.idempotency import bare, run_once
+from cuebook.app.arguments import By, IdempotencyKey
+from cuebook.app.prompts.writing import PromptWriting
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
-from cuebook.interfaces.prompts import StoredKey, Write
+from cuebook.interfaces.prompts import Write
+from cuebook.operations import operation
 from cuebook.prompts.difference import Bump, bump, difference
 from cuebook.prompts.migrate import Migration, MigrationStep, Skip, plan, slugs
 from cuebook.records.memory import Scope
@@ -29,51 +30,40 @@ class MigrationResult(Struct, frozen=True, kw_only=True):
     skipped: tuple[Skip, ...]
 
 
-async def migrate(
-    services: Services, document: Any, *, dry_run: bool = False, by: str = "", idempotency_key: str | None = None
-) -> MigrationResult:
-    """Store the versions of a parsed document, all or none; running it again changes nothing.
+class PromptMigrationApi(PromptWriting):
+    """The import of `cue.prompts`."""
 
-    A repeated idempotency key returns the first answer, with versions without texts. Raises InvalidInput naming the
-    path of the first error, Conflict after a concurrent write.
-    """
+    @operation("", role="editor", stores=True)
+    async def migrate(
+        self, document: Any, *, dry_run: bool = False, by: By = "", idempotency_key: IdempotencyKey = None
+    ) -> MigrationResult:
+        """Store the versions of a parsed document, all or none; running it again changes nothing.
 
-    async def work(asking: StoredKey | None) -> MigrationResult:
-        return await _migrate(services, document, dry_run=dry_run, by=by, asking=asking)
-
-    return await run_once(services, idempotency_key, ["migrate", document, dry_run], MigrationResult, work, user=by)
-
-
-async def _migrate(
-    services: Services, document: Any, *, dry_run: bool, by: str, asking: StoredKey | None
-) -> MigrationResult:
-    existing = await _existing(services, await asyncio.to_thread(slugs, document))
-    migration: Migration = await asyncio.to_thread(plan, document, existing)
-    await Prompts(services).check([replace(step.version, number=step.number) for step in migration.steps])
-    if dry_run or not migration.steps:
-        stored = [replace(step.version, number=step.number) for step in migration.steps]
-    else:
-        writes = [
-            Write(
-                version=step.version,
-                base=step.number - 1,
-                begins=begins,
-                audit=receipt(services, step.version, "branch" if begins else "write", agent=by),
-            )
-            for step, begins in zip(migration.steps, _begins(migration.steps, existing), strict=True)
-        ]
-        stored_key = asking and asking.telling(lambda versions: _told(migration, [bare(each) for each in versions]))
-        stored = await services.prompts.save(Scope(), writes, by=by, now=services.clock.now(), once=stored_key)
-    return _told(migration, stored, dry_run=dry_run)
-
-
-def _told(migration: Migration, stored: Sequence[Version], *, dry_run: bool = False) -> MigrationResult:
-    told = zip(migration.steps, stored, strict=True)
-    return MigrationResult(
-        dry_run=dry_run,
-        written=tuple((step.place, bump(step.change), version) for step, version in told),
-        skipped=migration.skipped,
-    )
+        Raises InvalidInput naming the path of the first error, Conflict after a concurrent write.
+        """
+        services = self._services
+        existing = await _existing(services, await asyncio.to_thread(slugs, document))
+        migration: Migration = await asyncio.to_thread(plan, document, existing)
+        await self.check([replace(step.version, number=step.number) for step in migration.steps])
+        if dry_run or not migration.steps:
+            stored = [replace(step.version, number=step.number) for step in migration.steps]
+        else:
+            writes = [
+                Write(
+                    version=step.version,
+                    base=step.number - 1,
+                    begins=begins,
+                    audit=receipt(services, step.version, "branch" if begins else "write", agent=by),
+                )
+                for step, begins in zip(migration.steps, _begins(migration.steps, existing), strict=True)
+            ]
+            stored = await services.prompts.save(Scope(), writes, by=by, now=services.clock.now())
+        told = zip(migration.steps, stored, strict=True)
+        return MigrationResult(
+            dry_run=dry_run,
+            written=tuple((step.place, bump(step.change), version) for step, version in told),
+            skipped=migration.skipped,
+        )
 
 
 async def _existing(services: Services, named: Iterable[str]) -> list[Version]:

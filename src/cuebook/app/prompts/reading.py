@@ -8,12 +8,12 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.prompts.idempotency import run_once
+from cuebook.app.namespace import Namespace
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.prompts import Family, FamilyPage, PromptEvent, StoredKey
+from cuebook.interfaces.prompts import Family, FamilyPage, PromptEvent
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import candidates, check_project, check_slug
@@ -48,11 +48,8 @@ async def standing(services: Services, slug: str) -> str:
     return next((name for name in names if name in families), slug)
 
 
-class PromptReading:
+class PromptReading(Namespace):
     """The read operations of `cue.prompts`."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def page(self, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
         """Return a page of prompts, sorted by name."""
@@ -142,19 +139,23 @@ class PromptReading:
         `project` selects the project whose own prompt is preferred ("": none; default: the setting's).
         `log` records the render in the audit log under the name `by`, once per idempotency key.
         """
+        whose = self.project_scope(project)
 
-        async def work(asking: StoredKey | None) -> RenderedPrompt:
-            whose = self.project_scope(project)
+        async def work() -> RenderedPrompt:
             resolved = await self.resolve(slug, branch=branch, version=version, label=label, project=whose)
             values = coerce(resolved.params, params or {})
             rendered = self._rendered(resolved, values)
-            return await self._logged(resolved, values, rendered, by, asking) if log else rendered
+            return await self._logged(resolved, values, rendered, by) if log else rendered
 
-        asked = ["render", slug, params or {}, branch, version, label, *([project] if project is not None else [])]
-        rendered = await run_once(
-            self._services, idempotency_key if log else None, asked, RenderedPrompt, work, user=by
-        )
-        return rendered if rendered.text or rendered.audit_seq is None else await self._said_before(rendered)
+        if not (idempotency_key and log):
+            return await work()
+
+        async def logged() -> RenderedPrompt:  # a key stores only the record's place, so that the text can be erased
+            return replace(await work(), text="")
+
+        asked = ["render", slug, params or {}, branch, version, label, whose]
+        place = await self._run_once(idempotency_key, asked, RenderedPrompt, logged, user=by)
+        return await self._said_before(place)
 
     def _rendered(self, resolved: ResolvedVersion, data: Mapping[str, Any]) -> RenderedPrompt:
         version = resolved.version
@@ -171,23 +172,15 @@ class PromptReading:
         )
 
     async def _logged(
-        self,
-        resolved: ResolvedVersion,
-        data: Mapping[str, Any],
-        rendered: RenderedPrompt,
-        by: str,
-        asking: StoredKey | None,
+        self, resolved: ResolvedVersion, data: Mapping[str, Any], rendered: RenderedPrompt, by: str
     ) -> RenderedPrompt:
-        """Append a render to the audit log. A key stores only the record's place, so that the text can be erased."""
+        """Append a render to the audit log."""
         services = self._services
         name = services.dice.new_id("render")
-        told = receipt(services, resolved.version, "render", agent=by, context=data, text=rendered.text, render_id=name)
-        if asking is None:
-            [record] = await services.audit.append(Scope(), [told])
-        else:
-            place = asking.telling(lambda record: replace(rendered, text="", audit_seq=record.seq))
-            record = await services.prompts.log(Scope(), told, once=place)
-        return replace(rendered, audit_seq=record.seq)
+        record = receipt(
+            services, resolved.version, "render", agent=by, context=data, text=rendered.text, render_id=name
+        )
+        return replace(rendered, audit_seq=await services.audit.add(Scope(), record))
 
     async def _said_before(self, rendered: RenderedPrompt) -> RenderedPrompt:
         """Return a render with the text of its audit record, "" if that was erased."""

@@ -4,19 +4,20 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from cuebook.app.prompts.idempotency import run_once, stored_once
+from cuebook.app.arguments import By, IdempotencyKey
 from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
-from cuebook.errors import Conflict, InvalidInput
-from cuebook.interfaces.prompts import DEPTH, Family, StoredKey, Write
+from cuebook.errors import Conflict, InvalidInput, MergeConflict
+from cuebook.interfaces.prompts import DEPTH, Family, Write
+from cuebook.operations import operation
 from cuebook.prompts.difference import bump, check_semver, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
-from cuebook.prompts.inherit import MergeOutcome, merge3, resolve
+from cuebook.prompts.inherit import Clash, merge3, resolve
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
 from cuebook.prompts.registry import twin
@@ -84,13 +85,10 @@ class _Parents:
 KEEP: Literal["(keep)"] = "(keep)"
 
 
-class _Clash(Exception):  # not an error: the conflicts are the result
-    """Two branches cannot be merged."""
-
-
 class PromptWriting(PromptReading):
     """The write operations of `cue.prompts`."""
 
+    @operation("", role="editor", stores=True)
     async def save(  # a version's fields
         self,
         slug: str,
@@ -109,8 +107,8 @@ class PromptWriting(PromptReading):
         semver: str | None = None,
         sync: bool | None = None,
         base: int | None = None,
-        by: str = "",
-        idempotency_key: str | None = None,
+        by: By = "",
+        idempotency_key: IdempotencyKey = None,
     ) -> Version:
         """Store a new version of a prompt, or a new prompt; omitted fields keep their values.
 
@@ -133,24 +131,20 @@ class PromptWriting(PromptReading):
             "sync": sync,
         }
 
-        async def write(asking: StoredKey | None) -> Version:
-            own = await standing(self._services, slug)
-            family = (await self._services.prompts.families(Scope(), [own], ancestors=False)).get(own)
-            before = await self._head(family, branch)
-            version = replace(
-                before or Version(slug=own),
-                branch=branch,
-                number=0,
-                digest="",
-                author=author,
-                **({} if inherits == KEEP else {"inherits": inherits}),
-                **{name: value for name, value in changes.items() if value is not None},
-            )
-            ready = await _numbered(version, before, semver)
-            return (await self._store([ready], base=base, by=author or by, asking=asking, named=semver is not None))[0]
-
-        asked = ["save", slug, branch, changes, inherits, semver, base, author]
-        return await stored_once(self._services, idempotency_key, asked, write, user=by)
+        own = await standing(self._services, slug)
+        family = (await self._services.prompts.families(Scope(), [own], ancestors=False)).get(own)
+        before = await self._head(family, branch)
+        version = replace(
+            before or Version(slug=own),
+            branch=branch,
+            number=0,
+            digest="",
+            author=author,
+            **({} if inherits == KEEP else {"inherits": inherits}),
+            **{name: value for name, value in changes.items() if value is not None},
+        )
+        ready = await _numbered(version, before, semver)
+        return (await self._store([ready], base=base, by=author or by, named=semver is not None))[0]
 
     async def store(
         self, versions: Sequence[Version], *, base: int | None = None, if_changed: bool = False, by: str = ""
@@ -170,6 +164,7 @@ class PromptWriting(PromptReading):
                 raise InvalidInput(msg, where="slug")
         await check_ancestors(self._services, versions)
 
+    @operation("", role="editor", stores=True)
     async def fork(
         self,
         slug: str,
@@ -178,53 +173,33 @@ class PromptWriting(PromptReading):
         branch: str | None = None,
         version: int | None = None,
         label: str | None = None,
-        by: str = "",
-        idempotency_key: str | None = None,
+        by: By = "",
+        idempotency_key: IdempotencyKey = None,
     ) -> Version:
         """Create a branch with a copy of a version. It is independent afterwards.
 
         Raises Conflict if a branch or a label has this name.
         """
         check_branch(name)
+        origin = await self.get(slug, branch=branch, version=version, label=label)
+        family = await self.family(origin.slug)
+        if any(each.name == name for each in family.labels):
+            msg = f"Prompt {origin.slug!r} already has a label {name!r}. Choose another name for the branch."
+            raise Conflict(msg)
+        copy = replace(origin, branch=name, number=0)
+        record = receipt(self._services, copy, "branch", agent=by)
+        new = Write(version=copy, begins=(origin.branch, origin.number), audit=record)
+        now = self._services.clock.now()
+        return (await self._services.prompts.save(Scope(), [new], by=by, now=now))[0]
 
-        async def write(asking: StoredKey | None) -> Version:
-            origin = await self.get(slug, branch=branch, version=version, label=label)
-            family = await self.family(origin.slug)
-            if any(each.name == name for each in family.labels):
-                msg = f"Prompt {origin.slug!r} already has a label {name!r}. Choose another name for the branch."
-                raise Conflict(msg)
-            copy = replace(origin, branch=name, number=0)
-            record = receipt(self._services, copy, "branch", agent=by)
-            new = Write(version=copy, begins=(origin.branch, origin.number), audit=record)
-            now = self._services.clock.now()
-            return (await self._services.prompts.save(Scope(), [new], by=by, now=now, once=asking))[0]
-
-        asked = ["fork", slug, name, branch, version, label]
-        return await stored_once(self._services, idempotency_key, asked, write, user=by)
-
+    @operation("", role="editor", stores=True)
     async def merge(
-        self, slug: str, branch: str, *, into: str = MAIN, by: str = "", idempotency_key: str | None = None
-    ) -> tuple[Version | None, MergeOutcome]:
+        self, slug: str, branch: str, *, into: str = MAIN, by: By = "", idempotency_key: IdempotencyKey = None
+    ) -> Version:
         """Merge a branch's sections into another (three-way, with the version it was forked from as base).
 
-        With conflicts nothing is stored: they are returned, each with both texts. Raises NotFound, InvalidInput.
+        Raises MergeConflict with both texts of each conflict, NotFound, InvalidInput. Nothing is stored then.
         """
-        merged = MergeOutcome(sections={})
-
-        async def write(asking: StoredKey | None) -> Version:
-            nonlocal merged
-            version, merged = await self._merged(slug, branch, into)
-            if merged.conflicts:
-                raise _Clash
-            return (await self._store([version], base=None, by=by, asking=asking))[0]
-
-        try:
-            stored = await stored_once(self._services, idempotency_key, ["merge", slug, branch, into], write, user=by)
-        except _Clash:
-            return None, merged
-        return stored, merged if merged.sections else MergeOutcome(sections=stored.sections)
-
-    async def _merged(self, slug: str, branch: str, into: str) -> tuple[Version, MergeOutcome]:
         if branch == into:
             msg = f"into: {into!r} is the branch to merge. Choose another."
             raise InvalidInput(msg, where="into")
@@ -241,12 +216,14 @@ class PromptWriting(PromptReading):
         )
         large = sum(len(text) for pair in pairs for texts in pair for text in texts.values()) > LARGE
         merged, over = [await asyncio.to_thread(merge3, *pair) if large else merge3(*pair) for pair in pairs]
-        merged = replace(merged, conflicts=(*merged.conflicts, *over.conflicts))
+        if conflicts := (*merged.conflicts, *over.conflicts):
+            raise _merge_conflict(branch, into, conflicts)
         version = replace(
             ours, sections=merged.sections, override_sections=over.sections, number=0, digest="", author=""
         )
-        return (version if merged.conflicts else await _numbered(version, ours, None)), merged
+        return (await self._store([await _numbered(version, ours, None)], base=None, by=by))[0]
 
+    @operation("", role="editor", stores=True)
     async def label(
         self,
         slug: str,
@@ -255,27 +232,22 @@ class PromptWriting(PromptReading):
         branch: str | None = None,
         version: int | None = None,
         label: str | None = None,
-        by: str = "",
-        idempotency_key: str | None = None,
+        by: By = "",
+        idempotency_key: IdempotencyKey = None,
     ) -> Label:
         """Move a label such as `production` to a version (default: the active one), or to the version of another label.
 
         Raises Conflict if a branch has this name.
         """
         check_branch(name, where="label")
-
-        async def move(asking: StoredKey | None) -> Label:
-            found = await self.get(slug, branch=branch, version=version, label=label)
-            if (await self.family(found.slug)).branch(name) is not None:
-                msg = f"Prompt {found.slug!r} already has a branch {name!r}. Choose another name for the label."
-                raise Conflict(msg)
-            now = self._services.clock.now()
-            moved = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=now)
-            record = receipt(self._services, found, "label", agent=by, context={"label": name})
-            return await self._services.prompts.move_label(Scope(), found.slug, moved, audit=record, once=asking)
-
-        asked = ["label", slug, name, branch, version, label]
-        return await run_once(self._services, idempotency_key, asked, Label, move, user=by)
+        found = await self.get(slug, branch=branch, version=version, label=label)
+        if (await self.family(found.slug)).branch(name) is not None:
+            msg = f"Prompt {found.slug!r} already has a branch {name!r}. Choose another name for the label."
+            raise Conflict(msg)
+        now = self._services.clock.now()
+        moved = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=now)
+        record = receipt(self._services, found, "label", agent=by, context={"label": name})
+        return await self._services.prompts.move_label(Scope(), found.slug, moved, audit=record)
 
     # inside
 
@@ -286,7 +258,6 @@ class PromptWriting(PromptReading):
         base: int | None,
         by: str,
         if_changed: bool = False,
-        asking: StoredKey | None = None,
         named: bool = False,
     ) -> list[Version]:
         await self.check(versions)
@@ -301,7 +272,7 @@ class PromptWriting(PromptReading):
             )
             for each in ready
         ]
-        return await self._services.prompts.save(Scope(), writes, by=by, now=self._services.clock.now(), once=asking)
+        return await self._services.prompts.save(Scope(), writes, by=by, now=self._services.clock.now())
 
     async def _head(self, family: Family | None, branch: str) -> Version | None:
         """Return a branch's newest version."""
@@ -339,6 +310,12 @@ async def _numbered(version: Version, before: Version | None, semver: str | None
     if before is None:
         return version
     return replace(version, semver=next_semver(before.semver, bump(await differ(before, version))))
+
+
+def _merge_conflict(branch: str, into: str, conflicts: Sequence[Clash]) -> MergeConflict:
+    names = ", ".join(repr(each.section) for each in conflicts)
+    msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
+    return MergeConflict(msg, conflicts=[asdict(each) for each in conflicts])
 
 
 def _sections(data: Mapping[str, Any], where: str) -> dict[str, str]:

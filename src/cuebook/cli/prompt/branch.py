@@ -12,6 +12,7 @@ from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, wait, whoever, write_through
 from cuebook.cli.state import State
+from cuebook.errors import MergeConflict
 from cuebook.records.answer import to_wire
 from cuebook.records.prompt import MAIN
 
@@ -98,17 +99,12 @@ def merge(
     slug = lookup.read_place(prompt).slug
 
     async def run(cue: Cuebook) -> Wire:
-        version, merged = await cue.prompts.merge(slug, name, into=into, by=whoever(by))
-        if version is not None:
-            await write_through(cue, version.slug)
-            return shapes.written(version)
-        clashes = merged.conflicts
-        return {
-            "conflicts": [
-                {"section": each.section, "base": each.base, "ours": each.ours, "theirs": each.theirs}
-                for each in clashes
-            ]
-        }
+        try:
+            version = await cue.prompts.merge(slug, name, into=into, by=whoever(by))
+        except MergeConflict as conflict:
+            return {"conflicts": list(conflict.conflicts)}
+        await write_through(cue, version.slug)
+        return shapes.written(version)
 
     done = wait(state, run)
     if state.json:

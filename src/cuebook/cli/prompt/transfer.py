@@ -12,7 +12,6 @@ from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lookup
 from cuebook.app.prompts.draft import import_files
 from cuebook.app.prompts.export import export_prompts, file_of, read_document
-from cuebook.app.prompts.migration import migrate as migrate_document
 from cuebook.app.setup.atomic_files import write_whole
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
@@ -40,7 +39,7 @@ def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None)
     data = _data(file)
 
     async def run(cue: Cuebook) -> Wire:
-        migrated = await migrate_document(cue.services, read_document(data, name=file), dry_run=dry_run, by=by or "")
+        migrated = await cue.prompts.migrate(read_document(data, name=file), dry_run=dry_run, by=by or "")
         if not dry_run:
             await write_through(cue, *(each.slug for _, _, each in migrated.written))
         return shapes.migrated(migrated)

@@ -20,7 +20,7 @@ from cuebook.engine.core.branch_trial import ITSELF, OBSERVATIONS, Contest, cont
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import Conflict, InvalidInput
-from cuebook.interfaces.prompts import PromptEvent, StoredKey
+from cuebook.interfaces.prompts import PromptEvent
 from cuebook.prompts.learn import finite
 from cuebook.prompts.rollback import (
     UNAIDED,
@@ -243,7 +243,6 @@ async def learn(
     *,
     named: bool,
     placed: bool = True,
-    once: StoredKey | None = None,
 ) -> tuple[Branch, RollbackStatus]:
     """Store an observation. Return its branch, and whether the branch's newest version was rolled back or why not.
 
@@ -264,7 +263,7 @@ async def learn(
     if observation.user:
         context["userId"] = observation.user  # in a text field, which can be erased
     record = receipt(services, version, "observe", context=context, conversation=observation.conversation)
-    stands = await services.prompts.observe(Scope(), observation, audit=record, once=once)
+    stands = await services.prompts.observe(Scope(), observation, audit=record)
     if stands.observations > EAGER and (observation.slug, observation.branch) not in services.caches.evidence:
         reason = f"{stands.observations:,} observations: the background job judges them"
         return stands, RollbackStatus(decision="wait", reason=reason)

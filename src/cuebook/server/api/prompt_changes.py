@@ -9,9 +9,8 @@ from litestar import Response, post, put
 from litestar.params import JSONBody
 from msgspec import UNSET
 
-from cuebook.app.prompts import KEEP, lookup
+from cuebook.app.prompts import KEEP
 from cuebook.app.prompts import json_shapes as shapes
-from cuebook.app.prompts import migration as prompt_migration
 from cuebook.records.prompt import MAIN
 from cuebook.server.api import prompt_bodies as bodies
 from cuebook.server.api import prompt_wire as wire
@@ -70,15 +69,14 @@ async def merge(
 
     409 if both changed a section: nothing is written, and `conflicts` lists each with the base and both texts.
     """
-    made = await lookup.merge(
-        cue_of(request).prompts,
+    version = await cue_of(request).prompts.merge(
         name_in(slug),
         data.branch,
         into=data.into or MAIN,
         by=user_of(request, data.by, data.user_id, user_id) or "",
         idempotency_key=idempotency_key(request.scope),
     )
-    return json_of(made, 201)
+    return json_of(shapes.written(version), 201)
 
 
 @put(f"{ONE}/labels", dto=JsonBody[bodies.LabelBody], responses=answers(wire.LabelAnswer))
@@ -137,7 +135,7 @@ async def migrate(
     """Import all prompts of a migration file or none: 201 if something is new, else 200. Repeatable."""
     by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
     asked: dict[str, Any] = {"dry_run": data.dry_run, "by": by, "idempotency_key": key}
-    migrated = await prompt_migration.migrate(cue_of(request).services, data.document, **asked)
+    migrated = await cue_of(request).prompts.migrate(data.document, **asked)
     return json_of(shapes.migrated(migrated), 201 if migrated.written and not migrated.dry_run else 200)
 
 
