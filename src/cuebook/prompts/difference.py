@@ -197,8 +197,8 @@ class SectionDifference(Struct, frozen=True):
 
     name: str
     kind: Kind
+    override: bool
     lines: tuple[str, ...]
-    override: bool = False
 
 
 class ParamDifference(Struct, frozen=True):
@@ -301,12 +301,12 @@ def _sections(before: Mapping[str, str], after: Mapping[str, str], *, override: 
     """Yield the changed sections: those of the older version in its order, then the new ones."""
     for name, text in before.items():
         if name not in after:
-            yield SectionDifference(name, "removed", tuple(f"-{line}" for line in text.split("\n")), override)
+            yield SectionDifference(name, "removed", override, tuple(f"-{line}" for line in text.split("\n")))
         elif after[name] != text:
-            yield SectionDifference(name, "changed", unified(text, after[name]), override)
+            yield SectionDifference(name, "changed", override, unified(text, after[name]))
     for name, text in after.items():
         if name not in before:
-            yield SectionDifference(name, "added", tuple(f"+{line}" for line in text.split("\n")), override)
+            yield SectionDifference(name, "added", override, tuple(f"+{line}" for line in text.split("\n")))
 
 
 def _fields(before: Version, after: Version) -> Iterator[FieldDifference]:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import mul
 from typing import Any, Protocol
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.prompts.learn import Posterior, aligned, finite
@@ -78,12 +78,12 @@ class Variant(Struct, frozen=True, kw_only=True):
     rolled_back: bool = False
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class Choice(Struct, frozen=True, kw_only=True, rename="camel"):
     """A variant with its scores for these signals. Under thompson, `total_score` is its expected score."""
 
     slug: str
     branch: str
-    number: int
+    number: int = field(name="version")
     edge_weight: float
     context_fit: float
     total_score: float

@@ -78,10 +78,10 @@ def test_differences_are_symmetric(one, other):
 def test_changed_sections_are_reported_with_their_lines():
     after = changed(sections={"x": "one\nTWO", "z": "new\nlines"}, override_sections={"y": "over"})
     assert difference(BASE, after).sections == (
-        SectionDifference("x", "changed", ("@@ -1,2 +1,2 @@", " one", "-two", "+TWO")),
-        SectionDifference("y", "removed", ("-three",)),
-        SectionDifference("z", "added", ("+new", "+lines")),
-        SectionDifference("y", "added", ("+over",), override=True),
+        SectionDifference("x", "changed", False, ("@@ -1,2 +1,2 @@", " one", "-two", "+TWO")),
+        SectionDifference("y", "removed", False, ("-three",)),
+        SectionDifference("z", "added", False, ("+new", "+lines")),
+        SectionDifference("y", "added", True, ("+over",)),
     )
 
 

@@ -1,10 +1,12 @@
-"""The answers of prompt operations as JSON shows them: versions, branches, labels, history and ratings."""
+"""The answers of prompt operations as JSON shows them: versions, branches, labels, history, ratings and differences."""
 
 from typing import Any
 
 from msgspec import field
 
+from cuebook.app.prompts.impact import Impact, Tokens
 from cuebook.interfaces.prompts import Family, PromptEvent
+from cuebook.prompts.difference import Bump, FieldDifference, Kind, ParamDifference, SectionDifference
 from cuebook.prompts.rating import PointsPart
 from cuebook.prompts.rollback import RollbackStatus
 from cuebook.records.answer import Answer, Time
@@ -125,6 +127,36 @@ class VersionRating(Answer, frozen=True, kw_only=True):
     parts: tuple[PointsPart, ...]
 
 
+class ParamChange(Answer, frozen=True, kw_only=True):
+    """A parameter that was added (no `before`), removed (no `after`) or changed."""
+
+    name: str
+    kind: Kind
+    before: ParamEntry | None
+    after: ParamEntry | None
+
+
+class VersionDiff(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """The changes from version `a` to `b`, the semantic version bump, and the change in tokens.
+
+    `slugA` and `branchA` are those of `a` if they differ. On the command line, `file` may replace `b`.
+    """
+
+    slug: str
+    branch: str
+    a: int
+    b: int | None
+    slug_a: str | None = None
+    branch_a: str | None = None
+    bump: Bump
+    sections: tuple[SectionDifference, ...]
+    params: tuple[ParamChange, ...]
+    fields: tuple[FieldDifference, ...]
+    tokens: Tokens
+    impact: Impact | None = None
+    file: str | None = None
+
+
 def version_summary(value: Version, family: Family) -> VersionSummary:
     """Return a version without its texts, with its status and labels."""
     return VersionSummary(**_summary(value, family))
@@ -150,6 +182,16 @@ def param_entry(value: Param) -> ParamEntry:
         required=value.required,
         default=value.default,
         description=value.description,
+    )
+
+
+def param_change(value: ParamDifference) -> ParamChange:
+    """Return a changed parameter."""
+    return ParamChange(
+        name=value.name,
+        kind=value.kind,
+        before=param_entry(value.before) if value.before else None,
+        after=param_entry(value.after) if value.after else None,
     )
 
 

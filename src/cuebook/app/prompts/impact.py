@@ -4,13 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from statistics import fmean
-from typing import cast
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
@@ -152,11 +149,6 @@ async def measure(
         named = user is None or user in (conversation.user, *conversation.participants)
         diffs.append((diff, TurnAt(conversation.id, turn.n) if named else None))
     return _sum(diffs, _tokens(*written), missed, looked_at)
-
-
-def to_wire(impact: Impact) -> Wire:
-    """Return an impact as a JSON object (INTERFACE's shape)."""
-    return cast("Wire", msgspec.to_builtins(impact))
 
 
 # ---- which turns ----------------------------------------------------------------------------------------------------

@@ -8,8 +8,6 @@ from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import ObservationResult, RenderedPrompt, answers
 from cuebook.app.prompts.migration import MigrationResult
 from cuebook.interfaces.prompts import Family
-from cuebook.prompts.difference import Difference, bump
-from cuebook.prompts.select import Choice, Selection
 from cuebook.records.answer import to_wire
 from cuebook.records.prompt import Branch, Label, Param, Version
 
@@ -43,54 +41,11 @@ def label(value: Label) -> Wire:
     return data
 
 
-def difference(value: Difference) -> Wire:
-    """Return the difference between two versions, and the semantic version change it requires."""
-    return {
-        "bump": bump(value),
-        "sections": [
-            {"name": each.name, "kind": each.kind, "override": each.override, "lines": list(each.lines)}
-            for each in value.sections
-        ],
-        "params": [
-            {
-                "name": each.name,
-                "kind": each.kind,
-                "before": param(each.before) if each.before else None,
-                "after": param(each.after) if each.after else None,
-            }
-            for each in value.params
-        ],
-        "fields": [{"name": each.name, "before": each.before, "after": each.after} for each in value.fields],
-    }
-
-
 def rendered(value: RenderedPrompt) -> Wire:
     """Return a rendered prompt and its source."""
     data: dict[str, Any] = msgspec.to_builtins(value)
     seq = data.pop("audit_seq")
     return data | ({} if seq is None else {"auditSeq": seq})
-
-
-def selection(value: Selection) -> Wire:
-    """Return the selected variant with its probability, and the other variants."""
-    return {
-        "selected": _choice(value.selected),
-        "propensity": value.propensity,
-        "explored": value.explored,
-        "variants": [_choice(each) for each in value.variants],
-    }
-
-
-def _choice(value: Choice) -> Wire:
-    return {
-        "slug": value.slug,
-        "branch": value.branch,
-        "version": value.number,
-        "edgeWeight": value.edge_weight,
-        "contextFit": value.context_fit,
-        "totalScore": value.total_score,
-        "propensity": value.propensity,
-    }
 
 
 def observed(value: ObservationResult) -> Wire:

@@ -1,10 +1,12 @@
 """Select among prompt variants (A/B testing), store observations of their success, and roll versions back."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cuebook.app.arguments import By, IdempotencyKey
+from cuebook.app.prompts.arguments import Slug
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
@@ -17,11 +19,11 @@ from cuebook.operations import operation
 from cuebook.prompts.learn import score, trail
 from cuebook.prompts.rollback import RollbackStatus
 from cuebook.prompts.rollback_evidence import Course, course
-from cuebook.prompts.select import EPSILON, Selection
+from cuebook.prompts.select import EPSILON, Choice, Selection
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Branch, Missing, Observation, TaskOutcome
+from cuebook.records.prompt import MAIN, Branch, Missing, Observation, Strategy, TaskOutcome
 
-__all__ = ["Course", "EdgeWeights", "ObservationResult", "PromptEvent", "PromptLearningApi"]
+__all__ = ["Choice", "Course", "EdgeWeights", "ObservationResult", "PromptEvent", "PromptLearningApi", "Selection"]
 
 
 class ObservationResult(Struct, frozen=True, kw_only=True):
@@ -82,19 +84,26 @@ class PromptLearningApi(PromptReading):
         since = float(event.evidence.get("since", 0.0))
         return course(observations, new=event.number, control=event.to, since=since, until=event.at, settings=GUARD)
 
+    @operation("POST /api/prompts/{slug}/select", role="viewer")
     async def select(
         self,
-        slug: str,
-        signals: Mapping[str, float] | None = None,
+        slug: Slug,
+        signals: Annotated[dict[str, float | bool] | None, Meta(description="Signals and their strengths.")] = None,
         *,
-        strategy: str | None = None,
-        epsilon: float = EPSILON,
-        seed: int | None = None,
+        strategy: Annotated[Strategy | None, Meta(description="Default: epsilon_greedy.")] = None,
+        epsilon: Annotated[float | None, Meta(ge=0, le=1, description="Exploration rate of epsilon_greedy.")] = None,
+        seed: Annotated[
+            int | None, Meta(ge=-(2**63), le=2**63 - 1, description="The same seed selects the same variant.")
+        ] = None,
     ) -> Selection:
-        """Select one of a prompt's variants: the active versions of its branches. A seed makes it reproducible."""
-        family = await self.family(slug)
+        """Select a variant of a prompt (an active version of its branches). Stores nothing. Raises NotFound."""
         return select_from(
-            self._services, family, signals or {}, strategy=strategy or "epsilon_greedy", epsilon=epsilon, seed=seed
+            self._services,
+            await self.family(slug),
+            signals or {},
+            strategy=strategy or "epsilon_greedy",
+            epsilon=EPSILON if epsilon is None else epsilon,
+            seed=seed,
         )
 
     @operation("", role="editor", stores=True)

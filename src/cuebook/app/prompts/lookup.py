@@ -8,10 +8,9 @@ from typing import Any
 from msgspec import Struct
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import Prompts, answers, impact
+from cuebook.app.prompts import Prompts, answers
 from cuebook.app.prompts import json_shapes as shapes
-from cuebook.app.prompts.reading import differ
-from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.app.prompts.views import whole_text
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import unified
@@ -60,36 +59,6 @@ async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:
     if branch.isdecimal() and not number:
         return await find(prompts, f"{other.slug}@{other.branch}:{branch}")
     return await find(prompts, f"{other.slug}@{text}")
-
-
-async def compare(
-    services: Services, before: Version, after: Version, *, turns: int = 0, user: str | None = None
-) -> Wire:
-    """Return the difference between two versions, and the tokens of both whole texts.
-
-    With `turns` above 0, also the impact on the last turns that used the prompt, unless they are two prompts. With
-    `user`, only turns of their conversations are listed.
-    """
-    tokens = [services.count(await whole_text(services, each)) for each in (before, after)]
-    change = shapes.difference(await differ(before, after))
-    apart = before.slug != after.slug
-    measured = await impact.measure(services, before, after, turns=turns, user=user) if turns and not apart else None
-    return {
-        "slug": after.slug,
-        "branch": after.branch,
-        "a": before.number,
-        "b": after.number or None,
-        **({"slugA": before.slug} if apart else {}),
-        **({"branchA": before.branch} if apart or before.branch != after.branch else {}),
-        **change,
-        "tokens": {"before": tokens[0], "after": tokens[1], "change": tokens[1] - tokens[0]},
-        **({"impact": impact.to_wire(measured)} if measured else {}),
-    }
-
-
-async def whole_text(services: Services, version: Version) -> str:
-    """Return a version's text with everything it inherits, not rendered."""
-    return text_of(await resolved_of(services, version))
 
 
 async def try_out(

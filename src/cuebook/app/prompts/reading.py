@@ -188,12 +188,6 @@ class PromptReading(Namespace):
         text = records[0].texts.get("interpolated_text") if records else None
         return replace(rendered, text=text.text) if text else rendered
 
-    async def diff(self, slug: str, a: int, b: int | None = None, *, branch: str | None = None) -> Difference:
-        """Return the difference from version `a` to version `b` (default: the active one)."""
-        return await differ(
-            await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
-        )
-
 
 async def differ(before: Version, after: Version) -> Difference:
     """Return the difference between two versions. Large ones are compared in a thread: up to 0.5 s."""

@@ -1,11 +1,11 @@
-"""List and show prompts, versions, branches, labels and their history, and lint and rate versions."""
+"""List, show and compare prompts, versions, branches, labels and their history, and lint and rate versions."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
 
 from msgspec import Meta
 
-from cuebook.app.arguments import Cursor, MaybePageSize
+from cuebook.app.arguments import Cursor, MaybePageSize, User
 from cuebook.app.paging import LIMIT, check_limit, no_cursor, read_cursor, write_cursor
 from cuebook.app.prompts import answers
 from cuebook.app.prompts.answers import (
@@ -13,44 +13,31 @@ from cuebook.app.prompts.answers import (
     EventEntry,
     LabelEntry,
     PromptEntry,
+    VersionDiff,
     VersionEntry,
     VersionRating,
     VersionSummary,
 )
+from cuebook.app.prompts.arguments import HIGHEST, BranchName, LabelName, Number, Prefix, Project, Resolve, Slug
 from cuebook.app.prompts.clusters import Clusters, clusters_of
+from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Tokens, measure
 from cuebook.app.prompts.lint import lint_prompts, rate_version, rating_of
-from cuebook.app.prompts.reading import PromptReading
+from cuebook.app.prompts.reading import PromptReading, differ
+from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.services import Services
 from cuebook.engine.jobs import rollback
 from cuebook.operations import Argument, operation
+from cuebook.prompts.difference import bump
+from cuebook.prompts.inherit import text_of
 from cuebook.prompts.lint import LintFinding
 from cuebook.records.answer import Page
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN
+from cuebook.records.prompt import MAIN, Version
 
 T = TypeVar("T")
 
 #: Maximum number of events.
 _ALL_EVENTS = 1_000_000
-#: The highest version number.
-HIGHEST = 2**31
-
-Slug = Annotated[
-    str, Meta(description="Prompt ID; in a path, write `~` or `%2F` for a `/`."), Argument(metavar="PROMPT")
-]
-BranchName = Annotated[str | None, Meta(description="Branch. Default: `main`."), Argument(metavar="BRANCH")]
-Number = Annotated[
-    int | None, Meta(ge=1, le=HIGHEST, description="Version. Default: the active one."), Argument(metavar="N")
-]
-LabelName = Annotated[
-    str | None, Meta(description="Label of the version, instead of branch and version."), Argument(metavar="LABEL")
-]
-Resolve = Annotated[bool, Meta(description="Include inherited sections and parameters.")]
-Prefix = Annotated[str, Meta(description="Use only prompts whose ID has this prefix."), Argument(metavar="P")]
-Project = Annotated[
-    str | None,
-    Meta(description="Prefer the own prompt of this project; empty: none. Default: the setting."),
-    Argument(metavar="NAME"),
-]
 
 
 class PromptViews(PromptReading):
@@ -154,6 +141,33 @@ class PromptViews(PromptReading):
         found = await self.get(slug, branch=branch, version=version, label=label)
         return rating_of(found, await rate_version(self._services, None, found))
 
+    @operation("GET /api/prompts/{slug}/diff", role="viewer", heavy="a prompt measurement")
+    async def diff(
+        self,
+        slug: Slug,
+        a: Annotated[int, Meta(ge=1, le=HIGHEST, description="The old version."), Argument(metavar="A")],
+        b: Annotated[
+            int | None,
+            Meta(ge=1, le=HIGHEST, description="The new version. Default: the active one."),
+            Argument(metavar="B"),
+        ] = None,
+        *,
+        branch: BranchName = None,
+        turns: Annotated[
+            int,
+            Meta(ge=0, le=MOST_TURNS, description="Measure it on the last N turns with the prompt; 0: on none."),
+            Argument(metavar="N"),
+        ] = TURNS,
+        user: User = None,
+    ) -> VersionDiff:
+        """Return the changes from version `a` to `b`, the change in tokens, and the impact on recorded turns.
+
+        With `user`, only turns of their conversations are listed. Raises NotFound.
+        """
+        after = await self.get(slug, branch=branch or None, version=b)
+        before = await self.get(after.slug, branch=after.branch, version=a)
+        return await compare_versions(self._services, before, after, turns=turns, user=user)
+
     @operation("GET /api/prompts/{slug}/lint", role="viewer")
     async def lint(self, slug: Slug = "") -> Page[LintFinding]:
         """Lint the active versions of a prompt: secrets, injections, lost parameters, and more, worst first.
@@ -192,6 +206,38 @@ class PromptViews(PromptReading):
         page = await self.page(prefix=prefix, limit=limit, after=after)
         more = write_cursor(name, page.next) if page.next is not None else None
         return Page(items=tuple(map(answers.prompt_entry, page.items)), next=more)
+
+
+async def compare_versions(
+    services: Services, before: Version, after: Version, *, turns: int = 0, user: str | None = None
+) -> VersionDiff:
+    """Return the difference between two versions, and the tokens of both whole texts.
+
+    With `turns` above 0, also the impact on the last turns that used the prompt, unless they are two prompts. With
+    `user`, only turns of their conversations are listed.
+    """
+    old, new = [services.count(await whole_text(services, each)) for each in (before, after)]
+    found = await differ(before, after)
+    apart = before.slug != after.slug
+    return VersionDiff(
+        slug=after.slug,
+        branch=after.branch,
+        a=before.number,
+        b=after.number or None,
+        slug_a=before.slug if apart else None,
+        branch_a=before.branch if apart or before.branch != after.branch else None,
+        bump=bump(found),
+        sections=found.sections,
+        params=tuple(map(answers.param_change, found.params)),
+        fields=found.fields,
+        tokens=Tokens(old, new, new - old),
+        impact=await measure(services, before, after, turns=turns, user=user) if turns and not apart else None,
+    )
+
+
+async def whole_text(services: Services, version: Version) -> str:
+    """Return a version's text with everything it inherits, not rendered."""
+    return text_of(await resolved_of(services, version))
 
 
 def _page(

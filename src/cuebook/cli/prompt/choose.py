@@ -1,6 +1,6 @@
 """Commands `cuebook prompt select|observe`: select a variant (A/B testing) and record feedback on it."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -8,10 +8,12 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts import lookup
+from cuebook.app.prompts.learning import Choice, Selection
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, numbers, wait
 from cuebook.cli.state import State
+from cuebook.records.answer import to_wire
 from cuebook.records.prompt import Missing, Strategy, TaskOutcome
 
 Signals = Annotated[
@@ -48,37 +50,36 @@ def select(
     The variants are the active versions of all branches. Nothing is stored.
     """
     slug, signals = lookup.read_place(prompt).slug, numbers(signal, "--signal")
-    data: dict[str, Any] = {} if epsilon is None else {"epsilon": epsilon}
 
-    async def run(cue: Cuebook) -> Wire:
+    async def run(cue: Cuebook) -> Selection:
         named = strategy or cue.config.settings.prompts.strategy
-        return shapes.selection(await cue.prompts.select(slug, signals, strategy=named, seed=seed, **data))
+        return await cue.prompts.select(slug, signals, strategy=named, epsilon=epsilon, seed=seed)
 
-    fields = wait(state, run)
+    found = wait(state, run)
     if state.json:
-        screen.say_json(fields)
+        screen.say_json(to_wire(found))
         return
-    picked = fields["selected"]
-    how = "exploration" if fields["explored"] else "best score"
-    screen.say(f"{_name(picked)} ({how}, selected with probability {fields['propensity']:.3f})")
+    picked = found.selected
+    how = "exploration" if found.explored else "best score"
+    screen.say(f"{_name(picked)} ({how}, selected with probability {found.propensity:.3f})")
     if explain:
         rows = [
             (
                 "→" if each == picked else "",
                 _name(each),
-                f"{each['edgeWeight']:.3f}",
-                f"{each['contextFit']:+.3f}",
-                f"{each['totalScore']:.3f}",
-                f"{each['propensity']:.3f}",
+                f"{each.edge_weight:.3f}",
+                f"{each.context_fit:+.3f}",
+                f"{each.total_score:.3f}",
+                f"{each.propensity:.3f}",
             )
-            for each in fields["variants"]
+            for each in found.variants
         ]
         names = ("", "variant", "edge weight", "context fit", "total", "propensity")
         screen.table(names, rows, right=names[2:], fold=("variant",))
 
 
-def _name(choice: Wire) -> str:
-    return f"{choice['slug']}@{choice['branch']}:{choice['version']}"
+def _name(choice: Choice) -> str:
+    return f"{choice.slug}@{choice.branch}:{choice.number}"
 
 
 @command(

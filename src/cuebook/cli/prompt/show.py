@@ -3,13 +3,14 @@
 from typing import Annotated, Any
 
 import typer
+from msgspec.structs import replace
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import lookup
-from cuebook.app.prompts.answers import BranchEntry, EventEntry, VersionEntry
+from cuebook.app.prompts.answers import BranchEntry, EventEntry, ParamEntry, VersionDiff, VersionEntry
 from cuebook.app.prompts.export import file_of
-from cuebook.app.prompts.impact import MOST_TURNS, TURNS
+from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Impact
+from cuebook.app.prompts.views import compare_versions
 from cuebook.cli.group import Cursor, PageLimit, Project, command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
@@ -117,7 +118,7 @@ def _draw(shown: VersionEntry) -> None:
         if value:
             screen.say(f"{name:<9} {screen.line_of(value)}")
     for each in shown.params:
-        screen.say(f"{'param':<9} {_param(to_wire(each))}")
+        screen.say(f"{'param':<9} {_param(each)}")
     if shown.metadata:
         screen.say(f"{'metadata':<9} {screen.json_text(shown.metadata, compact=True)}")
     for name, text in shown.sections.items():
@@ -128,11 +129,10 @@ def _draw(shown: VersionEntry) -> None:
         screen.say(text)
 
 
-def _param(param: Wire) -> str:
-    default = "" if param["default"] is None else f" = {param['default']!r}"
-    optional = "" if param["required"] else "?"
-    note = f", {param['description']}" if param["description"] else ""
-    return screen.line_of(f"{param['name']}{optional}: {param['type']}{default}{note}")
+def _param(param: ParamEntry) -> str:
+    default = "" if param.default is None else f" = {param.default!r}"
+    note = f", {param.description}" if param.description else ""
+    return screen.line_of(f"{param.name}{'' if param.required else '?'}: {param.type}{default}{note}")
 
 
 @command(app, "cuebook prompt log persona/kind", "cuebook prompt log persona/kind --limit 5 --json", name="log")
@@ -198,16 +198,15 @@ def diff(
     out of the last turns that used the prompt. Nothing is stored.
     """
 
-    async def read(cue: Cuebook) -> Wire:
+    async def read(cue: Cuebook) -> VersionDiff:
         version = await lookup.find(cue.prompts, prompt, branch=branch)
         edited = await _edited(cue, prompt, version) if a is None else None
         if edited:
             path, draft = edited
-            return await lookup.compare(cue.services, version, draft, turns=turns) | {"file": path}
+            return replace(await compare_versions(cue.services, version, draft, turns=turns), file=path)
         if a is not None and b is None and ("@" in a or "/" in a):
-            return await lookup.compare(
-                cue.services, version, await lookup.find_beside(cue.prompts, version, a), turns=turns
-            )
+            other = await lookup.find_beside(cue.prompts, version, a)
+            return await compare_versions(cue.services, version, other, turns=turns)
         after = await lookup.find_beside(cue.prompts, version, b) if b else version
         if a is None and after.number == 1:
             msg = (
@@ -215,28 +214,27 @@ def diff(
             )
             raise InvalidInput(msg, where="a")
         before = await lookup.find_beside(cue.prompts, version, a or f"{after.branch}:{after.number - 1}")
-        return await lookup.compare(cue.services, before, after, turns=turns)
+        return await compare_versions(cue.services, before, after, turns=turns)
 
     data = wait(state, read, autopush=None if a else False)
     if state.json:
-        screen.say_json(data)
+        screen.say_json(to_wire(data))
         return
-    first = f"{data.get('branchA', data['branch'])}:{data['a']}"
-    second = data.get("file") or f"{data['branch']}:{data['b']}"
-    other = f"{data['slug']}@" if "slugA" in data else ""
-    screen.heading(f"{data.get('slugA', data['slug'])} {first} → {other}{second}")
+    second = data.file or f"{data.branch}:{data.b}"
+    other = f"{data.slug}@" if data.slug_a else ""
+    screen.heading(f"{data.slug_a or data.slug} {data.branch_a or data.branch}:{data.a} → {other}{second}")
     draw_difference(data)
-    tokens = data["tokens"]
-    asked = "" if data["bump"] == "none" else f"; a {data['bump']} change"
-    screen.say(f"{tokens['change']:+,} tokens ({tokens['before']:,} → {tokens['after']:,}){asked}")
-    if "impact" in data:
-        _draw_impact(data["impact"])
+    tokens = data.tokens
+    asked = "" if data.bump == "none" else f"; a {data.bump} change"
+    screen.say(f"{tokens.change:+,} tokens ({tokens.before:,} → {tokens.after:,}){asked}")
+    if data.impact:
+        _draw_impact(data.impact)
 
 
-def _draw_impact(impact: Wire) -> None:
-    screen.say(f"impact: {screen.line_of(impact['summary'])}")
-    if impact["reproduced"] < impact["turns"]:
-        exact = f"{impact['reproduced']} of {impact['turns']} prompts were reproduced byte for byte"
+def _draw_impact(impact: Impact) -> None:
+    screen.say(f"impact: {screen.line_of(impact.summary)}")
+    if impact.reproduced < impact.turns:
+        exact = f"{impact.reproduced} of {impact.turns} prompts were reproduced byte for byte"
         screen.say(f"{exact}, the others approximately")
 
 
@@ -248,21 +246,19 @@ async def _edited(cue: Cuebook, prompt: str, named: Version) -> tuple[str, Versi
     return await cue.prompts.edited(named.slug, named.branch)
 
 
-def draw_difference(shown: Wire) -> None:
+def draw_difference(shown: VersionDiff) -> None:
     """Print sections as a unified diff, and the other fields line by line."""
-    if not (shown["sections"] or shown["params"] or shown["fields"]):
+    if not (shown.sections or shown.params or shown.fields):
         screen.say("no differences")
-    for each in shown["sections"]:
-        screen.heading(f"[{each['name']}] {'(overrides) ' if each['override'] else ''}{each['kind']}")
-        screen.diff(each["lines"])
-    for each in shown["params"]:
-        screen.heading(f"param {each['name']} {each['kind']}")
-        screen.diff(
-            f"{mark}{_param(each[side])}" for mark, side in (("-", "before"), ("+", "after")) if each[side] is not None
-        )
-    for each in shown["fields"]:
-        screen.heading(f"{each['name']} changed")
-        screen.diff(f"{mark}{_value(each[side])}" for mark, side in (("-", "before"), ("+", "after")))
+    for section in shown.sections:
+        screen.heading(f"[{section.name}] {'(overrides) ' if section.override else ''}{section.kind}")
+        screen.diff(section.lines)
+    for param in shown.params:
+        screen.heading(f"param {param.name} {param.kind}")
+        screen.diff(f"{mark}{_param(each)}" for mark, each in (("-", param.before), ("+", param.after)) if each)
+    for field in shown.fields:
+        screen.heading(f"{field.name} changed")
+        screen.diff(f"{mark}{_value(each)}" for mark, each in (("-", field.before), ("+", field.after)))
 
 
 def _value(value: object) -> str:

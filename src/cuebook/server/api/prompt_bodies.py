@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from cuebook.records.prompt import Engine, Missing, Strategy, TaskOutcome
+from cuebook.records.prompt import Engine, Missing, TaskOutcome
 from cuebook.server.api.types import In, Text
 
 #: The highest version number.
@@ -70,15 +70,6 @@ class RenderBody(In, frozen=True, kw_only=True):
     project: str | None = None
     log: bool = False
     user_id: User = None
-
-
-class SelectBody(In, frozen=True, kw_only=True):
-    """The signals, and the selection strategy. The same seed selects the same variant."""
-
-    signals: dict[str, float | bool] = field(default_factory=dict)
-    strategy: Strategy | None = None
-    epsilon: Share | None = None
-    seed: Seed | None = None
 
 
 class ObserveBody(In, frozen=True, kw_only=True):

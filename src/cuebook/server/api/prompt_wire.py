@@ -1,76 +1,10 @@
 """Define the response types under `/api/prompts` for the OpenAPI document."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
-from cuebook.records.prompt import ParamType
-
 # ---- impact ---------------------------------------------------------------------------------------------------------
-
-
-class TokenChange(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Tokens before and after."""
-
-    before: int
-    after: int
-    change: int
-
-
-class TurnOf(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A turn of a conversation."""
-
-    conversation_id: str
-    turn: int
-
-
-class MovedBlocks(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Blocks of a kind (`memory`, `post`, …) that windows lose or gain: number of turns, and total.
-
-    `at`: the newest 20 of these turns, in conversations that the caller may read.
-    """
-
-    kind: str
-    turns: int
-    share: float
-    total: int
-    mean: float
-    tokens: int
-    at: list[TurnOf]
-
-
-class TurnsByReason(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A reason, and the number of turns it applies to."""
-
-    reason: str
-    turns: int
-
-
-class ImpactAnswer(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The effect on the windows of recorded turns if version `b` replaced `a`.
-
-    `share`: share of turns that leave out more. `tokens`: mean size of the rendered prompt, `window`: of the window.
-    `prefixKept`: share of unchanged leading bytes. `refused`: turns whose window could not be assembled.
-    `shortenedAt`, `refusedAt`: the newest 20 of these turns.
-    `reproduced`: turns whose unchanged window matches the sent bytes. `missed`: turns that were not measured.
-    """
-
-    summary: str
-    turns: int
-    looked_at: int
-    share: float
-    tokens: TokenChange
-    window: TokenChange
-    left_out: list[MovedBlocks]
-    let_in: list[MovedBlocks]
-    shortened: int
-    shortened_at: list[TurnOf]
-    prefix_kept: float
-    refused: int
-    refused_at: list[TurnOf]
-    reproduced: int
-    unsaid: list[TurnsByReason]
-    missed: list[TurnsByReason]
 
 
 Bump = Literal["major", "minor", "patch", "none"]
@@ -91,16 +25,6 @@ class Written(_Out, frozen=True, kw_only=True):
     version: int
     semver: str
     digest: str
-
-
-class ParamAnswer(_Out, frozen=True, kw_only=True):
-    """A declared parameter; optional if it has a default."""
-
-    name: str
-    type: ParamType
-    required: bool
-    default: str | None
-    description: str
 
 
 class BranchAnswer(_Out, frozen=True, kw_only=True):
@@ -144,47 +68,6 @@ class LabelAnswer(_Out, frozen=True, kw_only=True):
     moved_at: str | None
 
 
-class SectionChange(_Out, frozen=True, kw_only=True):
-    """A section that was added, removed or changed; `lines` is a unified diff."""
-
-    name: str
-    kind: str
-    override: bool
-    lines: list[str]
-
-
-class ParamChange(_Out, frozen=True, kw_only=True):
-    """A parameter that was added (no `before`), removed (no `after`) or changed."""
-
-    name: str
-    kind: str
-    before: ParamAnswer | None
-    after: ParamAnswer | None
-
-
-class FieldChange(_Out, frozen=True, kw_only=True):
-    """A changed metadata field with both values."""
-
-    name: str
-    before: Any
-    after: Any
-
-
-class DiffAnswer(_Out, frozen=True, kw_only=True, omit_defaults=True):
-    """The changes from version `a` to `b`, the semantic version bump, and the change in tokens."""
-
-    slug: str
-    branch: str
-    a: int
-    b: int
-    bump: Bump
-    sections: list[SectionChange]
-    params: list[ParamChange]
-    fields: list[FieldChange]
-    tokens: TokenChange
-    impact: ImpactAnswer | None = None
-
-
 class RenderAnswer(Written, frozen=True, kw_only=True):
     """A rendered prompt and its version; with `log` also its audit record."""
 
@@ -192,27 +75,6 @@ class RenderAnswer(Written, frozen=True, kw_only=True):
     timestamp: str
     lineage: list[str]
     audit_seq: int | None = None
-
-
-class ChoiceAnswer(_Out, frozen=True, kw_only=True):
-    """A variant with its scores for the signals, and its selection probability."""
-
-    slug: str
-    branch: str
-    version: int
-    edge_weight: float
-    context_fit: float
-    total_score: float
-    propensity: float
-
-
-class SelectAnswer(_Out, frozen=True, kw_only=True):
-    """The selected variant, and all variants."""
-
-    selected: ChoiceAnswer
-    propensity: float
-    explored: bool
-    variants: list[ChoiceAnswer]
 
 
 class ObserveAnswer(_Out, frozen=True, kw_only=True):

@@ -1,13 +1,11 @@
-"""Serve `/api/prompts`: compare, render and select prompts, and store observations."""
+"""Serve `/api/prompts`: render prompts, and store observations."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from litestar import Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from cuebook.app.prompts import json_shapes as shapes
-from cuebook.app.prompts import lookup
-from cuebook.app.prompts.impact import MOST_TURNS, TURNS
 from cuebook.records.answer import to_wire
 from cuebook.server.api import prompt_bodies as bodies
 from cuebook.server.api import prompt_wire as wire
@@ -31,34 +29,9 @@ Label = Annotated[
     QueryParameter(name="label", description="Label of the version, instead of branch and version"),
 ]
 Resolve = Annotated[bool, QueryParameter(name="resolve", description="Include inherited sections and parameters")]
-Number = Annotated[int, QueryParameter(ge=1, le=bodies.HIGHEST, description="The old version")]
-Other = Annotated[
-    int | None, QueryParameter(ge=1, le=bodies.HIGHEST, description="The new version. Default: active one")
-]
-Turns = Annotated[
-    int,
-    QueryParameter(
-        name="turns",
-        ge=0,
-        le=MOST_TURNS,
-        description="Number of recorded turns with the prompt to measure the change on; 0 measures none",
-    ),
-]
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------
-
-
-@get(f"{ONE}/diff", responses=answers(wire.DiffAnswer))
-async def get_diff(
-    request: AnyRequest, slug: Name, *, a: Number, b: Other = None, branch: Branch = None, turns: Turns = TURNS
-) -> Response[bytes]:
-    """Return the changes from version `a` to `b`, the change in tokens, and the impact on recorded turns."""
-    cue, user = cue_of(request), user_of(request)
-    after = await cue.prompts.get(name_in(slug), branch=branch or None, version=b)
-    before = await cue.prompts.get(after.slug, branch=after.branch, version=a)
-    async with request.app.state.measures.hold("a prompt measurement"):
-        return json_of(await lookup.compare(cue.services, before, after, turns=turns, user=user))
 
 
 @get(MIGRATE, include_in_schema=False)
@@ -103,16 +76,6 @@ async def render(
     return json_of(shapes.rendered(rendered))
 
 
-@post(f"{ONE}/select", dto=JsonBody[bodies.SelectBody], status_code=200, responses=answers(wire.SelectAnswer))
-async def select(request: AnyRequest, slug: Name, data: JSONBody[bodies.SelectBody]) -> Response[bytes]:
-    """Select a variant of a prompt (an active version of its branches). Stores nothing."""
-    fields: dict[str, Any] = {} if data.epsilon is None else {"epsilon": data.epsilon}
-    picked = await cue_of(request).prompts.select(
-        name_in(slug), data.signals, strategy=data.strategy, seed=data.seed, **fields
-    )
-    return json_of(shapes.selection(picked))
-
-
 @post(f"{ONE}/observations", dto=JsonBody[bodies.ObserveBody], responses=answers(wire.ObserveAnswer, 201))
 async def observe(
     request: AnyRequest, slug: Name, data: JSONBody[bodies.ObserveBody], user_id: UserQuery = None
@@ -140,9 +103,7 @@ async def observe(
 
 
 ROUTES = [
-    get_diff,
     get_prompt_of_that_name,
     render,
-    select,
     observe,
 ]

@@ -14,7 +14,9 @@ from cuebook.app.prompts import lookup
 from cuebook.app.prompts.answers import VersionSummary
 from cuebook.app.prompts.impact import MOST_TURNS
 from cuebook.app.prompts.learning import Course, PromptEvent
+from cuebook.app.prompts.views import compare_versions
 from cuebook.errors import CuebookError
+from cuebook.records.answer import to_wire
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.plots import plot_over_time
@@ -243,7 +245,7 @@ async def diff(
     before = await lookup.find_beside(cue.prompts, active, a)
     after = await lookup.find_beside(cue.prompts, active, b)
     async with request.app.state.measures.hold("a prompt measurement"):
-        data = await lookup.compare(cue.services, before, after, turns=turns, user=user_of(request))
+        data = to_wire(await compare_versions(cue.services, before, after, turns=turns, user=user_of(request)))
     versions = await cue.prompts.versions(family.slug)
     return show(
         "prompt_diff.html",

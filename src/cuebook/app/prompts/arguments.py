@@ -1,0 +1,28 @@
+"""The arguments that several prompt operations share."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from cuebook.operations import Argument
+
+#: The highest version number.
+HIGHEST = 2**31
+
+Slug = Annotated[
+    str, Meta(description="Prompt ID; in a path, write `~` or `%2F` for a `/`."), Argument(metavar="PROMPT")
+]
+BranchName = Annotated[str | None, Meta(description="Branch. Default: `main`."), Argument(metavar="BRANCH")]
+Number = Annotated[
+    int | None, Meta(ge=1, le=HIGHEST, description="Version. Default: the active one."), Argument(metavar="N")
+]
+LabelName = Annotated[
+    str | None, Meta(description="Label of the version, instead of branch and version."), Argument(metavar="LABEL")
+]
+Resolve = Annotated[bool, Meta(description="Include inherited sections and parameters.")]
+Prefix = Annotated[str, Meta(description="Use only prompts whose ID has this prefix."), Argument(metavar="P")]
+Project = Annotated[
+    str | None,
+    Meta(description="Prefer the own prompt of this project; empty: none. Default: the setting."),
+    Argument(metavar="NAME"),
+]
