@@ -35,7 +35,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /api/assemble", "POST /mcp",
         f"GET {_CONVERSATION}/turns/{{n}}/replay",
         "GET /api/memories/export",
-        "GET /api/prompts/migrate", f"POST {_PROMPT}/render",
+        "GET /api/prompts/migrate",
     }),
     "editor": frozenset({
         "POST /page/conversations/{conversation}/turns/{n}/what-if", "POST /page/memories/of-use/forget",

@@ -1,11 +1,9 @@
 """Convert prompts to JSON objects: INTERFACE's names, camelCase, ISO 8601 times. `version` is the number."""
 
-from typing import Any
-
 import msgspec
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import ObservationResult, RenderedPrompt, answers
+from cuebook.app.prompts import ObservationResult, answers
 from cuebook.app.prompts.migration import MigrationResult
 from cuebook.interfaces.prompts import Family
 from cuebook.records.answer import to_wire
@@ -39,13 +37,6 @@ def label(value: Label) -> Wire:
     """Return a label, the version it points at, and who moved it."""
     data: Wire = to_wire(answers.label_entry(value))
     return data
-
-
-def rendered(value: RenderedPrompt) -> Wire:
-    """Return a rendered prompt and its source."""
-    data: dict[str, Any] = msgspec.to_builtins(value)
-    seq = data.pop("audit_seq")
-    return data | ({} if seq is None else {"auditSeq": seq})
 
 
 def observed(value: ObservationResult) -> Wire:

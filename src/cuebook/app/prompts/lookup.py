@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import Prompts, answers
-from cuebook.app.prompts import json_shapes as shapes
 from cuebook.app.prompts.views import whole_text
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
@@ -88,14 +87,14 @@ async def try_out(
         version=found.number,
         project="",
         log=log is not None,
-        by=log or "",
+        by=log or None,
     )
     family = await prompts.family(found.slug)
     resolved = await prompts.resolve(found.slug, branch=found.branch, version=found.number)
     template = text_of(resolved)
     data = to_wire(answers.version_entry(found, family, resolved))
     left_out = ("sections", "overrideSections", "lineage")
-    answer = shapes.rendered(rendered) | {
+    answer: Wire = to_wire(rendered) | {
         "template": template,
         "tokens": services.count(rendered.text),
         "metadata": {key: value for key, value in data.items() if key not in left_out},

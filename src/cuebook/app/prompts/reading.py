@@ -3,23 +3,27 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from msgspec import Struct
+from msgspec import Meta
 from msgspec.structs import replace
 
+from cuebook.app.arguments import OWNER, CallerOf, IdempotencyKey
 from cuebook.app.namespace import Namespace
+from cuebook.app.prompts.arguments import BranchName, LabelName, Number, Project, Slug
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.prompts import Family, FamilyPage, PromptEvent
+from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import candidates, check_project, check_slug
 from cuebook.prompts.params import coerce
 from cuebook.prompts.registry import twin
 from cuebook.prompts.template import render
+from cuebook.records.answer import Answer
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Label, ResolvedVersion, Version
 
@@ -27,8 +31,8 @@ from cuebook.records.prompt import MAIN, Branch, Label, ResolvedVersion, Version
 LARGE: Final = 50_000
 
 
-class RenderedPrompt(Struct, frozen=True, kw_only=True):
-    """A rendered prompt and its source. `timestamp` is ISO 8601 UTC."""
+class RenderedPrompt(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """A rendered prompt and its version; with `log` also its audit record. `timestamp` is ISO 8601 UTC."""
 
     text: str
     slug: str
@@ -37,7 +41,7 @@ class RenderedPrompt(Struct, frozen=True, kw_only=True):
     semver: str
     digest: str
     timestamp: str
-    lineage: tuple[str, ...] = ()
+    lineage: tuple[str, ...]
     audit_seq: int | None = None  # seq of its audit record, if it was logged
 
 
@@ -121,31 +125,38 @@ class PromptReading(Namespace):
         found = await self.get(slug, branch=branch, version=version, label=label, project=project)
         return await resolved_of(self._services, found)
 
+    @operation("POST /api/prompts/{slug}/render", role="viewer")
     async def render(
         self,
-        slug: str,
-        params: Mapping[str, Any] | None = None,
+        slug: Slug,
+        params: Annotated[
+            Mapping[str, Any] | None, Meta(description="Values of the declared parameters, with or without `$`.")
+        ] = None,
         *,
-        branch: str | None = None,
-        version: int | None = None,
-        label: str | None = None,
-        project: str | None = None,
-        log: bool = False,
-        by: str = "",
-        idempotency_key: str | None = None,
+        branch: BranchName = None,
+        version: Number = None,
+        label: LabelName = None,
+        project: Project = None,
+        log: Annotated[bool, Meta(description="Store an audit record, once per Idempotency-Key.")] = False,
+        by: Annotated[
+            str | None, Meta(description="The acting user."), Argument(wire="userId", flag="-", source="user")
+        ] = None,
+        caller: CallerOf = OWNER,
+        idempotency_key: IdempotencyKey = None,
     ) -> RenderedPrompt:
-        """Render a prompt. Raises NotFound, and InvalidInput naming the missing or unknown parameter.
+        """Render a prompt with its ancestors' sections. A missing parameter is an error that names it.
 
-        `project` selects the project whose own prompt is preferred ("": none; default: the setting's).
-        `log` records the render in the audit log under the name `by`, once per idempotency key.
+        With `log` it adds an audit record, and returns its number. Raises NotFound, InvalidInput, Denied.
         """
+        if log:
+            caller.need("editor", "log: storing an audit record")
         whose = self.project_scope(project)
 
         async def work() -> RenderedPrompt:
             resolved = await self.resolve(slug, branch=branch, version=version, label=label, project=whose)
             values = coerce(resolved.params, params or {})
             rendered = self._rendered(resolved, values)
-            return await self._logged(resolved, values, rendered, by) if log else rendered
+            return await self._logged(resolved, values, rendered, by or "") if log else rendered
 
         if not (idempotency_key and log):
             return await work()

@@ -57,21 +57,6 @@ class ForkBody(In, frozen=True, kw_only=True):
     user_id: User = None
 
 
-class RenderBody(In, frozen=True, kw_only=True):
-    """Values of the declared parameters, with or without `$`. `log` adds a record to the audit log.
-
-    `project` selects whose own prompt overrides it, "" for none. Default: the setting.
-    """
-
-    params: dict[str, Any] = field(default_factory=dict)
-    branch: Text | None = None
-    version: Number | None = None
-    label: Label = None
-    project: str | None = None
-    log: bool = False
-    user_id: User = None
-
-
 class ObserveBody(In, frozen=True, kw_only=True):
     """Feedback of a round on a version. Default: the active version."""
 

@@ -68,15 +68,6 @@ class LabelAnswer(_Out, frozen=True, kw_only=True):
     moved_at: str | None
 
 
-class RenderAnswer(Written, frozen=True, kw_only=True):
-    """A rendered prompt and its version; with `log` also its audit record."""
-
-    text: str
-    timestamp: str
-    lineage: list[str]
-    audit_seq: int | None = None
-
-
 class ObserveAnswer(_Out, frozen=True, kw_only=True):
     """The result of an observation."""
 

@@ -1,4 +1,4 @@
-"""Serve `/api/prompts`: render prompts, and store observations."""
+"""Serve the prompt named `migrate`, and store observations of prompts."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from cuebook.records.answer import to_wire
 from cuebook.server.api import prompt_bodies as bodies
 from cuebook.server.api import prompt_wire as wire
 from cuebook.server.api.types import answers
-from cuebook.server.authorization import AnyRequest, caller_of, cue_of, idempotency_key, user_of
+from cuebook.server.authorization import AnyRequest, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery, json_of
@@ -31,9 +31,6 @@ Label = Annotated[
 Resolve = Annotated[bool, QueryParameter(name="resolve", description="Include inherited sections and parameters")]
 
 
-# ---- reading --------------------------------------------------------------------------------------------------------
-
-
 @get(MIGRATE, include_in_schema=False)
 async def get_prompt_of_that_name(
     request: AnyRequest,
@@ -47,33 +44,6 @@ async def get_prompt_of_that_name(
     prompts = cue_of(request).prompts
     found = await prompts.show("migrate", branch=branch, version=version, label=label, resolve=resolve)
     return json_of(to_wire(found))
-
-
-# ---- using ----------------------------------------------------------------------------------------------------------
-
-
-@post(f"{ONE}/render", dto=JsonBody[bodies.RenderBody], status_code=200, responses=answers(wire.RenderAnswer))
-async def render(
-    request: AnyRequest, slug: Name, data: JSONBody[bodies.RenderBody], user_id: UserQuery = None
-) -> Response[bytes]:
-    """Render a prompt with its ancestors' sections. A missing parameter is an error that names it.
-
-    With `log` it adds an audit record, and returns its number.
-    """
-    if data.log:
-        caller_of(request).need("editor", "log: storing an audit record")
-    rendered = await cue_of(request).prompts.render(
-        name_in(slug),
-        data.params,
-        branch=data.branch,
-        version=data.version,
-        label=data.label,
-        project=data.project,
-        log=data.log,
-        by=user_of(request, data.user_id, user_id) or "",
-        idempotency_key=idempotency_key(request.scope),
-    )
-    return json_of(shapes.rendered(rendered))
 
 
 @post(f"{ONE}/observations", dto=JsonBody[bodies.ObserveBody], responses=answers(wire.ObserveAnswer, 201))
@@ -104,6 +74,5 @@ async def observe(
 
 ROUTES = [
     get_prompt_of_that_name,
-    render,
     observe,
 ]
