@@ -89,6 +89,8 @@ class Parameter(Struct, frozen=True, kw_only=True):
         """Return its type in JSON, with its limits and its description."""
         if self.argument.time:
             return str | None if type(None) in get_args(self.kind) else str
+        if self.argument.source == "user":
+            return Annotated[str | None, self.meta or Meta()]
         return self.limited
 
     def check(self, value: object) -> None:

@@ -122,8 +122,8 @@ async def test_variants_are_chosen_and_learn(cue):
 async def test_a_rollback_changes_the_rendered_text_and_can_be_cleared(cue):
     await cue.prompts.save("a", {"body": "good"})
     await cue.prompts.save("a", {"body": "bad"})
-    branch = await cue.prompts.roll_back("a", reason="worse", by="ann")
-    assert (branch.head, branch.active, branch.rolled_back) == (2, 1, (2,))
+    back = await cue.prompts.roll_back("a", reason="worse", by="ann")
+    assert (back.number, back.head, back.rolled_back) == (1, False, (2,))
     assert (await cue.prompts.render("a")).text == "good"
     with pytest.raises(InvalidInput, match="no version 0"):
         await cue.prompts.roll_back("a", reason="worse")
@@ -194,9 +194,11 @@ async def test_a_version_beyond_the_integer_range_is_not_found(cue):
         with pytest.raises(NotFound, match="1 to 2"):
             await cue.prompts.get("a", version=number)
     with pytest.raises(NotFound, match="1 to 2"):
-        await cue.prompts.roll_back("a", to=2**70, reason="x")
-    with pytest.raises(InvalidInput, match="no version -1"):
-        await cue.prompts.roll_back("a", to=-1, reason="x")
+        await cue.prompts.roll_back("a", to=3, reason="x")
+    for number in (2**70, 0, -1):
+        with pytest.raises(InvalidInput) as refused:
+            await cue.prompts.roll_back("a", to=number, reason="x")
+        assert refused.value.where == "to"
 
 
 async def test_a_render_may_be_audited(cue):

@@ -56,7 +56,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
     }),
     "agent": frozenset({"POST /api/settle"}),
     "admin": frozenset({
-        f"PUT {_PROMPT}/labels", f"POST {_PROMPT}/rollback", f"POST {_PROMPT}/clear", "POST /api/prompts/migrate",
+        "POST /api/prompts/migrate",
         "GET /page/audit", "GET /page/audit/{n}", "POST /page/audit/verify", "POST /page/audit/{n}/replay",
         "GET /metrics",
     }),

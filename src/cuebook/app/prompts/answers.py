@@ -75,6 +75,13 @@ class BranchEntry(Answer, frozen=True, kw_only=True):
     rolled_back: tuple[int, ...] = field(name="rolledBackVersions")
 
 
+class RolledBack(VersionIdentity, frozen=True, kw_only=True):
+    """The version that is active again, and the rolled-back versions of its branch."""
+
+    head: bool
+    rolled_back: tuple[int, ...] = field(name="rolledBackVersions")
+
+
 class BranchStatus(BranchEntry, frozen=True, kw_only=True):
     """A branch with the status of its automatic rollback."""
 
@@ -213,6 +220,11 @@ def prompt_entry(value: Family) -> PromptEntry:
 def branch_entry(value: Branch, family: Family) -> BranchEntry:
     """Return a branch of a prompt."""
     return BranchEntry(**_branch(value, family))
+
+
+def rolled_back(active: Version, branch: Branch) -> RolledBack:
+    """Return a version that is active again."""
+    return RolledBack(**_identity(active), head=branch.head == active.number, rolled_back=branch.rolled_back)
 
 
 def branch_status(value: Branch, family: Family, rollback: RollbackStatus) -> BranchStatus:

@@ -16,6 +16,9 @@ BranchName = Annotated[str | None, Meta(description="Branch. Default: `main`."),
 Number = Annotated[
     int | None, Meta(ge=1, le=HIGHEST, description="Version. Default: the active one."), Argument(metavar="N")
 ]
+TargetBranch = Annotated[
+    str | None, Meta(min_length=1, description="Branch. Default: `main`."), Argument(metavar="BRANCH")
+]
 LabelName = Annotated[
     str | None, Meta(description="Label of the version, instead of branch and version."), Argument(metavar="LABEL")
 ]

@@ -5,9 +5,8 @@ import msgspec
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import ObservationResult, answers
 from cuebook.app.prompts.migration import MigrationResult
-from cuebook.interfaces.prompts import Family
 from cuebook.records.answer import to_wire
-from cuebook.records.prompt import Branch, Label, Param, Version
+from cuebook.records.prompt import Param, Version
 
 
 def written(value: Version) -> Wire:
@@ -24,18 +23,6 @@ def written(value: Version) -> Wire:
 def param(value: Param) -> Wire:
     """Return a declared parameter."""
     data: Wire = to_wire(answers.param_entry(value))
-    return data
-
-
-def branch(value: Branch, family: Family) -> Wire:
-    """Return a branch: its version numbers, and the learned weights of its active version."""
-    data: Wire = to_wire(answers.branch_entry(value, family))
-    return data
-
-
-def label(value: Label) -> Wire:
-    """Return a label, the version it points at, and who moved it."""
-    data: Wire = to_wire(answers.label_entry(value))
     return data
 
 
@@ -59,8 +46,3 @@ def migrated(value: MigrationResult) -> Wire:
             for each in value.skipped
         ],
     }
-
-
-def rolled_back(value: Version, stands: Branch) -> Wire:
-    """Return the version that is active again, and the suspended versions of its branch."""
-    return written(value) | {"head": stands.head == value.number, "rolledBackVersions": list(stands.rolled_back)}

@@ -6,7 +6,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from cuebook.app.arguments import By, IdempotencyKey
-from cuebook.app.prompts.arguments import Slug
+from cuebook.app.prompts import answers
+from cuebook.app.prompts.answers import BranchEntry, RolledBack
+from cuebook.app.prompts.arguments import HIGHEST, Slug, TargetBranch
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
@@ -15,13 +17,13 @@ from cuebook.engine.jobs.rollback import learn
 from cuebook.engine.jobs.rollback import status as rollback_status
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import PromptEvent
-from cuebook.operations import operation
+from cuebook.operations import Argument, operation
 from cuebook.prompts.learn import score, trail
 from cuebook.prompts.rollback import RollbackStatus
 from cuebook.prompts.rollback_evidence import Course, course
 from cuebook.prompts.select import EPSILON, Choice, Selection
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Branch, Missing, Observation, Strategy, TaskOutcome
+from cuebook.records.prompt import MAIN, Missing, Observation, Strategy, TaskOutcome
 
 __all__ = ["Choice", "Course", "EdgeWeights", "ObservationResult", "PromptEvent", "PromptLearningApi", "Selection"]
 
@@ -149,28 +151,30 @@ class PromptLearningApi(PromptReading):
         stands, judged = await learn(services, observation, found, named=named, placed=named or branch is not None)
         return ObservationResult(score=observation.score, edge_weight=stands.weight, rollback=judged)
 
-    @operation("", role="editor", stores=True)
+    @operation("POST /api/prompts/{slug}/rollback", role="admin", stores=True)
     async def roll_back(
         self,
-        slug: str,
+        slug: Slug,
         *,
-        branch: str = MAIN,
-        to: int | None = None,
-        reason: str,
+        branch: TargetBranch = None,
+        to: Annotated[
+            int | None, Meta(ge=1, le=HIGHEST, description="Version to activate. Default: the one before.")
+        ] = None,
+        reason: Annotated[str, Meta(min_length=1, description="Reason for the history.")],
         by: By = "",
         idempotency_key: IdempotencyKey = None,
-    ) -> Branch:
-        """Make an earlier version active again, and write it to its file. The other is not selected until `clear`.
+    ) -> RolledBack:
+        """Make an earlier version active again, and write it to its file. The other is not selected until cleared.
 
-        `to` defaults to the version before the active one. Raises InvalidInput if there is none.
+        Raises NotFound, and InvalidInput if there is no earlier version.
         """
         services = self._services
         active = await self.get(slug, branch=branch)
-        if to is not None and to > 0:
+        if to is not None:
             await self.get(slug, branch=branch, version=to)  # raises NotFound listing the versions
         event = PromptEvent(
             kind="rollback",
-            branch=branch,
+            branch=active.branch,
             number=active.number,
             to=active.number - 1 if to is None else to,
             by=by,
@@ -180,7 +184,7 @@ class PromptLearningApi(PromptReading):
         record = receipt(services, active, "rollback", agent=by, context={"to": event.to, "reason": reason})
         stands = await services.prompts.activate(Scope(), active.slug, event, audit=record)
         await services.restore_file(active.slug)
-        return stands
+        return answers.rolled_back(await self.get(active.slug, branch=stands.name, version=stands.active), stands)
 
     async def rollback_status(self, slug: str) -> dict[str, RollbackStatus]:
         """Return for each branch whether its newest version is to be rolled back, or why not, with the evidence so far.
@@ -190,20 +194,21 @@ class PromptLearningApi(PromptReading):
         family = await self.family(slug)
         return {each.name: await rollback_status(self._services, family.slug, each) for each in family.branches}
 
-    @operation("", role="editor", stores=True)
+    @operation("POST /api/prompts/{slug}/clear", role="admin", stores=True)
     async def clear(
         self,
-        slug: str,
-        version: int,
+        slug: Slug,
+        version: Annotated[int, Meta(ge=1, le=HIGHEST, description="Rolled-back version."), Argument(metavar="N")],
         *,
-        branch: str = MAIN,
+        branch: TargetBranch = None,
         by: By = "",
-        reason: str = "",
+        reason: Annotated[str, Meta(description="Reason for the history.")] = "",
         idempotency_key: IdempotencyKey = None,
-    ) -> Branch:
-        """Allow a rolled-back version to be selected again."""
+    ) -> BranchEntry:
+        """Allow a rolled-back version to be selected again. The active version does not change. Raises NotFound."""
         found = await self.get(slug, branch=branch, version=version)
         now = self._services.clock.now()
-        event = PromptEvent(kind="clear", branch=branch, number=found.number, by=by, reason=reason, at=now)
+        event = PromptEvent(kind="clear", branch=found.branch, number=found.number, by=by, reason=reason, at=now)
         record = receipt(self._services, found, "clear", agent=by, context={"reason": reason})
-        return await self._services.prompts.activate(Scope(), found.slug, event, audit=record)
+        stands = await self._services.prompts.activate(Scope(), found.slug, event, audit=record)
+        return answers.branch_entry(stands, await self.family(found.slug))

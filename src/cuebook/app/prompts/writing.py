@@ -2,18 +2,22 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from msgspec import Meta
 from msgspec.structs import asdict, replace
 
 from cuebook.app.arguments import By, IdempotencyKey
+from cuebook.app.prompts import answers
+from cuebook.app.prompts.answers import LabelEntry
+from cuebook.app.prompts.arguments import Number, Slug, TargetBranch
 from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
 from cuebook.errors import Conflict, InvalidInput, MergeConflict
 from cuebook.interfaces.prompts import DEPTH, Family, Write
-from cuebook.operations import operation
+from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import bump, check_semver, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
@@ -223,21 +227,23 @@ class PromptWriting(PromptReading):
         )
         return (await self._store([await _numbered(version, ours, None)], base=None, by=by))[0]
 
-    @operation("", role="editor", stores=True)
+    @operation("PUT /api/prompts/{slug}/labels", role="admin", stores=True)
     async def label(
         self,
-        slug: str,
-        name: str,
+        slug: Slug,
+        name: Annotated[str, Meta(description="Label to move, such as `production`."), Argument(metavar="LABEL")],
         *,
-        branch: str | None = None,
-        version: int | None = None,
-        label: str | None = None,
+        branch: TargetBranch = None,
+        version: Number = None,
+        label: Annotated[
+            str | None, Meta(min_length=1, description="Label of the version, instead of branch and version.")
+        ] = None,
         by: By = "",
         idempotency_key: IdempotencyKey = None,
-    ) -> Label:
+    ) -> LabelEntry:
         """Move a label such as `production` to a version (default: the active one), or to the version of another label.
 
-        Raises Conflict if a branch has this name.
+        The history records it. Raises NotFound, and Conflict if a branch has this name.
         """
         check_branch(name, where="label")
         found = await self.get(slug, branch=branch, version=version, label=label)
@@ -247,7 +253,7 @@ class PromptWriting(PromptReading):
         now = self._services.clock.now()
         moved = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=now)
         record = receipt(self._services, found, "label", agent=by, context={"label": name})
-        return await self._services.prompts.move_label(Scope(), found.slug, moved, audit=record)
+        return answers.label_entry(await self._services.prompts.move_label(Scope(), found.slug, moved, audit=record))
 
     # inside
 

@@ -157,7 +157,8 @@ def label(
         at: dict[str, Any] = {"branch": found.branch, "version": found.number}
         moved = await cue.prompts.label(found.slug, name, **at, by=whoever(by))
         await write_through(cue, found.slug)
-        return shapes.label(moved)
+        data: Wire = to_wire(moved)
+        return data
 
     moved = wait(state, move)
     if state.json:
@@ -208,9 +209,8 @@ def rollback(
     async def run(cue: Cuebook) -> Wire:
         version = await lookup.find(cue.prompts, prompt, branch=branch)
         at = {"branch": version.branch, "by": whoever(by)}
-        stands = await cue.prompts.roll_back(version.slug, to=to, reason=reason, **at)
-        active = await cue.prompts.get(version.slug, branch=version.branch, version=stands.active)
-        return shapes.rolled_back(active, stands)
+        data: Wire = to_wire(await cue.prompts.roll_back(version.slug, to=to, reason=reason, **at))
+        return data
 
     done = wait(state, run)
     if state.json:
@@ -235,8 +235,8 @@ def clear(
     async def run(cue: Cuebook) -> Wire:
         family = await cue.prompts.family(place.slug)
         at = {"branch": place.branch or MAIN, "by": whoever(by)}
-        stands = await cue.prompts.clear(family.slug, version, reason=reason, **at)
-        return shapes.branch(stands, await cue.prompts.family(family.slug))
+        data: Wire = to_wire(await cue.prompts.clear(family.slug, version, reason=reason, **at))
+        return data
 
     done = wait(state, run)
     if state.json:

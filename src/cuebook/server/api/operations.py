@@ -117,7 +117,7 @@ def _of(generic: Any, kind: Any) -> Any:
 def _query(parameter: Parameter) -> Any:
     """Return a query parameter with its limits, for Litestar."""
     meta, kind = parameter.meta, parameter.kind
-    if parameter.argument.time:
+    if parameter.argument.time or parameter.argument.source == "user":
         kind = str | None
     names = ("ge", "gt", "le", "lt", "min_length", "max_length", "pattern")
     limits = {name: getattr(meta, name) for name in names if getattr(meta, name, None) is not None}

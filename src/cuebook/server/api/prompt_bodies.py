@@ -73,40 +73,12 @@ class ObserveBody(In, frozen=True, kw_only=True):
     user_id: User = None
 
 
-class RollbackBody(In, frozen=True, kw_only=True):
-    """The reason and the version to roll back to. Default: the version before the active one."""
-
-    reason: Text
-    branch: Text | None = None
-    to: Number | None = None
-    user_id: User = None
-
-
 class MergeBody(In, frozen=True, kw_only=True):
     """A branch to merge, and its target. Default: `main`. `by` is the author. Default: the caller."""
 
     branch: Text
     into: Text | None = None
     by: str | None = None
-    user_id: User = None
-
-
-class ClearBody(In, frozen=True, kw_only=True):
-    """A rolled-back version to allow again, and the reason."""
-
-    version: Number
-    branch: Text | None = None
-    reason: str = ""
-    user_id: User = None
-
-
-class LabelBody(In, frozen=True, kw_only=True):
-    """A label and its new version, by number or another label. Default: the active version of `main`."""
-
-    name: str
-    branch: Text | None = None
-    version: Number | None = None
-    label: Label = None
     user_id: User = None
 
 

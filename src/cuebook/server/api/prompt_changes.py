@@ -1,11 +1,11 @@
-"""Serve changes under `/api/prompts`: save, branch, merge, label, roll back and migrate versions.
+"""Serve changes under `/api/prompts`: save, branch, merge and migrate versions.
 
-Creating a version or a branch returns 201, moving a pointer 200. Each route honors `Idempotency-Key`.
+Creating a version or a branch returns 201. Each route honors `Idempotency-Key`.
 """
 
 from typing import Any
 
-from litestar import Response, post, put
+from litestar import Response, post
 from litestar.params import JSONBody
 from msgspec import UNSET
 
@@ -79,50 +79,6 @@ async def merge(
     return json_of(shapes.written(version), 201)
 
 
-@put(f"{ONE}/labels", dto=JsonBody[bodies.LabelBody], responses=answers(wire.LabelAnswer))
-async def put_label(
-    request: AnyRequest, slug: Name, data: JSONBody[bodies.LabelBody], user_id: UserQuery = None
-) -> Response[bytes]:
-    """Move a label such as `production` to a version; the history records it. 409 for a branch's name."""
-    moved = await cue_of(request).prompts.label(
-        name_in(slug),
-        data.name,
-        branch=data.branch,
-        version=data.version,
-        label=data.label,
-        by=user_of(request, data.user_id, user_id) or "",
-        idempotency_key=idempotency_key(request.scope),
-    )
-    return json_of(shapes.label(moved))
-
-
-@post(f"{ONE}/rollback", dto=JsonBody[bodies.RollbackBody], status_code=200, responses=answers(wire.RollbackAnswer))
-async def roll_back(
-    request: AnyRequest, slug: Name, data: JSONBody[bodies.RollbackBody], user_id: UserQuery = None
-) -> Response[bytes]:
-    """Roll back to an earlier version. Default: the previous one. The rolled-back version is no longer explored.
-
-    200: it moves a pointer and creates no version.
-    """
-    prompts, slug, branch = cue_of(request).prompts, name_in(slug), data.branch or MAIN
-    by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
-    stands = await prompts.roll_back(slug, branch=branch, to=data.to, reason=data.reason, by=by, idempotency_key=key)
-    active = await prompts.get(slug, branch=branch, version=stands.active)
-    return json_of(shapes.rolled_back(active, stands))
-
-
-@post(f"{ONE}/clear", dto=JsonBody[bodies.ClearBody], status_code=200, responses=answers(wire.BranchAnswer))
-async def clear(
-    request: AnyRequest, slug: Name, data: JSONBody[bodies.ClearBody], user_id: UserQuery = None
-) -> Response[bytes]:
-    """Allow a rolled-back version to be explored again. Returns its branch; the active version does not change."""
-    prompts, slug, branch = cue_of(request).prompts, name_in(slug), data.branch or MAIN
-    by, key = user_of(request, data.user_id, user_id) or "", idempotency_key(request.scope)
-    at: dict[str, Any] = {"branch": branch, "reason": data.reason, "by": by}
-    stands = await prompts.clear(slug, data.version, **at, idempotency_key=key)
-    return json_of(shapes.branch(stands, await prompts.family(slug)))
-
-
 @post(
     MIGRATE,
     dto=JsonBody[bodies.MigrateBody],
@@ -139,4 +95,4 @@ async def migrate(
     return json_of(shapes.migrated(migrated), 201 if migrated.written and not migrated.dry_run else 200)
 
 
-ROUTES = [save, fork, merge, put_label, roll_back, clear, migrate]
+ROUTES = [save, fork, merge, migrate]

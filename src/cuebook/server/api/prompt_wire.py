@@ -27,19 +27,6 @@ class Written(_Out, frozen=True, kw_only=True):
     digest: str
 
 
-class BranchAnswer(_Out, frozen=True, kw_only=True):
-    """A branch: its newest version, the active version with its score, and the rolled-back versions."""
-
-    name: str
-    head: int
-    active: int
-    semver: str
-    digest: str
-    edge_weight: float
-    observations: int
-    rolled_back_versions: list[int]
-
-
 class RollbackEvidence(_Out, frozen=True, kw_only=True):
     """The numbers of conversations, mean scores and statistics of a comparison, with the thresholds of a rollback."""
 
@@ -58,16 +45,6 @@ class RollbackState(_Out, frozen=True, kw_only=True):
     evidence: RollbackEvidence | None
 
 
-class LabelAnswer(_Out, frozen=True, kw_only=True):
-    """A label, its version, and who moved it."""
-
-    name: str
-    branch: str
-    version: int
-    moved_by: str
-    moved_at: str | None
-
-
 class ObserveAnswer(_Out, frozen=True, kw_only=True):
     """The result of an observation."""
 
@@ -75,13 +52,6 @@ class ObserveAnswer(_Out, frozen=True, kw_only=True):
     edge_weight: float
     rolled_back: bool
     rollback: RollbackState
-
-
-class RollbackAnswer(Written, frozen=True, kw_only=True):
-    """The version that is active again, and the rolled-back versions of its branch."""
-
-    head: bool
-    rolled_back_versions: list[int]
 
 
 class MigratedVersion(Written, frozen=True, kw_only=True):
