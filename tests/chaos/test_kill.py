@@ -39,6 +39,7 @@ TESTED_ELSEWHERE = {
     "compact.read": "tests/chaos/test_turn_kill.py",
     "compact.made": "tests/chaos/test_turn_kill.py",
     "migrate.statement": "tests/storage/test_migrations.py",
+    "request.finish": "tests/engine/test_idempotency.py",
     "forget.begin": "tests/chaos/test_forget_kill.py",
     "forget.stored": "tests/chaos/test_forget_kill.py",
     "forget.mirror": "tests/chaos/test_forget_kill.py",
