@@ -26,7 +26,7 @@ from cuebook.server.app import create_app
 METHODS: Final = ("get", "post", "put", "patch", "delete")
 #: Errors under /v1 have the format of the provider's API.
 WIRES: Final = ("/v1/",)
-PATH_VALUES: Final = {"n": "1", "seq": "1"}
+PATH_VALUES: Final = {"n": "1", "seq": "1", "number": "1"}
 #: A valid value for each JSON type.
 VALUES: Final = {"array": [], "string": "x", "integer": 1, "number": 1, "boolean": True}
 
@@ -157,7 +157,7 @@ async def test_url_that_is_not_valid_text_is_rejected(client: httpx.AsyncClient,
         assert (answer.status_code, answer.json()["where"]) == (400, "query")
         if "{" in each.template:
             odd_path = each.template[: each.template.index("{")] + odd + each.template[each.template.index("}") + 1 :]
-            answer = await client.request(each.method, re.sub(r"{(n|seq)}", "1", odd_path), **body)
+            answer = await client.request(each.method, re.sub(r"{(n|seq|number)}", "1", odd_path), **body)
             assert (answer.status_code, answer.json()["where"]) == (400, "path")
 
 

@@ -48,7 +48,12 @@ async def clients(keyed: Keyed) -> dict[Role, httpx.AsyncClient]:
 def address(path: str) -> str:
     """Fill path parameters with valid IDs that do not exist: organization 1, prompt `prompt`, turn 1."""
     return (
-        path.replace("{n}", "1").replace("{seq}", "1").replace("{organization}", "1").replace("{", "").replace("}", "")
+        path.replace("{n}", "1")
+        .replace("{seq}", "1")
+        .replace("{number}", "1")
+        .replace("{organization}", "1")
+        .replace("{", "")
+        .replace("}", "")
     )
 
 
