@@ -110,7 +110,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
 
 
 class Declaration(Struct, frozen=True, kw_only=True):
-    """What `@operation` states about a method."""
+    """The route, role and options that `@operation` declares for a method."""
 
     method: str
     path: str

@@ -42,9 +42,12 @@ class Namespace:
             try:
                 with request.running():
                     answer = to_json(await work())
-            except AnsweredError:  # a concurrent run was faster; its answer counts
-                answer = b""
-            stored = await store.finish(request, answer)
+            except AnsweredError:  # a concurrent run was faster; its answer counts, unless a forget deleted it
+                stored = await store.answer_of(request)
+                if stored is None:
+                    raise
+            else:
+                stored = await store.finish(request, answer)
         first: T = from_json(stored, kind)
         return first
 

@@ -76,7 +76,7 @@ class RollbackVerdict(Struct, frozen=True, kw_only=True):
 
 
 class RollbackStatus(Struct, frozen=True, kw_only=True):
-    """Whether a branch's newest version was rolled back, or the reason why not, with the evidence so far.
+    """The rollback state of a branch's newest version: done, or the reason why not, with the evidence so far.
 
     Beside the verdicts, `off`: no automatic rollback; `none`: nothing to roll back to; `refused`: worse, but not
     allowed now; `lost`: another process rolled it back first.

@@ -22,7 +22,7 @@ from cuebook.storage.database.transaction import Noun, Transaction, read, write
 
 
 class _Naming(msgspec.Struct, frozen=True):
-    """What names a text: its semantic version and its digest, and its place."""
+    """The names of a text: its semantic version, its digest and its place."""
 
     branch: str
     number: int

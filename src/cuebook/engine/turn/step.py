@@ -34,7 +34,7 @@ class BrokenOffError(BackendError):
 
 
 class TurnChoice(Struct, frozen=True, kw_only=True):
-    """What was decided for a step: the system prompt, the window, and the rows to store."""
+    """The decision about a step: the system prompt, the window, and the rows to store."""
 
     prompt: SystemPrompt
     plan: WindowPlan

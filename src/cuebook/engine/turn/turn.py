@@ -34,7 +34,7 @@ RETRIES = 50
 
 
 class Speaker(Protocol[Piece_co]):
-    """Who answers: the configured model or the client's upstream, in the format of the client."""
+    """Answers a turn: the configured model or the client's upstream, in the format of the client."""
 
     def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Piece_co, None]:
         """Stream the answer of an open turn, and finish its step."""

@@ -38,7 +38,7 @@ class RollbackEvidence(_Out, frozen=True, kw_only=True):
 
 
 class RollbackState(_Out, frozen=True, kw_only=True):
-    """Whether the newest version was automatically rolled back, or the reason why not, with the evidence so far."""
+    """The state of automatic rollback: done, or the reason why not, with the evidence so far."""
 
     decision: Literal["rollback", "keep", "wait", "hold", "off", "none", "refused", "lost"]
     reason: str
