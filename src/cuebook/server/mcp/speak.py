@@ -82,6 +82,8 @@ def _answers(asking: CallContext, unasked: StdioNotifier | None) -> dict[str, An
         async def tell(progress: float, message: str) -> None:
             await context.session.report_progress(progress, message=message)
 
+        if unasked is not None:
+            await unasked.started()
         return await call_tool(asking.now(context), params.name, params.arguments, tell)
 
     async def tools(asker: Asker, params: Any) -> Wire:

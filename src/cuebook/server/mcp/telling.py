@@ -71,12 +71,19 @@ class StdioNotifier:
         self._asker = asker
         self._watched = ChangeWatcher()
         self._telling: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
 
     async def begin(self, context: Any, _: Any) -> None:
         """Start to notify of changed lists, once the client is initialized."""
-        await self._watched.add(self._asker, (PROMPTS, RESOURCES))
+        async with self._starting:
+            await self._watched.add(self._asker, (PROMPTS, RESOURCES))
         if self._telling is None:
             self._telling = asyncio.create_task(self._tell(context.session))
+
+    async def started(self) -> None:
+        """Wait until the lists are watched: a change before that would not be noticed."""
+        async with self._starting:
+            pass
 
     async def subscribe(self, _: Any, params: Any) -> Wire:
         """Notify of a resource too. Raises NotFound, InvalidInput."""
