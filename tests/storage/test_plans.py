@@ -4,8 +4,7 @@ import re
 import sqlite3
 from contextlib import closing
 
-from cuebook.storage import tables
-from cuebook.storage.database.statements import load_statements
+from cuebook.storage.database.statements import ddl, load_statements
 
 #: Statements that scan a whole table, and why that is intended.
 WHOLE = {
@@ -27,7 +26,7 @@ _OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")
 
 def test_only_listed_statements_scan_a_whole_table():
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(";\n".join(tables.ddl("sqlite")))
+        connection.executescript(";\n".join(ddl("sqlite")))
         whole = {name for name, sql in load_statements().items() if any(map(_is_whole, _plan(connection, sql)))}
     assert sorted(whole - WHOLE) == []
     assert sorted(WHOLE - whole) == [], "these statements no longer scan a table: remove them from WHOLE"

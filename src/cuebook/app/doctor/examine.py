@@ -55,8 +55,8 @@ from cuebook.providers.openai import HttpUpstream
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Version
 from cuebook.storage.database.sqlite_files import MEMORY, schema_version
+from cuebook.storage.database.statements import VERSION
 from cuebook.storage.store import Store, sqlite_store
-from cuebook.storage.tables import VERSION
 
 # ---- prompts --------------------------------------------------------------------------------------------------------
 

@@ -14,13 +14,12 @@ from cuebook.errors import BackendError
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite_files import MEMORY, connect, is_large, prepare, rewritten, truncated
 from cuebook.storage.database.sqlite_writer import Writer, explain, translate
-from cuebook.storage.database.statements import Statements, load_statements
+from cuebook.storage.database.statements import Statements
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.failpoints import Failpoints
 
 T = TypeVar("T")
 
-SQL: Final = load_statements("sqlite")
 _STATEMENTS: Final = Statements("sqlite")
 _NO_FAILPOINTS: Final = Failpoints()
 #: Reader threads per process: reads are short, and two cores run two of them.

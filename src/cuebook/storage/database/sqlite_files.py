@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cuebook.errors import BackendError, InvalidInput
+from cuebook.storage.database.statements import MIGRATIONS, VERSION, Migration, ddl
 from cuebook.storage.failpoints import Failpoints
-from cuebook.storage.tables import MIGRATIONS, VERSION, Migration, ddl
 
 #: "cueb", so that `file` and other programs can identify the database.
 APPLICATION_ID = 0x63756562
