@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from worker_process import WorkerProcess
 
-from cuebook.storage import failpoints
+from cuebook.storage.database.transaction import NAMES
 from cuebook.storage.store import sqlite_store
 from storage.audit import audit
 from storage.hammer import RUN
@@ -25,7 +25,7 @@ KILLS = int(os.environ.get("CUEBOOK_CHAOS_KILLS", "10"))
 #: A file is checked in full after each kill; a new file now and then keeps the check fast.
 KILLS_PER_FILE = 25
 
-#: The test of each failpoint. A name of failpoints.NAMES that is missing here fails a test.
+#: The test of each failpoint. A name of NAMES that is missing here fails a test.
 TESTED_HERE = (
     "append.begin", "append.stored", "open.begin", "open.stored", "checkpoint.stored", "close.begin", "close.stored",
     "commit.before", "commit.after", "expire.stored", "summary.begin", "summary.stored", "head.stored", "delete.stored",
@@ -88,7 +88,7 @@ class DatabaseFile:
 
 
 def test_every_failpoint_is_tested():
-    assert set(failpoints.NAMES) == {*TESTED_HERE, *TESTED_ELSEWHERE}
+    assert set(NAMES) == {*TESTED_HERE, *TESTED_ELSEWHERE}
     assert not set(TESTED_HERE) & set(TESTED_ELSEWHERE)
     for failpoint, test in TESTED_ELSEWHERE.items():
         assert failpoint in (ROOT / test).read_text("utf-8"), f"{failpoint} is not exercised by {test}"

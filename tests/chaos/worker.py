@@ -11,7 +11,7 @@ import sys
 import traceback
 
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import sqlite_store
 from storage.hammer import hammer
 

@@ -14,7 +14,7 @@ import pytest
 from cuebook.errors import BackendError
 from cuebook.storage.database.sqlite_files import APPLICATION_ID, connect, migrate, prepare, schema_version
 from cuebook.storage.database.statements import FULL_TEXT, MIGRATIONS, VERSION, ddl
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints
 
 #: A later schema version with one more column, index and table, and the migrations that lead to it.
 MORE = (

@@ -19,7 +19,7 @@ from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope
 from cuebook.storage.database.sqlite_writer import Writer
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import sqlite_store
 from storage.audit import audit
 from storage.contract.memory import item, result
@@ -598,7 +598,7 @@ async def test_data_deleted_during_a_read_goes_after_the_read(store, path):
 
 KILLED = """
 import asyncio, sys
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import sqlite_store
 from cuebook.records.memory import Scope
 

@@ -10,8 +10,7 @@ from cuebook.errors import Conflict, NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.digest import digest_of
 from cuebook.records.memory import Correction, Memory, Place, Scope
-from cuebook.storage.database.record import columns, record
-from cuebook.storage.database.transaction import Transaction
+from cuebook.storage.database.transaction import Transaction, columns, record
 
 
 class ConversationRow(Struct, kw_only=True):

@@ -12,8 +12,7 @@ from cuebook.records.turn import Manifest
 from cuebook.records.usage import CallUsageRecord, ShadowCallUsage, ShadowedCall
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
-from cuebook.storage.database.record import record
-from cuebook.storage.database.transaction import Noun, Row, Transaction, read
+from cuebook.storage.database.transaction import Noun, Row, Transaction, read, record
 from cuebook.storage.reads import read_cursor
 
 #: Conversations examined per batch in a word search.

@@ -21,8 +21,7 @@ from cuebook.storage.access import (
     raise_epoch,
     unuse,
 )
-from cuebook.storage.database.record import record
-from cuebook.storage.database.transaction import Noun, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, record, write
 from cuebook.storage.memories import deliver_anew
 from cuebook.storage.tree import tip_at
 

@@ -20,8 +20,7 @@ from cuebook.records.memory import Item, Memory, Place, Scope
 from cuebook.storage import access, memories, reads, summaries
 from cuebook.storage.access import ConversationRow, corrections_of, current_epoch, keep_corrections, last_correction
 from cuebook.storage.corrections import CorrectionStore
-from cuebook.storage.database.record import record
-from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
+from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, record, write
 from cuebook.storage.memories import MemoryRow
 from cuebook.storage.search import SearchCache
 from cuebook.storage.tree import Runs, on_path, runs_to

@@ -11,8 +11,7 @@ from cuebook.records.key import Key
 from cuebook.records.memory import Scope
 from cuebook.records.organization import OrganizationChange, OrganizationSettings, changed
 from cuebook.storage.audit import chained
-from cuebook.storage.database.record import columns, record
-from cuebook.storage.database.transaction import Noun, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, columns, read, record, write
 
 _settings = msgspec.json.Decoder(OrganizationSettings).decode
 

@@ -17,8 +17,7 @@ from cuebook.records.digest import digest_of
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source, Trust
 from cuebook.records.turn import Manifest
 from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
-from cuebook.storage.database.record import columns, record
-from cuebook.storage.database.transaction import Transaction
+from cuebook.storage.database.transaction import Transaction, columns, record
 from cuebook.storage.search import OwnerMatches, SearchCache, rarest_words, words_at
 from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
 

@@ -17,8 +17,7 @@ from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Label, Observation, Version
 from cuebook.storage.audit import chained
-from cuebook.storage.database.record import columns, record
-from cuebook.storage.database.transaction import Noun, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, columns, read, record, write
 
 
 class _Naming(msgspec.Struct, frozen=True):

@@ -23,12 +23,10 @@ from cuebook.interfaces.store import (
 from cuebook.prompts.names import overrides, project_of
 from cuebook.records.conversation import Conversation, PathPost, Post, RoundState
 from cuebook.records.memory import Scope, SearchResult, Summary
-from cuebook.records.turn import Turn
+from cuebook.records.turn import Step, Turn
 from cuebook.storage import access, memories, search
-from cuebook.storage import rows as records
 from cuebook.storage.access import ConversationRow, current_epoch, last_correction
-from cuebook.storage.database.record import record
-from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read
+from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, record
 from cuebook.storage.prompts import families_of
 from cuebook.storage.reflections import newest_on, turn_on
 from cuebook.storage.tree import (
@@ -37,6 +35,9 @@ from cuebook.storage.tree import (
     after,
     backlog,
     bodies,
+    decode_body,
+    decode_parts,
+    draft_decoder,
     mark_on,
     on_path,
     runs_to,
@@ -48,6 +49,8 @@ from cuebook.storage.tree import (
 from cuebook.storage.tree import after as runs_after
 from cuebook.storage.tuning import standing
 
+#: The separator in a summary's `made_by` between a model's name and its prompt version.
+TOLD = "\x1f"
 #: Newest conversations looked up for each answer of a history without a conversation id,
 CANDIDATES = 16
 #: and candidates compared in full: those with the most matching answers.
@@ -342,13 +345,22 @@ def _until(runs: Runs, seq: int) -> Runs:
 
 def _turn(transaction: Transaction, row: Row) -> Turn:
     steps = transaction.rows("steps_of", tenant=row["tenant"], no=row["conversation"], turn=row["n"])
-    return records.turn(row, steps)
+    partial = steps[-1]["partial"] if steps else None
+    return record(
+        Turn,
+        row,
+        steps=tuple(record(Step, each) for each in steps),
+        partial=draft_decoder.decode(partial).message if partial else "",
+    )
 
 
 def summary(transaction: Transaction, row: ConversationRow, version: int) -> Summary | None:
     """Return one summary of a conversation."""
     data = transaction.one("summary_get", **row.key, version=version)
-    return records.summary(data) if data else None
+    if data is None:
+        return None
+    made_by, _, prompt = data["made_by"].partition(TOLD)
+    return record(Summary, data, made_by=made_by, prompt=prompt)
 
 
 def posts_of(
@@ -395,7 +407,30 @@ def _newest(runs: Runs, count: int) -> Runs:
 def whole_posts(transaction: Transaction, tenant: str, results: Sequence[Sequence[Any]]) -> list[Post]:
     """Return posts from rows of `posts_stretch`; bodies stored apart are fetched."""
     bodies_by_digest = bodies(transaction, tenant, [row[14] for row in results if row[14] is not None])
-    return [records.post(row, bodies_by_digest.get(row[14]) if row[14] is not None else None) for row in results]
+    return [_post(row, bodies_by_digest.get(row[14]) if row[14] is not None else None) for row in results]
+
+
+def _post(row: Sequence[Any], body: bytes | None) -> Post:
+    """Parse a post from a row of `posts_stretch`; `body` is its blob, if any."""
+    id_, seq, parent, round_, sender, recipient, role, message, created_at, tokens, parts, wire, state, digest, _ = row
+    if body is not None:
+        message, parts, wire = decode_body(body)
+    return Post(
+        id=id_,
+        seq=seq,
+        parent=parent,
+        round=round_,
+        sender=sender,
+        recipient=recipient,
+        role=role,
+        message=message or "",
+        created_at=created_at,
+        tokens=tokens,
+        parts=decode_parts(parts),
+        wire=wire,
+        state=state,
+        digest=digest,
+    )
 
 
 def read_cursor(cursor: str | None) -> tuple[float, int]:

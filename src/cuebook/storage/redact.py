@@ -19,11 +19,9 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, CLIENT, Manifest
 from cuebook.storage import outcomes
 from cuebook.storage.access import ConversationRow, encode_json, lose_corrections, need, raise_epoch, unuse
-from cuebook.storage.database.record import columns
-from cuebook.storage.database.transaction import Transaction
+from cuebook.storage.database.transaction import Transaction, columns
 from cuebook.storage.memories import ErasedMemories, deliver_anew, unlearn
-from cuebook.storage.rows import decode_parts
-from cuebook.storage.tree import SHIFT, read_body, tip_at
+from cuebook.storage.tree import SHIFT, decode_parts, read_body, tip_at
 from cuebook.storage.turns import end_expired
 from cuebook.storage.writes import company_of, leave_waiting, set_head
 

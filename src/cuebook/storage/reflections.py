@@ -14,8 +14,7 @@ from cuebook.records.turn import TurnOn
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, own_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.record import record
-from cuebook.storage.database.transaction import Noun, Row, StatementCursor, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Row, StatementCursor, Transaction, read, record, write
 from cuebook.storage.tree import Runs, on_path, runs_to
 
 # ---- the last turn of a path ----------------------------------------------------------------------------------------

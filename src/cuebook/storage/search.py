@@ -13,8 +13,7 @@ from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match
 from cuebook.records.memory import Scope
 from cuebook.storage.access import ConversationRow, by_no
 from cuebook.storage.database.transaction import Transaction
-from cuebook.storage.rows import decode_body
-from cuebook.storage.tree import SHIFT, Runs, bodies, on_path, owner_token, runs_to, tenant_token
+from cuebook.storage.tree import SHIFT, Runs, bodies, decode_body, on_path, owner_token, runs_to, tenant_token
 from cuebook.storage.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
 
 # ---- words of places (memory owners) --------------------------------------------------------------------------------

@@ -10,10 +10,9 @@ from cuebook.storage.conversation_list import ConversationListStore, ShadowStore
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite import SqliteDatabase
 from cuebook.storage.database.sqlite_files import MEMORY
-from cuebook.storage.database.transaction import Database, KeyedRequest, Transaction, read, write
+from cuebook.storage.database.transaction import Database, Failpoints, KeyedRequest, Transaction, read, write
 from cuebook.storage.deliveries import MemoryStore
 from cuebook.storage.erasure import ErasureStore
-from cuebook.storage.failpoints import Failpoints
 from cuebook.storage.keys import KeyStore, OrganizationStore
 from cuebook.storage.outcomes import OutcomeStore
 from cuebook.storage.prompts import PromptStore

@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.storage import access, reads
-from cuebook.storage import rows as records
 from cuebook.storage.access import ConversationRow, corrections_of, last_correction, own_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.record import columns, record
-from cuebook.storage.database.transaction import Noun, Row, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Row, Transaction, columns, read, record, write
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import backlog, mark_on, on_path, runs_to, tip_at
 
@@ -26,8 +24,7 @@ class SummaryStore(Noun):
     ) -> Summary | None:
         """Return the head's current summary, or the given version. Raises NotFound."""
         row = access.need(transaction, scope, conversation)
-        data = transaction.one("summary_get", **row.key, version=version or head_summary(transaction, row))
-        return records.summary(data) if data else None
+        return reads.summary(transaction, row, version or head_summary(transaction, row))
 
     @read
     def items(self, transaction: Transaction, scope: Scope, conversation: str, *, ended: bool = False) -> list[Item]:
@@ -146,7 +143,7 @@ def insert_summary(
     transaction: Transaction, row: ConversationRow, summary: Summary, *, version: int, previous: int
 ) -> None:
     """Store a summary under the next version."""
-    made_by = f"{summary.made_by}{records.TOLD}{summary.prompt}" if summary.prompt else summary.made_by
+    made_by = f"{summary.made_by}{reads.TOLD}{summary.prompt}" if summary.prompt else summary.made_by
     values = columns(summary) | {"version": version, "previous": previous, "made_by": made_by}
     transaction.run("summary_insert", **row.key, **values)
 

@@ -10,11 +10,16 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.records.conversation import Draft, PathPost, Stretch
+from cuebook.records.conversation import Draft, Part, PathPost, Stretch
 from cuebook.records.digest import digest_of
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.database.transaction import Transaction
-from cuebook.storage.rows import INLINE, decode_body, encode_body, encode_parts
+
+Runs = list[tuple[int, int]]  # (first, last) seqs, newest run first
+
+_parts = msgspec.json.Decoder(tuple[Part, ...])
+_body = msgspec.msgpack.Decoder(tuple[str, bytes | None, bytes | None])
+draft_decoder = msgspec.msgpack.Decoder(Draft)
 
 #: A full-text rowid is conversation << SHIFT | seq.
 SHIFT = 32
@@ -25,8 +30,18 @@ _AT_FIRST, _AT_ONCE = 16, 512
 _MESSAGE = attrgetter("message")
 #: Marks parts that are stored in the body only.
 APART = b""
+#: Larger bodies (in bytes) are stored in `blob`, so that rows stay small enough to scan (page size 8192).
+INLINE = 4096
 
-Runs = list[tuple[int, int]]  # (first, last) seqs, newest run first
+
+def decode_body(blob: bytes) -> tuple[str, bytes | None, bytes | None]:
+    """Return the message, parts and wire of a large post."""
+    return _body.decode(blob)
+
+
+def decode_parts(raw: bytes | None) -> tuple[Part, ...]:
+    """Parse parts from JSON."""
+    return _parts.decode(raw) if raw else ()
 
 
 class Tip(Struct):
@@ -130,11 +145,11 @@ def _place_body(
     transaction: Transaction, row: ConversationRow, draft: Draft
 ) -> tuple[str | None, bytes | None, bytes | None, bytes | None]:
     """Store a large body apart. Parts of moderate size also stay in the row, for readers of the compressed form."""
-    parts = encode_parts(draft.parts) if draft.parts else None
+    parts = msgspec.json.encode(draft.parts) if draft.parts else None
     size = len(draft.message) + len(parts or b"") + len(draft.wire or b"")
     if size <= INLINE:
         return draft.message, parts, draft.wire, None
-    body = keep(transaction, row, encode_body(draft.message, parts, draft.wire))
+    body = keep(transaction, row, msgspec.msgpack.encode((draft.message, parts, draft.wire)))
     return None, parts if parts is None or len(parts) <= INLINE else APART, None, body
 
 

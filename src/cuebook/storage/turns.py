@@ -18,8 +18,7 @@ from cuebook.storage.access import ConversationRow, current_epoch, encode_json
 from cuebook.storage.audit import chained
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
-from cuebook.storage.rows import draft_decoder
-from cuebook.storage.tree import Tip, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
+from cuebook.storage.tree import Tip, draft_decoder, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
 from cuebook.storage.writes import begin, bind, check_names, keep_named, leave_waiting, set_head
 
 # ---- overdue turns --------------------------------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from msgspec import Struct
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage import access
 from cuebook.storage.access import current_epoch, own_epoch
-from cuebook.storage.database.record import record
-from cuebook.storage.database.transaction import Noun, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, record, write
 
 
 class EmbeddingBacklog(Struct, frozen=True, kw_only=True):

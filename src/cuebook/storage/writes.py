@@ -12,8 +12,7 @@ from cuebook.records.memory import Scope
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, encode_json, raise_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.record import columns
-from cuebook.storage.database.transaction import Noun, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, columns, read, write
 from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
 
 #: What `take_out` deletes, in this order: the conversation's own row is last.

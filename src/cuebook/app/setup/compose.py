@@ -34,7 +34,7 @@ from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.redaction import Redactor
 from cuebook.signals.sentiment import analyzers_of, methods_of
 from cuebook.storage.database.sqlite_files import MEMORY
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import Store, sqlite_store
 from cuebook.window.budget import Limits
 from cuebook.window.cache import CacheRule, rule_for, rule_named

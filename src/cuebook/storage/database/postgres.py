@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.statements import VERSION, Statements, ddl
-from cuebook.storage.database.transaction import Transaction
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints, Transaction
 
 T = TypeVar("T")
 

@@ -15,8 +15,7 @@ from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite_files import MEMORY, connect, is_large, prepare, rewritten, truncated
 from cuebook.storage.database.sqlite_writer import Writer, explain, translate
 from cuebook.storage.database.statements import Statements
-from cuebook.storage.database.transaction import Transaction
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints, Transaction
 
 T = TypeVar("T")
 

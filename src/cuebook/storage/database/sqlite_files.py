@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.storage.database.statements import MIGRATIONS, VERSION, Migration, ddl
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints
 
 #: "cueb", so that `file` and other programs can identify the database.
 APPLICATION_ID = 0x63756562

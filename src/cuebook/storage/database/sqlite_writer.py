@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, StoreFull
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints
 
 T = TypeVar("T")
 

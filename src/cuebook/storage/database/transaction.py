@@ -4,26 +4,167 @@ A noun of the store is a subclass of `Noun`. Its methods are written as synchron
 `@read` and `@write` turn them into coroutines that run in a thread.
 """
 
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, get_type_hints
+from operator import itemgetter
+from types import NoneType, UnionType
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
+from msgspec import Struct
 
-from cuebook.errors import Conflict, KeyReused
+from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.record import S, record_maker
 from cuebook.storage.database.statements import Statements
-from cuebook.storage.failpoints import Failpoints
 
 T = TypeVar("T")
 P = ParamSpec("P")
 N = TypeVar("N", bound="Noun")
-
+S = TypeVar("S", bound=Struct)
 #: A row by column names.
 Row = dict[str, Any]
+Decode = Callable[[Any], Any]
+
+# ---- failpoints -----------------------------------------------------------------------------------------------------
+
+
+#: All failpoints; a test passes through each of them.
+NAMES: Final = (
+    "append.begin", "append.stored", "open.begin", "open.stored", "checkpoint.stored", "close.begin",
+    "close.stored", "commit.before", "commit.after", "expire.stored", "summary.begin", "summary.stored",
+    "head.stored", "delete.stored", "forget.begin", "forget.stored", "forget.mirror", "forget.log",
+    "forget.signed", "outcome.folded", "stream.piece", "stream.ended", "compact.read", "compact.made",
+    "reflect.read", "reflect.made", "request.finish", "migrate.statement",
+)  # fmt: skip
+_ACTIONS = ("kill", "raise", "delay", "stop")
+
+
+class Failpoints:
+    """The armed failpoint of this process, if any: a named point where a test kills, fails, stops or delays it.
+
+    The setting `name:kill|raise|delay|stop@n` acts when the point is passed for the n-th time (default: 1). kill =
+    SIGKILL to this process, stop = SIGSTOP, raise = a BackendError, delay = half a second.
+    """
+
+    def __init__(self, setting: str = "") -> None:
+        self._name = ""
+        self._left = 0
+        self._action = ""
+        if setting:
+            place, _, action = setting.partition(":")
+            action, _, nth = action.partition("@")
+            if place not in NAMES or action not in _ACTIONS or not (nth or "1").isdecimal():
+                msg = (
+                    f"CUEBOOK_FAILPOINT {setting!r}: expected NAME:kill|raise|delay|stop[@N] with NAME one of"
+                    f" {', '.join(NAMES)}"
+                )
+                raise InvalidInput(msg)
+            self._name, self._action, self._left = place, action, int(nth or 1)
+
+    @classmethod
+    def from_environment(cls) -> "Failpoints":
+        """Return failpoints armed from the environment."""
+        return cls(os.environ.get("CUEBOOK_FAILPOINT", ""))
+
+    def __call__(self, name: str) -> None:
+        """Act if this failpoint is armed and due."""
+        if name != self._name:
+            return
+        self._left -= 1
+        if self._left != 0:
+            return
+        if self._action == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif self._action == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif self._action == "delay":
+            time.sleep(0.5)
+        else:
+            msg = f"failpoint {name}"
+            raise BackendError(msg, retryable=True)
+
+
+# ---- records from rows ----------------------------------------------------------------------------------------------
+
+#: Types that a column holds as they are. `bool` is stored as an integer, everything else as JSON.
+_PLAIN = (str, int, float, bytes, NoneType)
+
+
+def record(kind: type[S], row: Mapping[str, Any], /, **values: Any) -> S:
+    """Return a record from a row's columns of the same names; `values` replace columns or add fields.
+
+    A field without a column has its default.
+    """
+    plain, decoded = _fields(kind)
+    fields = {name: row[name] for name in plain if name in row}
+    for name, decode in decoded:
+        if name in row and name not in values:
+            raw = row[name]
+            fields[name] = None if raw is None else decode(raw)
+    return kind(**(fields | values) if values else fields)
+
+
+def record_maker(kind: type[S], names: tuple[str, ...]) -> Callable[[Sequence[Any]], S]:
+    """Return the function that makes a record of a row with these columns: `record` for many rows, twice as fast."""
+    plain, decoded = _fields(kind)
+    own = [name for name in plain if name in names]
+    pick = itemgetter(*map(names.index, own), 0, 0)  # at least two, so that it returns a tuple
+    rest = [(name, names.index(name), decode) for name, decode in decoded if name in names]
+
+    def make(row: Sequence[Any]) -> S:
+        fields = dict(zip(own, pick(row), strict=False))
+        for name, at, decode in rest:
+            raw = row[at]
+            fields[name] = None if raw is None else decode(raw)
+        return kind(**fields)
+
+    return make
+
+
+def columns(value: Struct) -> dict[str, Any]:
+    """Return a record's fields as the columns that `record` reads."""
+    plain, decoded = _fields(type(value))
+    values = {name: getattr(value, name) for name in plain}
+    for name, decode in decoded:
+        field = getattr(value, name)
+        values[name] = int(field) if decode is bool else None if field is None else msgspec.json.encode(field).decode()
+    return values
+
+
+@cache
+def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Decode], ...]]:
+    """Return the names of plain fields, and the other ones with the functions that decode their columns."""
+    plain: list[str] = []
+    decoded: list[tuple[str, Decode]] = []
+    for field in msgspec.structs.fields(kind):
+        union = get_origin(field.type) in (Union, UnionType)
+        kinds = set(get_args(field.type)) if union else {field.type}
+        if all(each in _PLAIN or get_origin(each) is Literal for each in kinds):
+            plain.append(field.name)
+        else:
+            is_flag = kinds - {NoneType} == {bool}
+            decoded.append((field.name, bool if is_flag else msgspec.json.Decoder(field.type).decode))
+    return tuple(plain), tuple(decoded)
+
+
+# ---- transactions ---------------------------------------------------------------------------------------------------
 
 
 class StatementCursor(Protocol):
