@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from cuebook import Ask, Cuebook, Posted
 from cuebook.config import build
-from cuebook.interfaces.model import ModelRequest, Piece
+from cuebook.interfaces import ModelRequest, Piece
 
 PIECES = [f"piece {n} " for n in range(40)]
 

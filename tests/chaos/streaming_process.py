@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from cuebook import Ask, Cuebook
 from cuebook.config import build
 from cuebook.errors import CuebookError
-from cuebook.interfaces.model import ModelRequest, Piece
+from cuebook.interfaces import ModelRequest, Piece
 
 
 class Slow:

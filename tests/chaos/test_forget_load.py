@@ -16,7 +16,7 @@ import pytest
 from cuebook import Ask, Cuebook, Part, Posted
 from cuebook.config import build
 from cuebook.errors import CuebookError
-from cuebook.interfaces.model import ModelRequest, Piece
+from cuebook.interfaces import ModelRequest, Piece
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.erasure import Receipt
 from cuebook.testing.embedder import HashingEmbedder

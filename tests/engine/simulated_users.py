@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.interfaces.model import ModelRequest, Piece
+from cuebook.interfaces import ModelRequest, Piece
 
 PLEASED: Final = (
     "Perfect, thank you so much!", "That works now, thanks!", "Great answer, very helpful.", "Excellent, thanks!",

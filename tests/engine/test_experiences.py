@@ -11,7 +11,7 @@ from turn_helpers import Client, bot, cue_on, user
 
 from cuebook import Ask, Cuebook
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.interfaces.model import ModelRequest
+from cuebook.interfaces import ModelRequest
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock, ScriptedModel

@@ -7,7 +7,7 @@ from turn_helpers import cue_on
 
 from cuebook import Ask
 from cuebook.errors import NotFound
-from cuebook.interfaces.model import Piece
+from cuebook.interfaces import Piece
 from cuebook.memory.corrections import correction_of
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import CATEGORIES, Scope

@@ -12,7 +12,7 @@ from cuebook import Ask, Cuebook, InvalidInput
 from cuebook.app.cuebook import RelayCall
 from cuebook.app.doctor import examine
 from cuebook.errors import UpstreamError
-from cuebook.interfaces.model import ModelRequest
+from cuebook.interfaces import ModelRequest
 from cuebook.providers.llama import LlamaModel, context_of, file_named
 from cuebook.records.answer import to_wire
 

@@ -7,7 +7,7 @@ import pytest
 
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_templates import init_project
-from cuebook.interfaces.model import ModelRequest
+from cuebook.interfaces import ModelRequest
 from cuebook.testing import ScriptedModel
 
 #: The work model's answer to each metaprompt, by the key whose text is the strategy.

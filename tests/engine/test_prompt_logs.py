@@ -12,7 +12,7 @@ import pytest
 from turn_helpers import Client, cue_on, user
 
 from cuebook import Ask, CuebookError
-from cuebook.interfaces.model import ModelRequest
+from cuebook.interfaces import ModelRequest
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.testing import ScriptedModel
 from cuebook.testing.doubles import Script

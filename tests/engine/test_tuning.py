@@ -6,7 +6,7 @@ import pytest
 from turn_helpers import NAME, bot, check_accounted, cue_on, user
 
 from cuebook import Ask, Cuebook
-from cuebook.interfaces.reflections import TuningRun
+from cuebook.interfaces.store import TuningRun
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Manifest

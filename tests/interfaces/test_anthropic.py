@@ -14,7 +14,7 @@ from upstream import Upstream
 from conftest import Live, config
 from cuebook.config import build
 from cuebook.engine.proxy.messages_wire import with_marks
-from cuebook.interfaces.model import RelayRequest
+from cuebook.interfaces import RelayRequest
 from cuebook.providers.openai import HttpUpstream
 from cuebook.window.anchors import with_cache_marks
 from cuebook.window.cache import rule_named

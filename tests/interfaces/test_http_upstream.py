@@ -11,7 +11,7 @@ from cuebook import Ask, Cuebook
 from cuebook.app.cuebook import RelayCall
 from cuebook.config import Config, ModelConfig, Settings, StoreConfig, build
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.interfaces.model import ModelRequest, Piece, RelayRequest
+from cuebook.interfaces import ModelRequest, Piece, RelayRequest
 from cuebook.providers.openai import HttpUpstream, OpenAIModel, shown_url
 from cuebook.testing.upstream import DONE, EVENTS, event
 

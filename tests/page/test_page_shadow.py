@@ -11,7 +11,7 @@ from conftest import Served, Tab, config
 from cuebook import Cuebook
 from cuebook.app.cuebook import RelayCall
 from cuebook.app.replay import RecordedUpstream
-from cuebook.interfaces.model import RelayRequest
+from cuebook.interfaces import RelayRequest
 
 TURNS = 6
 

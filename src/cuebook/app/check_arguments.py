@@ -11,7 +11,7 @@ from cuebook.engine.core.drafts import Posted, check_name, check_text
 from cuebook.engine.core.time_zones import read_zone
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.model import Analyzer
+from cuebook.interfaces import Analyzer
 from cuebook.prompts.names import check_project
 from cuebook.records.turn import Ask
 from cuebook.signals.model_sentiment import NAME as BY_MODEL

@@ -46,10 +46,7 @@ from cuebook.engine.turn.prompt_logs import PromptLogs
 from cuebook.engine.turn.request import read_ask
 from cuebook.engine.turn.turn import answer
 from cuebook.errors import CuebookError, InvalidInput
-from cuebook.interfaces.dice import Clock, Dice
-from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.model import Analyzer, Model, RelayRequest, Upstream
-from cuebook.interfaces.sink import Sink
+from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, RelayRequest, Sink, Upstream
 from cuebook.interfaces.store import Appended
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
 from cuebook.records.outcome import TurnFeedback

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cuebook.app.transcripts import Transcript
 from cuebook.engine.core.drafts import Posted, role_of, sender_of
-from cuebook.interfaces.model import RelayAnswer, RelayRequest
+from cuebook.interfaces import RelayAnswer, RelayRequest
 from cuebook.records.conversation import Post
 from cuebook.wire.chat_messages import read_message, write_message
 

@@ -12,39 +12,13 @@ from msgspec import Struct
 
 from cuebook.interfaces.memories import MemoryContext, MemoryLook
 from cuebook.interfaces.prompts import Family
-from cuebook.interfaces.reflections import MetapromptTask
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, Stretch
-from cuebook.records.memory import Correction, Dense, Item, PostMatch, Scope, SearchResult, Summary
+from cuebook.records.memory import Correction, Dense, Item, Scope, SearchResult, Summary
 from cuebook.records.mind import Reflection
 from cuebook.records.outcome import Outcome
-from cuebook.records.tuning import TuningState
+from cuebook.records.tuning import Snapshot, TuningState
 from cuebook.records.turn import Manifest, Turn, TurnOn, TurnState, Usage
-
-__all__ = [
-    "ROOT",
-    "Alignment",
-    "Appended",
-    "Batch",
-    "CompactionInput",
-    "CompactionResult",
-    "Decision",
-    "DueConversation",
-    "Lease",
-    "PageOfConversations",
-    "PathPost",
-    "PathQuery",
-    "PostMatch",
-    "PostSpot",
-    "Scene",
-    "SearchLook",
-    "SearchResult",
-    "StepEnd",
-    "StoredAnswer",
-    "Stretch",
-    "TurnOn",
-]
-
 
 #: Instead of a parent's id: the post has none and starts the conversation again.
 ROOT = ""
@@ -121,6 +95,13 @@ class Appended(Struct, frozen=True):
 
     stored: int
     last_seq: int
+
+
+class MetapromptTask(Struct, frozen=True, array_like=True):
+    """A task of a reflection: a metaprompt's id, and the reason: `event:NAME`, `interval:N`, `manual` or `llm`."""
+
+    metaprompt: str
+    trigger: str
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -280,3 +261,65 @@ class PageOfConversations(Struct, frozen=True):
 
     items: tuple[Conversation, ...]
     cursor: str | None = None
+
+
+# ---- reflections and tunings -----------------------------------------------------------------------------------------
+
+
+class DueReflection(Struct, frozen=True, kw_only=True):
+    """A due reflection."""
+
+    tenant: str
+    conversation: str
+    turn: int
+    n: int
+    count: int = 1  # of the due reflections of its conversation
+
+
+class ReflectionInput(Struct, frozen=True, kw_only=True):
+    """Input of a reflection."""
+
+    conversation: Conversation
+    turn: TurnOn
+    n: int
+    calls: tuple[MetapromptTask, ...]
+    before: Reflection | None  # the newest on the turn's path
+    epoch: int  # number of erasures in the conversation
+
+
+class Entries(Struct, frozen=True, kw_only=True):
+    """Posts of the head's path after a seq, oldest first. `anew`: that seq is not on the path, so
+    these are all posts.
+    """
+
+    conversation: Conversation
+    posts: tuple[PathPost, ...]
+    anew: bool = False
+
+
+class LastTuning(Struct, frozen=True, kw_only=True):
+    """A conversation's tuning, the position and the time (Unix seconds) of its last run."""
+
+    tuning: TuningState
+    seen_seq: int
+    updated_at: float
+
+
+class ChangedConversation(Struct, frozen=True):
+    """A conversation that changed since its last run."""
+
+    tenant: str
+    conversation: str
+
+
+class TuningRun(Struct, frozen=True, kw_only=True):
+    """The result of a run, based on the tuning of `before` (0 for none). Without a snapshot it only
+    moves the position.
+    """
+
+    no: int  # the conversation's number when loaded
+    seen_seq: int
+    before: float
+    now: float
+    tuning: TuningState
+    snapshot: Snapshot | None = None

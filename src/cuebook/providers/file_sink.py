@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-from cuebook.interfaces.sink import FinishedSummary
+from cuebook.interfaces import FinishedSummary
 
 try:
     import fcntl

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from cuebook.errors import BackendError, InvalidInput, UpstreamError
-from cuebook.interfaces.model import ModelRequest, Piece, RelayRequest
+from cuebook.interfaces import ModelRequest, Piece, RelayRequest
 from cuebook.records.answers import mended
 from cuebook.wire.chat_answers import read_usage
 

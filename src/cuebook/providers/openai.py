@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.interfaces.model import ModelRequest, Piece, RelayRequest
+from cuebook.interfaces import ModelRequest, Piece, RelayRequest
 from cuebook.providers.network import Network
 from cuebook.records.answers import mended
 from cuebook.wire.chat_answers import read_usage

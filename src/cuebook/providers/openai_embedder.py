@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.interfaces.model import RelayRequest
+from cuebook.interfaces import RelayRequest
 from cuebook.providers.openai import HttpUpstream
 
 #: Texts per request: servers accept from 64 (small ones) to 2,048.

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from datetime import datetime
 
-from cuebook.interfaces.model import ModelRequest, Piece
+from cuebook.interfaces import ModelRequest, Piece
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Hit
 
 #: Memories quoted in an answer.

@@ -6,7 +6,7 @@ from itertools import islice, takewhile
 import msgspec
 
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.reflections import DueReflection, MetapromptTask, ReflectionInput
+from cuebook.interfaces.store import DueReflection, MetapromptTask, ReflectionInput
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.mind import Reflection

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from cuebook.interfaces.store import PostMatch, SearchLook, SearchResult
+from cuebook.interfaces.store import SearchLook
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
-from cuebook.records.memory import Scope
+from cuebook.records.memory import PostMatch, Scope, SearchResult
 from cuebook.storage.access import ConversationRow, by_no
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.tree import SHIFT, Runs, bodies, decode_body, on_path, owner_token, runs_to, tenant_token

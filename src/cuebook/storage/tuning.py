@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cuebook.interfaces.reflections import ChangedConversation, Entries, LastTuning, TuningRun
+from cuebook.interfaces.store import ChangedConversation, Entries, LastTuning, TuningRun
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tally, TuningState, TuningTotals

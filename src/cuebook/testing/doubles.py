@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from msgspec import Struct
 
 from cuebook.errors import UpstreamError
-from cuebook.interfaces.model import ModelRequest, Piece
+from cuebook.interfaces import ModelRequest, Piece
 from cuebook.records.conversation import Part
 from cuebook.records.turn import Usage
 

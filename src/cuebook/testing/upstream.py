@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from cuebook.interfaces.model import RelayRequest
+from cuebook.interfaces import RelayRequest
 
 EVENTS = "text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from cuebook.interfaces.store import Lease, PathQuery, TurnOn
+from cuebook.interfaces.store import Lease, PathQuery
+from cuebook.records.turn import TurnOn
 from cuebook.storage.store import Store
 from storage.contract.posts import OWNER, say
 from storage.contract.turns import answer, begin, end

@@ -4,8 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.reflections import MetapromptTask, ReflectionInput
-from cuebook.interfaces.store import PathQuery
+from cuebook.interfaces.store import MetapromptTask, PathQuery, ReflectionInput
 from cuebook.records.mind import MoodState, Reflection
 from cuebook.storage.store import Store
 from storage.contract.posts import OWNER, say

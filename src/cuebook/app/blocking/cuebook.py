@@ -13,10 +13,7 @@ from cuebook.app.blocking.generated.parts import BlockingParts
 from cuebook.app.blocking.host import Host
 from cuebook.app.cuebook import Cuebook
 from cuebook.config import Config
-from cuebook.interfaces.dice import Clock, Dice
-from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.model import Analyzer, Model, Upstream
-from cuebook.interfaces.sink import Sink
+from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink, Upstream
 
 
 class BlockingCuebook(BlockingParts):

@@ -44,7 +44,7 @@ from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.time_zones import read_zone
 from cuebook.engine.jobs.compaction import VALUES
 from cuebook.errors import BackendError, CuebookError, InvalidInput
-from cuebook.interfaces.model import RelayRequest
+from cuebook.interfaces import RelayRequest
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.names import check_project, instructions

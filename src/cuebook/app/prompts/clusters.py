@@ -15,7 +15,7 @@ from cuebook.engine.core.query_vector import check_size
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import AT_ONCE, batched
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.interfaces.embedder import Embedder
+from cuebook.interfaces import Embedder
 from cuebook.languages import reads
 from cuebook.prompts.clusters import LEAST, MOST, Group, by_words, group, near_duplicates, weigh
 from cuebook.records.prompt import Version

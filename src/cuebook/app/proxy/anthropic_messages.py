@@ -15,7 +15,7 @@ from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.proxy.wire import Head
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.providers.llama import LlamaModel
 from cuebook.providers.openai import OpenAIModel
 from cuebook.records.memory import Scope

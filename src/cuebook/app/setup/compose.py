@@ -17,10 +17,7 @@ from cuebook.engine.core.scheduling import ConversationQueue
 from cuebook.engine.core.services import Services, Settings, nothing_restored
 from cuebook.engine.core.time_zones import read_zone
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.dice import Clock, Dice
-from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.model import Analyzer, Model, Upstream
-from cuebook.interfaces.sink import Sink
+from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink, Upstream
 from cuebook.memory.scopes import Policy
 from cuebook.prompts.names import check_project
 from cuebook.providers.clock_and_ids import SystemClock, SystemDice, database_key

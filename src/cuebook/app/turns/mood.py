@@ -9,8 +9,7 @@ from cuebook.app.namespace import Namespace, check_first
 from cuebook.engine.jobs.reflection import reflect_on
 from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mood_of
 from cuebook.engine.turn.turn_signals import signals_to_wire
-from cuebook.interfaces.reflections import MetapromptTask
-from cuebook.interfaces.store import PathQuery, Scene
+from cuebook.interfaces.store import MetapromptTask, PathQuery, Scene
 from cuebook.operations import Argument, operation
 from cuebook.records.memory import Scope
 from cuebook.records.mind import ConversationMood, Reflection, ReflectionEntry, mood_fields, reflection_entry

@@ -9,7 +9,7 @@ import msgspec
 
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
-from cuebook.interfaces.model import Model, ModelRequest
+from cuebook.interfaces import Model, ModelRequest
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
-from cuebook.interfaces.embedder import Embedder
+from cuebook.interfaces import Embedder
 from cuebook.languages import reads
 from cuebook.records.memory import Dense
 

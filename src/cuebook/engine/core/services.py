@@ -14,10 +14,7 @@ from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.engine.core.scheduling import ConversationQueue, ForegroundGate
 from cuebook.errors import NotFound
-from cuebook.interfaces.dice import Clock, Dice
-from cuebook.interfaces.embedder import Embedder
-from cuebook.interfaces.model import Analyzer, Model
-from cuebook.interfaces.sink import Sink
+from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink
 from cuebook.interfaces.store import StoredAnswer
 from cuebook.memory.profiles import Compaction
 from cuebook.memory.scopes import Policy

@@ -22,7 +22,7 @@ from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, NotFound
-from cuebook.interfaces.model import ModelRequest
+from cuebook.interfaces import ModelRequest
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold

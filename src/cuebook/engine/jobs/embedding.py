@@ -14,7 +14,7 @@ from cuebook.engine.core.query_vector import check_size, space_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError
-from cuebook.interfaces.embedder import Embedder
+from cuebook.interfaces import Embedder
 from cuebook.languages import reads
 from cuebook.memory.tokenizer import spans_of
 from cuebook.records.conversation import PathPost

@@ -13,7 +13,7 @@ from cuebook.engine.core.judgement_cache import BATCH, aside
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.errors import Conflict
-from cuebook.interfaces.reflections import TuningRun
+from cuebook.interfaces.store import TuningRun
 from cuebook.memory.judgement import JudgementResult, PathJudgement
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope

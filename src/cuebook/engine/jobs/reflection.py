@@ -30,9 +30,8 @@ from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, reflection_tasks
 from cuebook.engine.turn.turn_signals import counters_on, judged_on, persona_in, signals_in, tracking_in
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.interfaces.model import Model, ModelRequest
-from cuebook.interfaces.reflections import DueReflection, MetapromptTask, ReflectionInput
-from cuebook.interfaces.store import PathQuery, Scene
+from cuebook.interfaces import Model, ModelRequest
+from cuebook.interfaces.store import DueReflection, MetapromptTask, PathQuery, ReflectionInput, Scene
 from cuebook.prompts.names import SYSTEM, project_of
 from cuebook.records.answers import mended
 from cuebook.records.audit import Record

@@ -7,7 +7,7 @@ delivered again under the same id.
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import NotFound
-from cuebook.interfaces.sink import FinishedSummary
+from cuebook.interfaces import FinishedSummary
 from cuebook.records.memory import Scope
 
 #: A queued summary: its number, sink, conversation and version.

@@ -19,7 +19,7 @@ from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.records.memory import Scope
 from cuebook.window.anchors import with_cache_marks
 from cuebook.window.cache import CacheRule, rule_for

@@ -17,7 +17,7 @@ from cuebook.engine.turn.step import OpenStep, OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.engine.turn.turn import answer
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.interfaces.model import RelayAnswer
+from cuebook.interfaces import RelayAnswer
 from cuebook.records.conversation import CALL
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Usage

@@ -11,7 +11,7 @@ from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import ChatWire, Head, TranslatedWire
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.interfaces.model import Upstream
+from cuebook.interfaces import Upstream
 from cuebook.interfaces.store import Lease
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import Scope

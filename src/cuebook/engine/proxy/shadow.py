@@ -31,7 +31,7 @@ from cuebook.engine.turn.history import name_conversation
 from cuebook.engine.turn.step import OpenStep, OpenTurn
 from cuebook.engine.turn.turn import open_turn
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
-from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.interfaces.store import Lease
 from cuebook.records.memory import Scope
 

@@ -15,7 +15,7 @@ from cuebook.engine.proxy.wire import Wire
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.model import Upstream
+from cuebook.interfaces import Upstream
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import digest_of
 from cuebook.records.turn import SHADOW

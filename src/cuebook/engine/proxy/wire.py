@@ -17,7 +17,7 @@ from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import CuebookError
-from cuebook.interfaces.model import RelayRequest, Upstream
+from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.window.anchors import with_breakpoints
 from cuebook.window.cache import rule_for

@@ -17,7 +17,7 @@ from cuebook.engine.replay.changes import Change, OtherVersion, apply
 from cuebook.engine.replay.recorded_turn import RecordedTurn, plan_again
 from cuebook.engine.turn.compare import prefix_ratio
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.interfaces.model import ModelRequest
+from cuebook.interfaces import ModelRequest
 from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version

@@ -15,7 +15,7 @@ from cuebook.engine.turn.request import read_ask
 from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep, OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.engine.turn.turn import decide_turn
-from cuebook.interfaces.model import ModelRequest
+from cuebook.interfaces import ModelRequest
 from cuebook.records.memory import Scope
 from cuebook.records.plain_text import plain
 from cuebook.records.turn import Ask, Window

@@ -21,7 +21,7 @@ from cuebook.engine.core.model_call import BROKEN, closing
 from cuebook.engine.core.query_vector import check_size, sense, space_of
 from cuebook.engine.core.services import ModelSelection, Services
 from cuebook.errors import BackendError, CuebookError, UpstreamError
-from cuebook.interfaces.model import Model, ModelRequest
+from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.store import Scene
 from cuebook.memory.experience import ScoredExperience, choose, clauses, offered, score
 from cuebook.memory.selection_reply import read_reply

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.turn_signals import persona_in, signals_in, speaker_in, tracking_in
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.reflections import MetapromptTask
-from cuebook.interfaces.store import Scene
+from cuebook.interfaces.store import MetapromptTask, Scene
 from cuebook.records.conversation import Conversation
 from cuebook.records.mind import NEUTRAL, MoodState, TurnSignals
 from cuebook.records.persona import Persona, SentimentTracking

@@ -9,9 +9,10 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.engine.turn.system_prompt import candidate_prompts
 from cuebook.interfaces.memories import MemoryLook
-from cuebook.interfaces.store import PathQuery, Scene, SearchLook, Stretch
+from cuebook.interfaces.store import PathQuery, Scene, SearchLook
 from cuebook.memory.profiles import choose
 from cuebook.memory.scopes import read_control
+from cuebook.records.conversation import Stretch
 from cuebook.records.memory import Dense, Scope
 from cuebook.records.turn import Ask, Turn
 from cuebook.window.partition import reach

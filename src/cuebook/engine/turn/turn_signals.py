@@ -17,7 +17,7 @@ import msgspec
 from cuebook.engine.core.model_call import BROKEN
 from cuebook.engine.core.query_vector import sense_all
 from cuebook.engine.core.services import Services
-from cuebook.interfaces.store import Scene, TurnOn
+from cuebook.interfaces.store import Scene
 from cuebook.memory.scopes import SPOKEN_WITH
 from cuebook.prompts.learn import score
 from cuebook.prompts.select import ALIASES
@@ -25,7 +25,7 @@ from cuebook.records.conversation import TOOL, Conversation, Draft, PathPost
 from cuebook.records.mind import Counters, Event, Reflection, Sentiment, TurnSignals
 from cuebook.records.outcome import Outcome
 from cuebook.records.persona import Persona, SentimentTracking
-from cuebook.records.turn import Ask
+from cuebook.records.turn import Ask, TurnOn
 from cuebook.signals.context import drift_by_meaning, drift_by_words
 from cuebook.signals.events import TRACE
 from cuebook.signals.message_signals import hear
