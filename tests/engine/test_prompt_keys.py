@@ -46,7 +46,7 @@ async def test_every_writing_request_repeats_its_answer(tmp_path: Path) -> None:
         await prompts.save("a", {"body": "two $x"}, branch="try")
         assert await prompts.fork("a", "try", idempotency_key="2") == fork
         merged = await prompts.merge("a", "try", idempotency_key="3")
-        assert merged.sections == {"body": "two $x"}
+        assert (await prompts.show("a")).sections == {"body": "two $x"}
         assert await prompts.merge("a", "try", idempotency_key="3") == merged
         label = await prompts.label("a", "production", idempotency_key="4")
         assert await prompts.label("a", "production", idempotency_key="4") == label

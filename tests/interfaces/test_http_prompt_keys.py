@@ -36,7 +36,7 @@ def test_branch_is_merged_or_conflicts_are_reported(client: httpx.Client) -> Non
     client.post("/api/prompts/a/branches", json={"name": "try"})
     save_prompt(client, "a", {"rules": "Be true.", "tone": "Cold."}, branch="try")
     save_prompt(client, "a", {"rules": "Be very true.", "tone": "Warm."})
-    done = client.post("/api/prompts/a/merge", json={"branch": "try", "by": "ann"})
+    done = client.post("/api/prompts/a/merge", json={"branch": "try", "userId": "ann"})
     assert done.status_code == 201
     assert (done.json()["branch"], done.json()["version"]) == ("main", 3)
     result = client.get("/api/prompts/a").json()

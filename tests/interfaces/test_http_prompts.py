@@ -517,7 +517,7 @@ def test_migration_is_atomic_and_idempotent(client: httpx.Client) -> None:
     assert (dry.status_code, dry.json()["dryRun"]) == (200, True)
     assert client.get("/api/prompts").json() == {"items": []}
     done = client.post("/api/prompts/migrate", json={"document": DOCUMENT, "userId": "ann"})
-    assert done.status_code == 201
+    assert done.status_code == 200
     assert done.json()["written"] == dry.json()["written"]
     made = [(each["place"], each["slug"], each["branch"], each["version"]) for each in done.json()["written"]]
     assert sorted(made) == [

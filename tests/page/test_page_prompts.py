@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
 from cuebook import Ask, Cuebook
+from cuebook.app.prompts import ForkOrigin
 from cuebook.app.setup.project_templates import init_project
 from cuebook.testing import FrozenClock
 from cuebook.testing.doubles import ScriptedModel
@@ -26,7 +27,7 @@ async def write(cue: Cuebook) -> None:
     """Create a prompt with versions and a branch, record feedback, and roll a version back."""
     await cue.prompts.save("kind", {"role": "You are kind.", "rules": "Be short."}, author="ann", description="Kind.")
     await cue.prompts.save("kind", {"role": "You are very kind.", "rules": "Be short.", "more": "Say <b>why</b>."})
-    await cue.prompts.fork("kind", "trial", version=1, by="bob")
+    await cue.prompts.fork("kind", "trial", origin=ForkOrigin(version=1), by="bob")
     await cue.prompts.save("kind", {"role": "You are stern.\u202e"}, branch="trial", author="bob")
     await cue.prompts.label("kind", "production", version=1, by="ann")
     for sentiment in (0.9, 0.8, 0.2, 0.1, 0.3):

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Final
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
@@ -293,7 +293,7 @@ class Skip(Struct, frozen=True):
     place: str
     slug: str
     branch: str
-    number: int
+    number: int = field(name="version")
 
 
 class Migration(Struct, frozen=True):

@@ -29,14 +29,7 @@ from msgspec import Struct
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.server.anthropic import messages
-from cuebook.server.api import (
-    chat,
-    conversations,
-    forgetting,
-    memories,
-    prompt_changes,
-    prompts,
-)
+from cuebook.server.api import chat, conversations, forgetting, memories
 from cuebook.server.api import memory_use as utility
 from cuebook.server.api import operations as derived
 from cuebook.server.authorization import AnyRequest, admit
@@ -77,8 +70,8 @@ A user's key identifies the user; naming another user is 403.
 In a path, write `~` or `%2F` for a `/` inside an id, and `%7E` for a `~`. The OpenAI wire is served at `/v1`,
 `/c/{conversation}/v1` and `/u/{user}/v1`, the Model Context Protocol at `/mcp`.
 Every POST that stores data honors `Idempotency-Key` for 48 hours: the same request returns the first answer, a
-different request with the same key is 422. A POST that creates something returns 201, one that computes or moves
-something 200."""
+different request with the same key is 422. A POST that creates something returns 201, one that computes,
+imports or moves something 200."""
 
 
 def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
@@ -92,8 +85,6 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
             *memories.ROUTES,
             *utility.ROUTES,
             *forgetting.ROUTES,
-            *prompts.ROUTES,
-            *prompt_changes.ROUTES,
             *keyed.ROUTES,
             *live.ROUTES,
             *mcp.ROUTES,

@@ -16,7 +16,6 @@ OPEN: Final = frozenset({
 
 _CONVERSATION: Final = "/api/conversations/{conversation}"
 _TALK: Final = "/v1/conversations/{conversation}"
-_PROMPT: Final = "/api/prompts/{prompt}"
 
 #: The routes that each role adds to the lower ones.
 ROUTES: Final[Mapping[Role, frozenset[str]]] = {
@@ -52,11 +51,9 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /api/chat",
         f"POST {_CONVERSATION}/posts", f"POST {_CONVERSATION}/turns/{{n}}/replay",
         "POST /api/memories/forget", "POST /api/memories/utility",
-        "POST /api/prompts", f"POST {_PROMPT}/branches", f"POST {_PROMPT}/merge", f"POST {_PROMPT}/observations",
     }),
     "agent": frozenset({"POST /api/settle"}),
     "admin": frozenset({
-        "POST /api/prompts/migrate",
         "GET /page/audit", "GET /page/audit/{n}", "POST /page/audit/verify", "POST /page/audit/{n}/replay",
         "GET /metrics",
     }),

@@ -4,14 +4,16 @@ A slug identifies a prompt. The default branch is `main`, the default version th
 is looked up again under `default/`.
 """
 
+from cuebook.app.prompts.answers import ObservationResult, VersionIdentity
+from cuebook.app.prompts.arguments import ForkOrigin
 from cuebook.app.prompts.impact import Impact, PromptImpactApi
-from cuebook.app.prompts.learning import ObservationResult, PromptLearningApi
+from cuebook.app.prompts.learning import PromptLearningApi
 from cuebook.app.prompts.migration import PromptMigrationApi
 from cuebook.app.prompts.reading import RenderedPrompt
 from cuebook.app.prompts.views import PromptViews
 from cuebook.app.prompts.writing import KEEP
 
-__all__ = ["KEEP", "Impact", "ObservationResult", "Prompts", "RenderedPrompt"]
+__all__ = ["KEEP", "ForkOrigin", "Impact", "ObservationResult", "Prompts", "RenderedPrompt", "VersionIdentity"]
 
 
 class Prompts(PromptMigrationApi, PromptLearningApi, PromptImpactApi, PromptViews):

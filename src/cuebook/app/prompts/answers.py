@@ -7,6 +7,7 @@ from msgspec import field
 from cuebook.app.prompts.impact import Impact, Tokens
 from cuebook.interfaces.prompts import Family, PromptEvent
 from cuebook.prompts.difference import Bump, FieldDifference, Kind, ParamDifference, SectionDifference
+from cuebook.prompts.migrate import Skip
 from cuebook.prompts.rating import PointsPart
 from cuebook.prompts.rollback import RollbackStatus
 from cuebook.records.answer import Answer, Time
@@ -21,6 +22,33 @@ class VersionIdentity(Answer, frozen=True, kw_only=True):
     number: int = field(name="version")
     semver: str
     digest: str
+
+    def __str__(self) -> str:
+        return f"{self.slug}@{self.branch}:{self.number} ({self.semver})"
+
+
+class MigratedVersion(VersionIdentity, frozen=True, kw_only=True):
+    """A version of a migration file, its path in the file, and the semantic version bump."""
+
+    place: str
+    bump: Bump
+
+
+class MigrationResult(Answer, frozen=True, kw_only=True):
+    """The versions that a migration stored, or with `dryRun` would store; `skipped` are stored already."""
+
+    dry_run: bool
+    written: tuple[MigratedVersion, ...]
+    skipped: tuple[Skip, ...]
+
+
+class ObservationResult(Answer, frozen=True, kw_only=True):
+    """The result of an observation. `rollback` has the reason for or against a rollback of the newest version."""
+
+    score: float
+    edge_weight: float
+    rolled_back: bool
+    rollback: RollbackStatus
 
 
 class VersionSummary(VersionIdentity, frozen=True, kw_only=True):
@@ -164,6 +192,11 @@ class VersionDiff(Answer, frozen=True, kw_only=True, omit_defaults=True):
     file: str | None = None
 
 
+def identity(value: Version) -> VersionIdentity:
+    """Return a version's identity."""
+    return VersionIdentity(**identity_fields(value))
+
+
 def version_summary(value: Version, family: Family) -> VersionSummary:
     """Return a version without its texts, with its status and labels."""
     return VersionSummary(**_summary(value, family))
@@ -206,7 +239,7 @@ def prompt_entry(value: Family) -> PromptEntry:
     """Return a prompt as a list item."""
     shown = value.version() or value.active[0]
     return PromptEntry(
-        **_identity(shown),
+        **identity_fields(shown),
         type=shown.type,
         description=shown.description,
         tags=shown.tags,
@@ -224,7 +257,7 @@ def branch_entry(value: Branch, family: Family) -> BranchEntry:
 
 def rolled_back(active: Version, branch: Branch) -> RolledBack:
     """Return a version that is active again."""
-    return RolledBack(**_identity(active), head=branch.head == active.number, rolled_back=branch.rolled_back)
+    return RolledBack(**identity_fields(active), head=branch.head == active.number, rolled_back=branch.rolled_back)
 
 
 def branch_status(value: Branch, family: Family, rollback: RollbackStatus) -> BranchStatus:
@@ -258,14 +291,15 @@ def event_entry(value: PromptEvent) -> EventEntry:
     )
 
 
-def _identity(value: Version) -> dict[str, Any]:
+def identity_fields(value: Version) -> dict[str, Any]:
+    """Return the fields of a version's identity by name."""
     return {name: getattr(value, name) for name in VersionIdentity.__struct_fields__}
 
 
 def _summary(value: Version, family: Family) -> dict[str, Any]:
     stands = family.branch(value.branch)
     same = ("type", "engine", "inherits", "description", "tags", "author", "sync")
-    return _identity(value) | {name: getattr(value, name) for name in same} | {
+    return identity_fields(value) | {name: getattr(value, name) for name in same} | {
         "created_at": Time(value.created_at),
         "supersedes": value.supersedes or None,
         "branched_from": value.branched_from or None,

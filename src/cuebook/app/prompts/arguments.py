@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from cuebook.operations import Argument
 
@@ -22,6 +22,16 @@ TargetBranch = Annotated[
 LabelName = Annotated[
     str | None, Meta(description="Label of the version, instead of branch and version."), Argument(metavar="LABEL")
 ]
+
+
+class ForkOrigin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A version by branch and number, or by label. Default: the active version of `main`."""
+
+    branch: Annotated[str, Meta(min_length=1)] | None = None
+    version: Annotated[int, Meta(ge=1, le=HIGHEST)] | None = None
+    label: Annotated[str, Meta(min_length=1)] | None = None
+
+
 Resolve = Annotated[bool, Meta(description="Include inherited sections and parameters.")]
 Prefix = Annotated[str, Meta(description="Use only prompts whose ID has this prefix."), Argument(metavar="P")]
 Project = Annotated[

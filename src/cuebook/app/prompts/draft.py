@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
+from cuebook.app.prompts.answers import VersionIdentity, identity
 from cuebook.app.prompts.reading import standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
@@ -122,15 +123,17 @@ def changes(draft: PromptDraft, version: Version) -> bool:
     return draft.before is None or write_file(version) != write_file(draft.before)
 
 
-async def save_draft(services: Services, draft: PromptDraft, version: Version, *, by: str = "") -> Version:
+async def save_draft(services: Services, draft: PromptDraft, version: Version, *, by: str = "") -> VersionIdentity:
     """Store an edited draft. Raises InvalidInput, and Conflict if the branch's head changed meanwhile."""
     family = await services.prompts.families(Scope(), [draft.slug], ancestors=False)
     planned = [PlannedVersion(version=version, base=draft.base)]
     await check_planned(services, planned)
-    return (await save_planned(services, planned, family, by=by))[0]
+    return identity((await save_planned(services, planned, family, by=by))[0])
 
 
-async def import_files(services: Services, files: Sequence[tuple[str, bytes]], *, by: str = "") -> list[Version]:
+async def import_files(
+    services: Services, files: Sequence[tuple[str, bytes]], *, by: str = ""
+) -> list[VersionIdentity]:
     """Store prompt files, all or none. Return the versions that changed.
 
     Raises InvalidInput naming file and line, also for two files of one prompt.
@@ -155,4 +158,4 @@ async def import_files(services: Services, files: Sequence[tuple[str, bytes]], *
         if write_file(edited) != write_file(before):
             planned.append(PlannedVersion(version=edited, base=stands.head))
     await check_planned(services, planned)
-    return await save_planned(services, planned, families, by=by) if planned else []
+    return [identity(each) for each in await save_planned(services, planned, families, by=by)] if planned else []

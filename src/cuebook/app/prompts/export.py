@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import Prompts
-from cuebook.app.prompts import json_shapes as shapes
+from cuebook.app.prompts import Prompts, answers
 from cuebook.app.prompts.compare import families_of
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.prompts.files import write_file
 from cuebook.prompts.migrate import read
+from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
 
@@ -53,7 +53,7 @@ def _row(version: Version) -> Wire:
         "override_sections": dict(version.override_sections),
         "inherits": version.inherits,
         "metadata": dict(version.metadata),
-        "params": [shapes.param(each) for each in version.params],
+        "params": [to_wire(answers.param_entry(each)) for each in version.params],
         "engine": version.engine,
         "tags": list(version.tags),
         "author": version.author,

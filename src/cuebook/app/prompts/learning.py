@@ -7,8 +7,8 @@ from msgspec import Meta, Struct
 
 from cuebook.app.arguments import By, IdempotencyKey
 from cuebook.app.prompts import answers
-from cuebook.app.prompts.answers import BranchEntry, RolledBack
-from cuebook.app.prompts.arguments import HIGHEST, Slug, TargetBranch
+from cuebook.app.prompts.answers import BranchEntry, ObservationResult, RolledBack
+from cuebook.app.prompts.arguments import HIGHEST, LabelName, Number, Slug, TargetBranch
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
@@ -25,20 +25,7 @@ from cuebook.prompts.select import EPSILON, Choice, Selection
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Missing, Observation, Strategy, TaskOutcome
 
-__all__ = ["Choice", "Course", "EdgeWeights", "ObservationResult", "PromptEvent", "PromptLearningApi", "Selection"]
-
-
-class ObservationResult(Struct, frozen=True, kw_only=True):
-    """The result of an observation. `rollback` has the reason for or against a rollback of the newest version."""
-
-    score: float
-    edge_weight: float
-    rollback: RollbackStatus
-
-    @property
-    def rolled_back(self) -> bool:
-        """Return whether it completed the evidence against the branch's newest version."""
-        return self.rollback.decision == "rollback"
+__all__ = ["Choice", "Course", "EdgeWeights", "PromptEvent", "PromptLearningApi", "Selection"]
 
 
 class EdgeWeights(Struct, frozen=True, kw_only=True):
@@ -108,28 +95,35 @@ class PromptLearningApi(PromptReading):
             seed=seed,
         )
 
-    @operation("", role="editor", stores=True)
+    @operation("POST /api/prompts/{slug}/observations", role="editor", status=201, stores=True)
     async def observe(
         self,
-        slug: str,
+        slug: Slug,
         *,
-        sentiment: float,
-        corrections: int = 0,
-        outcome: TaskOutcome | None = None,
-        missing: Missing | None = None,
-        branch: str | None = None,
-        version: int | None = None,
-        label: str | None = None,
-        signals: Mapping[str, float | bool] | None = None,
-        propensity: float = 1.0,
-        conversation: str = "",
+        sentiment: Annotated[float, Meta(ge=0, le=1, description="User satisfaction.")],
+        corrections: Annotated[
+            int, Meta(ge=0, le=HIGHEST, description="Number of corrections."), Argument(wire="correctionCount")
+        ] = 0,
+        outcome: Annotated[
+            TaskOutcome | None, Meta(description="Outcome of the task."), Argument(wire="taskOutcome")
+        ] = None,
+        missing: Annotated[
+            Missing | None, Meta(description="How an unknown outcome counts. Default: the setting's.")
+        ] = None,
+        branch: TargetBranch = None,
+        version: Number = None,
+        label: LabelName = None,
+        signals: Annotated[
+            Mapping[str, Annotated[float, Meta(ge=0, le=1)] | bool] | None, Meta(description="Signals of the round.")
+        ] = None,
+        propensity: Annotated[float, Meta(gt=0, le=1, description="Probability with which it was selected.")] = 1.0,
+        conversation: Annotated[str | None, Meta(description="Conversation of the feedback.")] = None,
         user: By = "",
         idempotency_key: IdempotencyKey = None,
     ) -> ObservationResult:
         """Store the outcome of a round for a version: the given, the conversation's or the active one.
 
-        `sentiment` is from 0 to 1, `corrections` a count, `missing` how an unknown outcome counts (default: the
-        setting's). Raises InvalidInput.
+        Send an Idempotency-Key, so that a retry does not count twice. Raises NotFound, InvalidInput.
         """
         services = self._services
         found = await self.get(slug, branch=branch, version=version, label=label)
@@ -143,13 +137,18 @@ class PromptLearningApi(PromptReading):
             outcome=outcome,
             signals=dict(signals or {}),
             propensity=propensity,
-            conversation=conversation,
+            conversation=conversation or "",
             user=user,
             at=services.clock.now(),
         )
         named = version is not None or label is not None
         stands, judged = await learn(services, observation, found, named=named, placed=named or branch is not None)
-        return ObservationResult(score=observation.score, edge_weight=stands.weight, rollback=judged)
+        return ObservationResult(
+            score=observation.score,
+            edge_weight=stands.weight,
+            rolled_back=judged.decision == "rollback",
+            rollback=judged,
+        )
 
     @operation("POST /api/prompts/{slug}/rollback", role="admin", stores=True)
     async def roll_back(

@@ -5,39 +5,42 @@ A new branch starts from the most similar version, of `main` if it exists, so th
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta
 from msgspec.structs import replace
 
 from cuebook.app.arguments import By, IdempotencyKey
+from cuebook.app.prompts.answers import MigratedVersion, MigrationResult, identity_fields
 from cuebook.app.prompts.writing import PromptWriting
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
 from cuebook.interfaces.prompts import Write
 from cuebook.operations import operation
-from cuebook.prompts.difference import Bump, bump, difference
-from cuebook.prompts.migrate import Migration, MigrationStep, Skip, plan, slugs
+from cuebook.prompts.difference import bump, difference
+from cuebook.prompts.migrate import Migration, MigrationStep, plan, slugs
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
-
-
-class MigrationResult(Struct, frozen=True, kw_only=True):
-    """The versions a migration stored or would store, each with its path in the file; `skipped` already existed."""
-
-    dry_run: bool
-    written: tuple[tuple[str, Bump, Version], ...]
-    skipped: tuple[Skip, ...]
 
 
 class PromptMigrationApi(PromptWriting):
     """The import of `cue.prompts`."""
 
-    @operation("", role="editor", stores=True)
+    @operation("POST /api/prompts/migrate", role="admin", stores=True)
     async def migrate(
-        self, document: Any, *, dry_run: bool = False, by: By = "", idempotency_key: IdempotencyKey = None
+        self,
+        document: Annotated[
+            Any,
+            Meta(
+                description='A parsed migration file: an array of versions, or {"prompts", "versions", "inheritance"}.'
+            ),
+        ],
+        *,
+        dry_run: Annotated[bool, Meta(description="Show the changes without making them.")] = False,
+        by: By = "",
+        idempotency_key: IdempotencyKey = None,
     ) -> MigrationResult:
-        """Store the versions of a parsed document, all or none; running it again changes nothing.
+        """Store the versions of a migration file, all or none; running it again changes nothing.
 
         Raises InvalidInput naming the path of the first error, Conflict after a concurrent write.
         """
@@ -61,7 +64,10 @@ class PromptMigrationApi(PromptWriting):
         told = zip(migration.steps, stored, strict=True)
         return MigrationResult(
             dry_run=dry_run,
-            written=tuple((step.place, bump(step.change), version) for step, version in told),
+            written=tuple(
+                MigratedVersion(**identity_fields(version), place=step.place, bump=bump(step.change))
+                for step, version in told
+            ),
             skipped=migration.skipped,
         )
 

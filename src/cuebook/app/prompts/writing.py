@@ -9,8 +9,8 @@ from msgspec.structs import asdict, replace
 
 from cuebook.app.arguments import By, IdempotencyKey
 from cuebook.app.prompts import answers
-from cuebook.app.prompts.answers import LabelEntry
-from cuebook.app.prompts.arguments import Number, Slug, TargetBranch
+from cuebook.app.prompts.answers import LabelEntry, VersionIdentity
+from cuebook.app.prompts.arguments import HIGHEST, ForkOrigin, Number, Slug, TargetBranch
 from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
@@ -92,49 +92,52 @@ KEEP: Literal["(keep)"] = "(keep)"
 class PromptWriting(PromptReading):
     """The write operations of `cue.prompts`."""
 
-    @operation("", role="editor", stores=True)
+    @operation("POST /api/prompts", role="editor", status=201, stores=True)
     async def save(  # a version's fields
         self,
-        slug: str,
-        sections: Mapping[str, str],
+        slug: Annotated[str, Meta(description="Prompt ID.")],
+        sections: Annotated[Mapping[str, str], Meta(description="Texts by section name.")],
         *,
-        branch: str = MAIN,
-        type: str | None = None,  # noqa: A002  # the wire's name
-        override_sections: Mapping[str, str] | None = None,
-        params: Any = None,
+        branch: TargetBranch = None,
+        type: Annotated[str | None, Meta(min_length=1)] = None,  # noqa: A002  # the wire's name
+        override_sections: Annotated[
+            Mapping[str, str] | None, Meta(description="Sections that replace the parent's.")
+        ] = None,
+        params: Annotated[Any, Meta(description="Declared parameters: names, or objects.")] = None,
         engine: Engine | None = None,
-        inherits: str | None = KEEP,
+        inherits: Annotated[
+            str | None, Meta(description="Parent prompt; null removes it. Default: the current one.")
+        ] = KEEP,
         metadata: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
-        author: str = "",
+        author: Annotated[str | None, Meta(description="Default: the caller.")] = None,
         description: str | None = None,
-        semver: str | None = None,
+        semver: Annotated[
+            str | None, Meta(description="Semantic version. Default: the increment that the changes require.")
+        ] = None,
         sync: bool | None = None,
-        base: int | None = None,
+        base: Annotated[
+            int | None, Meta(ge=0, le=HIGHEST, description="The version that the edit started from; 0 for none.")
+        ] = None,
         by: By = "",
         idempotency_key: IdempotencyKey = None,
-    ) -> Version:
+    ) -> VersionIdentity:
         """Store a new version of a prompt, or a new prompt; omitted fields keep their values.
 
-        `base` is the version that the edit started from: raises Conflict if the head is newer, or if another text has
-        the given `semver` (default: the increment that the changes require). `author` defaults to `by`.
+        Raises Conflict if the head is newer than `base`, or if another text has the given `semver`.
         """
-        check_slug(slug)
-        check_branch(branch)
+        branch = check_branch(branch or MAIN)
         changes = {
             "type": type,
-            "sections": _sections(sections, "sections"),
-            "override_sections": None
-            if override_sections is None
-            else _sections(override_sections, "overrideSections"),
+            "sections": sections,
+            "override_sections": override_sections,
             "params": None if params is None else _params(params),
             "engine": engine,
-            "metadata": None if metadata is None else dict(metadata),
+            "metadata": metadata,
             "tags": None if tags is None else tuple(tags),
             "description": description,
             "sync": sync,
         }
-
         own = await standing(self._services, slug)
         family = (await self._services.prompts.families(Scope(), [own], ancestors=False)).get(own)
         before = await self._head(family, branch)
@@ -143,12 +146,13 @@ class PromptWriting(PromptReading):
             branch=branch,
             number=0,
             digest="",
-            author=author,
+            author=author or "",
             **({} if inherits == KEEP else {"inherits": inherits}),
             **{name: value for name, value in changes.items() if value is not None},
         )
         ready = await _numbered(version, before, semver)
-        return (await self._store([ready], base=base, by=author or by, named=semver is not None))[0]
+        stored = await self._store([ready], base=base, by=author or by, named=semver is not None)
+        return answers.identity(stored[0])
 
     async def store(
         self, versions: Sequence[Version], *, base: int | None = None, if_changed: bool = False, by: str = ""
@@ -168,42 +172,52 @@ class PromptWriting(PromptReading):
                 raise InvalidInput(msg, where="slug")
         await check_ancestors(self._services, versions)
 
-    @operation("", role="editor", stores=True)
+    @operation("POST /api/prompts/{slug}/branches", role="editor", status=201, stores=True)
     async def fork(
         self,
-        slug: str,
-        name: str,
+        slug: Slug,
+        name: Annotated[str, Meta(description="Name of the new branch.")],
         *,
-        branch: str | None = None,
-        version: int | None = None,
-        label: str | None = None,
+        origin: Annotated[
+            ForkOrigin | None,
+            Meta(description="Version to copy. Default: the active one of `main`."),
+            Argument(wire="from"),
+        ] = None,
         by: By = "",
         idempotency_key: IdempotencyKey = None,
-    ) -> Version:
+    ) -> VersionIdentity:
         """Create a branch with a copy of a version. It is independent afterwards.
 
         Raises Conflict if a branch or a label has this name.
         """
         check_branch(name)
-        origin = await self.get(slug, branch=branch, version=version, label=label)
-        family = await self.family(origin.slug)
+        source = await self.get(slug, **asdict(origin or ForkOrigin()))
+        family = await self.family(source.slug)
         if any(each.name == name for each in family.labels):
-            msg = f"Prompt {origin.slug!r} already has a label {name!r}. Choose another name for the branch."
+            msg = f"Prompt {source.slug!r} already has a label {name!r}. Choose another name for the branch."
             raise Conflict(msg)
-        copy = replace(origin, branch=name, number=0)
+        copy = replace(source, branch=name, number=0)
         record = receipt(self._services, copy, "branch", agent=by)
-        new = Write(version=copy, begins=(origin.branch, origin.number), audit=record)
+        new = Write(version=copy, begins=(source.branch, source.number), audit=record)
         now = self._services.clock.now()
-        return (await self._services.prompts.save(Scope(), [new], by=by, now=now))[0]
+        return answers.identity((await self._services.prompts.save(Scope(), [new], by=by, now=now))[0])
 
-    @operation("", role="editor", stores=True)
+    @operation("POST /api/prompts/{slug}/merge", role="editor", status=201, stores=True)
     async def merge(
-        self, slug: str, branch: str, *, into: str = MAIN, by: By = "", idempotency_key: IdempotencyKey = None
-    ) -> Version:
+        self,
+        slug: Slug,
+        branch: Annotated[str, Meta(min_length=1, description="Branch to merge."), Argument(metavar="BRANCH")],
+        *,
+        into: Annotated[str | None, Meta(min_length=1, description="Branch to merge into. Default: `main`.")] = None,
+        by: By = "",
+        idempotency_key: IdempotencyKey = None,
+    ) -> VersionIdentity:
         """Merge a branch's sections into another (three-way, with the version it was forked from as base).
 
-        Raises MergeConflict with both texts of each conflict, NotFound, InvalidInput. Nothing is stored then.
+        If both changed a section, nothing is stored, and `conflicts` of the error has its texts. Raises MergeConflict,
+        NotFound, InvalidInput.
         """
+        into = into or MAIN
         if branch == into:
             msg = f"into: {into!r} is the branch to merge. Choose another."
             raise InvalidInput(msg, where="into")
@@ -225,7 +239,8 @@ class PromptWriting(PromptReading):
         version = replace(
             ours, sections=merged.sections, override_sections=over.sections, number=0, digest="", author=""
         )
-        return (await self._store([await _numbered(version, ours, None)], base=None, by=by))[0]
+        stored = await self._store([await _numbered(version, ours, None)], base=None, by=by)
+        return answers.identity(stored[0])
 
     @operation("PUT /api/prompts/{slug}/labels", role="admin", stores=True)
     async def label(
@@ -322,15 +337,6 @@ def _merge_conflict(branch: str, into: str, conflicts: Sequence[Clash]) -> Merge
     names = ", ".join(repr(each.section) for each in conflicts)
     msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
     return MergeConflict(msg, conflicts=[asdict(each) for each in conflicts])
-
-
-def _sections(data: Mapping[str, Any], where: str) -> dict[str, str]:
-    for name, text in data.items():
-        check_section(name, where=where)
-        if not isinstance(text, str):
-            msg = f"{where}.{name}: expected a string, got {type(text).__name__}"
-            raise InvalidInput(msg, where=f"{where}.{name}")
-    return dict(data)
 
 
 def _params(value: Any) -> tuple[Param, ...]:

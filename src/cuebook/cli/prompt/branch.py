@@ -6,8 +6,7 @@ import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import json_shapes as shapes
-from cuebook.app.prompts import lookup
+from cuebook.app.prompts import ForkOrigin, lookup
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, wait, whoever, write_through
@@ -45,10 +44,11 @@ def branch_(
 
     async def fork(cue: Cuebook) -> Wire:
         found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
-        at: dict[str, Any] = {"branch": found.branch, "version": found.number}
-        made = await cue.prompts.fork(found.slug, name, **at, by=whoever(by))
+        origin = ForkOrigin(branch=found.branch, version=found.number)
+        made = await cue.prompts.fork(found.slug, name, origin=origin, by=whoever(by))
         await write_through(cue, made.slug)
-        return shapes.written(made) | {"from": at}
+        data: Wire = to_wire(made) | {"from": {"branch": found.branch, "version": found.number}}
+        return data
 
     made = wait(state, fork)
     if state.json:
@@ -104,7 +104,8 @@ def merge(
         except MergeConflict as conflict:
             return {"conflicts": list(conflict.conflicts)}
         await write_through(cue, version.slug)
-        return shapes.written(version)
+        data: Wire = to_wire(version)
+        return data
 
     done = wait(state, run)
     if state.json:

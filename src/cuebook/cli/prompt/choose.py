@@ -5,9 +5,7 @@ from typing import Annotated
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import json_shapes as shapes
-from cuebook.app.prompts import lookup
+from cuebook.app.prompts import ObservationResult, lookup
 from cuebook.app.prompts.learning import Choice, Selection
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
@@ -107,8 +105,8 @@ def observe(
     branch: Branch = None,
     version: Number = None,
     conversation: Annotated[
-        str, typer.Option("--conversation", metavar="ID", help="Conversation of the feedback.")
-    ] = "",
+        str | None, typer.Option("--conversation", metavar="ID", help="Conversation of the feedback.")
+    ] = None,
     user: Annotated[str, typer.Option("--user", metavar="USER", help="User who gave the feedback.")] = "",
 ) -> None:
     """Record feedback on a version of a prompt.
@@ -117,10 +115,10 @@ def observe(
     """
     place, signals = lookup.read_place(prompt, branch=branch, version=version), numbers(signal, "--signal")
 
-    async def run(cue: Cuebook) -> Wire:
+    async def run(cue: Cuebook) -> ObservationResult:
         named = place.branch is not None or place.version is not None
         found = await lookup.find(cue.prompts, prompt, branch=branch, version=version) if named else None
-        observed = await cue.prompts.observe(
+        return await cue.prompts.observe(
             found.slug if found else place.slug,
             sentiment=sentiment,
             corrections=corrections,
@@ -133,11 +131,10 @@ def observe(
             conversation=conversation,
             user=user,
         )
-        return shapes.observed(observed)
 
-    data = wait(state, run)
+    observed = wait(state, run)
     if state.json:
-        screen.say_json(data)
+        screen.say_json(to_wire(observed))
     else:
-        screen.say(f"score {data['score']:.3f}, new edge weight {data['edgeWeight']:.3f}")
-        screen.say(f"{'version rolled back' if data['rolledBack'] else 'no rollback'}: {data['rollback']['reason']}")
+        screen.say(f"score {observed.score:.3f}, new edge weight {observed.edge_weight:.3f}")
+        screen.say(f"{'version rolled back' if observed.rolled_back else 'no rollback'}: {observed.rollback.reason}")

@@ -11,16 +11,16 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.cuebook import Cuebook
+from cuebook.app.prompts import VersionIdentity, lookup
 from cuebook.app.prompts import draft as drafts
-from cuebook.app.prompts import json_shapes as shapes
-from cuebook.app.prompts import lookup
 from cuebook.app.prompts.lookup import VersionPlace
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Prompt, app, numbers, pairs, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, CuebookError, InvalidInput
-from cuebook.records.prompt import BODY, MAIN, Engine, Version
+from cuebook.records.answer import to_wire
+from cuebook.records.prompt import BODY, MAIN, Engine
 
 #: The editor if neither VISUAL nor EDITOR is set.
 _EDITOR = "notepad" if os.name == "nt" else "vi"
@@ -118,7 +118,7 @@ def new(
         _edit(state, place, author=author, new=True)
 
 
-async def _save_file(cue: Cuebook, place: VersionPlace, file: str, base: int | None, author: str) -> Version:
+async def _save_file(cue: Cuebook, place: VersionPlace, file: str, base: int | None, author: str) -> VersionIdentity:
     draft = await drafts.draft_of(cue.services, place.slug, place.branch, new=True)
     if base not in (None, draft.base):
         msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {draft.base}, not {base}. Retry."
@@ -128,7 +128,7 @@ async def _save_file(cue: Cuebook, place: VersionPlace, file: str, base: int | N
     return version
 
 
-async def _save(cue: Cuebook, place: VersionPlace, sections: dict[str, str], fields: dict[str, Any]) -> Version:
+async def _save(cue: Cuebook, place: VersionPlace, sections: dict[str, str], fields: dict[str, Any]) -> VersionIdentity:
     """Write the given fields; keep the others, and the sections if none is given."""
     before = (await drafts.draft_of(cue.services, place.slug, place.branch, new=True)).before
     if "metadata" in fields and before:
@@ -179,7 +179,7 @@ def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
             screen.say("no changes")
         return
 
-    async def write(cue: Cuebook) -> Version | None:
+    async def write(cue: Cuebook) -> VersionIdentity | None:
         version = drafts.read_draft(draft, data, name=file.name)
         if not drafts.changes(draft, version):
             return None
@@ -221,8 +221,8 @@ def _remove(file: Path) -> None:
     file.parent.rmdir()
 
 
-def _tell(state: State, made: Version) -> None:
+def _tell(state: State, made: VersionIdentity) -> None:
     if state.json:
-        screen.say_json(shapes.written(made))
+        screen.say_json(to_wire(made))
     else:
-        screen.say(f"wrote {made.slug}@{made.branch}:{made.number} ({made.semver})")
+        screen.say(f"wrote {made}")

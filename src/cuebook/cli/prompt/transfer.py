@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import json_shapes as shapes
-from cuebook.app.prompts import lookup
+from cuebook.app.prompts import VersionIdentity, lookup
+from cuebook.app.prompts.answers import MigrationResult
 from cuebook.app.prompts.draft import import_files
 from cuebook.app.prompts.export import export_prompts, file_of, read_document
 from cuebook.app.setup.atomic_files import write_whole
@@ -18,6 +17,7 @@ from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
+from cuebook.records.answer import to_wire
 from cuebook.records.expression import counted
 
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Author of versions without an author.")]
@@ -38,28 +38,26 @@ def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None)
     """
     data = _data(file)
 
-    async def run(cue: Cuebook) -> Wire:
+    async def run(cue: Cuebook) -> MigrationResult:
         migrated = await cue.prompts.migrate(read_document(data, name=file), dry_run=dry_run, by=by or "")
         if not dry_run:
-            await write_through(cue, *(each.slug for _, _, each in migrated.written))
-        return shapes.migrated(migrated)
+            await write_through(cue, *(each.slug for each in migrated.written))
+        return migrated
 
     _tell(state, wait(state, run))
 
 
-def _tell(state: State, done: Wire) -> None:
+def _tell(state: State, done: MigrationResult) -> None:
     if state.json:
-        screen.say_json(done)
+        screen.say_json(to_wire(done))
         return
-    for each in done["written"]:
-        asked = "" if each["bump"] == "none" else f", a {each['bump']} change"
-        verb = "would write" if done["dryRun"] else "wrote"
-        what = f"{each['slug']}@{each['branch']}:{each['version']} ({each['semver']}{asked})"
-        screen.say(f"{verb} {what} from {each['place']}")
-    skipped = len(done["skipped"])
-    if skipped:
-        screen.say(f"{counted(skipped, 'version')} already stored")
-    if not done["written"]:
+    for each in done.written:
+        asked = "" if each.bump == "none" else f", a {each.bump} change"
+        verb = "would write" if done.dry_run else "wrote"
+        screen.say(f"{verb} {each.slug}@{each.branch}:{each.number} ({each.semver}{asked}) from {each.place}")
+    if done.skipped:
+        screen.say(f"{counted(len(done.skipped), 'version')} already stored")
+    if not done.written:
         screen.say("nothing to write")
 
 
@@ -101,17 +99,17 @@ def import_(
         return
     data = [(Path(each).name, Path(each).read_bytes()) for each in texts]
 
-    async def run(cue: Cuebook) -> list[Wire]:
+    async def run(cue: Cuebook) -> list[VersionIdentity]:
         made = await import_files(cue.services, data, by=by or "")
         await write_through(cue, *(each.slug for each in made))
-        return [shapes.written(each) for each in made]
+        return made
 
     made = wait(state, run)
     if state.json:
-        screen.say_json({"items": made})
+        screen.say_json({"items": to_wire(made)})
         return
     for each in made:
-        screen.say(f"wrote {each['slug']}@{each['branch']}:{each['version']} ({each['semver']})")
+        screen.say(f"wrote {each}")
     if not made:
         screen.say("no new versions")
 

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from types import MappingProxyType
 from typing import Annotated, Any, Final
 
 from litestar import Response
@@ -25,18 +26,29 @@ from cuebook.server.json_body import JsonBody
 
 def routes() -> list[HTTPRouteHandler]:
     """Return the routes of all declared operations."""
-    return [route_of(each) for each in operations_of(Cuebook) if each.declaration.path]
+    derived = [each for each in operations_of(Cuebook) if each.declaration.path]
+    hidden = [
+        route_of(each, names=_HIDDEN[each.declaration.route]) for each in derived if each.declaration.route in _HIDDEN
+    ]
+    return [*map(route_of, derived), *hidden]
 
 
-def route_of(operation: Operation) -> HTTPRouteHandler:
-    """Return the route of an operation."""
+#: Names that the path of another operation hides: Litestar finds `POST /api/prompts/migrate` first.
+_HIDDEN: Final[Mapping[str, Mapping[str, str]]] = {"GET /api/prompts/{slug}": {"slug": "migrate"}}
+
+
+def route_of(operation: Operation, *, names: Mapping[str, str] = MappingProxyType({})) -> HTTPRouteHandler:
+    """Return the route of an operation; `names` are the values of parameters that its path does not leave open."""
     declaration, body = operation.declaration, operation.request_type()
 
     async def respond(request: AnyRequest, **values: Any) -> Response[bytes]:
-        return await _respond(request, operation, values)
+        return await _respond(request, operation, values | dict(names))
 
     hints: dict[str, Any] = {"request": AnyRequest}
-    hints |= {each.name: Annotated[each.kind, PathParameter()] for each in operation.given("path")}
+    path, variable = declaration.path, [each for each in operation.given("path") if each.name not in names]
+    for name, value in names.items():
+        path = path.replace(f"{{{name}}}", value)
+    hints |= {each.name: Annotated[each.kind, PathParameter()] for each in variable}
     hints |= {each.wire: _query(each) for each in operation.given("query")}
     defaults = {each.wire: each.default for each in operation.given("query") if not each.required}
     if body is not None:
@@ -55,8 +67,7 @@ def route_of(operation: Operation) -> HTTPRouteHandler:
     respond.__annotations__ = hints
     respond.__doc__ = summary_of(operation.doc)
     respond.__name__ = f"{operation.namespace}_{operation.name}".lstrip("_")
-    path = declaration.path
-    for each in operation.given("path"):
+    for each in variable:
         path = path.replace(f"{{{each.name}}}", f"{{{each.name}:{'int' if each.kind is int else 'str'}}}")
     return HTTPRouteHandler(
         path,
@@ -65,6 +76,7 @@ def route_of(operation: Operation) -> HTTPRouteHandler:
         status_code=declaration.status,
         description=summary_of(operation.doc),
         operation_id=respond.__name__,
+        include_in_schema=not names,
         responses=answers(operation.answer_type(), declaration.status, pending=hasattr(operation.returns, "pending")),
     )(respond)
 
