@@ -6,7 +6,6 @@ import pytest
 from turn_helpers import NAME, bot, check_accounted, cue_on, user
 
 from cuebook import Ask, Cuebook
-from cuebook.interfaces.store import TuningRun
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Manifest
@@ -80,14 +79,8 @@ async def put(cue: Cuebook, tuning: TuningState) -> None:
     """Store a tuning as a run of the optimizer would."""
     conversation = await cue.services.store.conversation(Scope(), NAME)
     stands = await cue.services.store.tuning.tuned(Scope(), NAME)
-    run = TuningRun(
-        no=conversation.no,
-        seen_seq=conversation.last_seq,
-        before=stands.updated_at if stands else 0.0,
-        now=cue.services.clock.now(),
-        tuning=tuning,
-    )
-    assert await cue.services.store.tuning.keep(Scope(), NAME, run)
+    before, now = stands.updated_at if stands else 0.0, cue.services.clock.now()
+    assert await cue.services.store.tuning.keep(Scope(), conversation, tuning, before=before, now=now)
 
 
 @pytest.mark.parametrize(("tunes", "condensed"), [(False, False), (True, True)])

@@ -200,10 +200,10 @@ class Conversations(Namespace):
         scope, listing = Scope(user=user), ConversationListing(self._services)
         if q:
             page = await listing.find(q, user=user, limit=limit, cursor=cursor)
-            found, more = [each.conversation for each in page.items], page.cursor
+            found, more = [each.conversation for each in page.items], page.next
         else:
             all_of = await self._services.store.conversations(scope, limit=limit, cursor=cursor)
-            found, more = [*all_of.items], all_of.cursor
+            found, more = [*all_of.items], all_of.next
         items = [conversation_entry(each, head=await self._head(each, scope)) for each in found]
         return Page(items=tuple(items), next=more)
 
@@ -241,7 +241,7 @@ class Conversations(Namespace):
         while True:
             page = await store.conversations(Scope(), limit=MARKS, cursor=cursor)
             results |= {each.id: each.mark for each in page.items}
-            if not (cursor := page.cursor):
+            if not (cursor := page.next):
                 return results
 
     @operation("GET /api/conversations/{conversation}/posts", role="viewer")

@@ -24,17 +24,6 @@ class CorrectionInput(Struct, frozen=True, kw_only=True):
     epoch: int  # number of erasures in the conversation
 
 
-class SummaryCorrection(Struct, frozen=True, kw_only=True):
-    """The replacement of a summary: one of the same posts, and its corrected items."""
-
-    read: CorrectionInput
-    summary: Summary
-    added: tuple[Item, ...]
-    gone: tuple[Item, ...]
-    now: float
-    sinks: tuple[str, ...] = ()
-
-
 class MemoryLook(Struct, frozen=True, kw_only=True):
     """A turn's query for memories: the request's policy, and numbers by relevance and without a query."""
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from cuebook.prompts.learn import Posterior
 from cuebook.records.audit import Record
-from cuebook.records.prompt import MAIN, Branch, Label, Observation, Version
+from cuebook.records.prompt import MAIN, Branch, Label, Version
 
 #: Maximum depth of ancestors.
 DEPTH = 8
@@ -59,25 +59,3 @@ class PromptEvent(Struct, frozen=True, kw_only=True):
     reason: str = ""
     at: float = 0.0
     evidence: Mapping[str, Any] = {}
-
-
-class FamilyPage(Struct, frozen=True):
-    """A page of prompts by name, with the cursor of the next."""
-
-    items: tuple[Family, ...]
-    next: str | None = None
-
-
-class DueOutcome(Struct, frozen=True):
-    """A turn with an unprocessed outcome."""
-
-    tenant: str
-    conversation: str
-    turn: int
-
-
-class Lesson(Struct, frozen=True, kw_only=True):
-    """An observation to store, and its audit record."""
-
-    observation: Observation
-    audit: Record | None = None

@@ -17,7 +17,7 @@ from cuebook.records.conversation import Conversation, Draft, PathPost, Post, St
 from cuebook.records.memory import Correction, Dense, Item, Scope, SearchResult, Summary
 from cuebook.records.mind import Reflection
 from cuebook.records.outcome import Outcome
-from cuebook.records.tuning import Snapshot, TuningState
+from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Manifest, Turn, TurnOn, TurnState, Usage
 
 #: Instead of a parent's id: the post has none and starts the conversation again.
@@ -256,13 +256,6 @@ class StoredAnswer(Struct, frozen=True):
     step: int = 0
 
 
-class PageOfConversations(Struct, frozen=True):
-    """A page of conversations and the cursor of the next, if there is more."""
-
-    items: tuple[Conversation, ...]
-    cursor: str | None = None
-
-
 # ---- reflections and tunings -----------------------------------------------------------------------------------------
 
 
@@ -303,23 +296,3 @@ class LastTuning(Struct, frozen=True, kw_only=True):
     tuning: TuningState
     seen_seq: int
     updated_at: float
-
-
-class ChangedConversation(Struct, frozen=True):
-    """A conversation that changed since its last run."""
-
-    tenant: str
-    conversation: str
-
-
-class TuningRun(Struct, frozen=True, kw_only=True):
-    """The result of a run, based on the tuning of `before` (0 for none). Without a snapshot it only
-    moves the position.
-    """
-
-    no: int  # the conversation's number when loaded
-    seen_seq: int
-    before: float
-    now: float
-    tuning: TuningState
-    snapshot: Snapshot | None = None

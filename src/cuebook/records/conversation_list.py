@@ -25,13 +25,6 @@ class ConversationSummary(Struct, frozen=True, kw_only=True):
     shadow: bool = False  # its newest turn ran in shadow mode
 
 
-class ConversationSummaries(Struct, frozen=True):
-    """A page of conversations, and the cursor of the next page, if any."""
-
-    items: tuple[ConversationSummary, ...]
-    cursor: str | None = None
-
-
 class TurnEntry(Struct, frozen=True, kw_only=True):
     """A turn in a transcript."""
 

@@ -107,6 +107,19 @@ def need(transaction: Transaction, scope: Scope, conversation: str) -> Conversat
     return row
 
 
+def unchanged(
+    transaction: Transaction, scope: Scope, conversation: Conversation, *, epoch: int | None = None
+) -> ConversationRow | None:
+    """Return the row of a conversation that was read earlier, None if it was deleted or, since `epoch`, erased from.
+
+    Its number shows whether it was deleted and created again.
+    """
+    row = find(transaction, scope, conversation.id)
+    if row is None or row.no != conversation.no or epoch not in (None, own_epoch(transaction, row)):
+        return None
+    return row
+
+
 def not_found(conversation: str) -> NotFound:
     """Return the same error for a missing conversation and for one of others."""
     return NotFound(f"Unknown conversation {conversation!r}. Run `cuebook conversation list` to list conversations.")

@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from cuebook.records.conversation_list import ConversationSummaries, ConversationSummary, PostPlace, PostRun, TurnEntry
+from cuebook.records.answer import Page
+from cuebook.records.conversation_list import ConversationSummary, PostPlace, PostRun, TurnEntry
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Manifest
 from cuebook.records.usage import CallUsageRecord, ShadowCallUsage, ShadowedCall
@@ -33,7 +34,7 @@ class ConversationListStore(Noun):
     @read
     def find(
         self, transaction: Transaction, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None
-    ) -> ConversationSummaries:
+    ) -> Page[ConversationSummary]:
         """Return the conversations that the caller takes part in, most recent first.
 
         With `words`: those that contain each word, ignoring case, in their id, user or the start of their first post.
@@ -85,7 +86,7 @@ class ConversationListStore(Noun):
 
 def _found(
     transaction: Transaction, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None
-) -> ConversationSummaries:
+) -> Page[ConversationSummary]:
     """List the caller's conversations, most recent first; `words` filters for those with every word."""
     before, before_no = read_cursor(cursor)
     wanted = [each.casefold() for each in words]
@@ -98,7 +99,7 @@ def _found(
             break
     entries = items[:limit]
     more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
-    return ConversationSummaries(tuple(_talk(transaction, row) for row in entries), more)
+    return Page(items=tuple(_talk(transaction, row) for row in entries), next=more)
 
 
 def _all(transaction: Transaction, scope: Scope, before: float, before_no: int, at_once: int) -> Iterator[Row]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cuebook.interfaces.memories import CorrectionInput, SummaryCorrection
+from cuebook.interfaces.memories import CorrectionInput
 from cuebook.memory.corrections import OWN, says
-from cuebook.records.memory import Correction, Memory, Scope
+from cuebook.records.memory import Correction, Item, Memory, Scope, Summary
 from cuebook.records.turn import Manifest
 from cuebook.storage import access, memories, reads, summaries
 from cuebook.storage.access import (
@@ -58,9 +58,27 @@ class CorrectionStore(Noun):
         return transaction.run("corrections_due", limit=limit).fetchall()
 
     @write
-    def save(self, transaction: Transaction, scope: Scope, corrected: SummaryCorrection) -> bool:
-        """Store a corrected summary. Return False, and store nothing, after a concurrent pass or correction."""
-        return _save(transaction, scope, corrected)
+    def save(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        correcting: CorrectionInput,
+        summary: Summary,
+        items: Sequence[Item],
+        *,
+        sinks: Sequence[str] = (),
+    ) -> bool:
+        """Store a corrected summary and changed items. Return False, and store nothing, after a concurrent change."""
+        row = access.unchanged(transaction, scope, correcting.conversation, epoch=correcting.epoch)
+        if row is None or _standing(transaction, row, summary.upto_seq) != correcting.summary.version:
+            return False
+        if last_correction(transaction, row) != summary.corrected:
+            return False
+        previous = correcting.summary.version
+        summaries.insert_summary(transaction, row, summary, items, previous=previous, sinks=sinks)
+        if summary.upto_seq == row.mark:
+            transaction.run("corrections_done", **row.key, corrected=summary.corrected)
+        return True
 
     @read
     def read(
@@ -84,28 +102,6 @@ class CorrectionStore(Noun):
 def _standing(transaction: Transaction, row: ConversationRow, upto: int) -> int:
     """Return the newest summary version that ends at a post, 0 for none."""
     return int(transaction.value("summary_ending", **row.key, mark=upto) or 0)
-
-
-def _save(transaction: Transaction, scope: Scope, corrected: SummaryCorrection) -> bool:
-    correcting, summary = corrected.read, corrected.summary
-    row = access.find(transaction, scope, correcting.conversation.id)
-    if row is None or row.no != correcting.conversation.no:
-        return False
-    if correcting.epoch != own_epoch(transaction, row):
-        return False
-    if _standing(transaction, row, summary.upto_seq) != correcting.summary.version:
-        return False
-    if last_correction(transaction, row) != summary.corrected:
-        return False
-    version = transaction.value("summary_last", **row.key) + 1
-    summaries.insert_summary(transaction, row, summary, version=version, previous=correcting.summary.version)
-    summaries.save_items(transaction, row, (*corrected.gone, *corrected.added), version)
-    transaction.run("delivery_again", **row.key)
-    if summary.upto_seq == row.mark:
-        transaction.run("corrections_done", **row.key, corrected=summary.corrected)
-    for sink in corrected.sinks:
-        transaction.run("outbox_insert", **row.key, version=version, sink=sink)
-    return True
 
 
 def rows_said_in(transaction: Transaction, row: ConversationRow, posts: Sequence[str]) -> list[memories.MemoryRow]:

@@ -228,8 +228,8 @@ class MemoryStore(Noun):
     @write
     def withdraw(self, transaction: Transaction, scope: Scope, left: DeliveryInput, *, now: float) -> bool:
         """Remove memories of abandoned branches; return False and change nothing if the mark has moved."""
-        row = access.find(transaction, scope, left.conversation.id)
-        if row is None or row.no != left.conversation.no:
+        row = access.unchanged(transaction, scope, left.conversation)
+        if row is None:
             return False
         mark = transaction.one("delivery_get", **row.key)
         if mark is None or (mark["seq"], mark["version"]) != left.done:

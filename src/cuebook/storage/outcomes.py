@@ -5,16 +5,19 @@ from collections.abc import Sequence
 import msgspec
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import DueOutcome, Lesson
 from cuebook.memory.copied_text import CopyIndex
+from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome, StoredOutcome, Taught
+from cuebook.records.prompt import Observation
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
 from cuebook.storage.prompts import observed, revised
 
+#: An observation to store, and its audit record.
+Lesson = tuple[Observation, Record | None]
 _outcome = msgspec.json.Decoder(Outcome).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -49,9 +52,9 @@ class OutcomeStore(Noun):
         return _give(transaction, access.need(transaction, scope, conversation), turn, outcome)
 
     @read
-    def due(self, transaction: Transaction, *, limit: int) -> list[DueOutcome]:
-        """Return turns with a due outcome, in a fixed order."""
-        return transaction.records(DueOutcome, "outcomes_due", limit=limit)
+    def due(self, transaction: Transaction, *, limit: int) -> list[tuple[str, str, int]]:
+        """Return turns with a due outcome, in a fixed order: tenant, conversation and number."""
+        return transaction.run("outcomes_due", limit=limit).fetchall()
 
     @write
     def fold(
@@ -119,8 +122,7 @@ def _fold(
         return None
     before = {(each.slug, each.branch, each.number): each for each in stands.taught}
     taught: list[Taught] = []
-    for lesson in lessons:
-        observation = lesson.observation
+    for observation, audit in lessons:
         place = (observation.slug, observation.branch, observation.number)
         had = before.get(place)
         if had is not None and revised(transaction, row.tenant, had.observation, observation):
@@ -129,7 +131,7 @@ def _fold(
             number, counted = observed(transaction, row.tenant, observation)
             slug, branch, version = place
             taught.append(Taught(slug=slug, branch=branch, number=version, observation=number, counted=counted))
-        chained(transaction, row.tenant, [lesson.audit] if lesson.audit else [])
+        chained(transaction, row.tenant, [audit] if audit else [])
     transaction.failpoint("outcome.folded")
     values = {"turn": turn, "revision": stands.revision, "taught": _encode(taught)}
     transaction.run("outcome_taught", **row.key, **values)

@@ -6,13 +6,14 @@ from typing import Any
 import msgspec
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.interfaces.prompts import DEPTH, EventKind, Family, FamilyPage, PromptEvent, Write
+from cuebook.interfaces.prompts import DEPTH, EventKind, Family, PromptEvent, Write
 from cuebook.prompts.difference import free_semver, next_semver
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.registry import rank
 from cuebook.prompts.select import features, known_signals
+from cuebook.records.answer import Page
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Label, Observation, Version
@@ -52,14 +53,14 @@ class PromptStore(Noun):
     @read
     def page(
         self, transaction: Transaction, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = ""
-    ) -> FamilyPage:
+    ) -> Page[Family]:
         """Return a page of prompts by name."""
         span = {"after": after, "first": prefix, "last": prefix + "\U0010ffff", "limit": limit + 1}
         names = [slug for (slug,) in transaction.run("prompt_names", tenant=scope.tenant, **span)]
         families = [
             family for name in names[:limit] if (family := _family(transaction, scope.tenant, name)) is not None
         ]
-        return FamilyPage(tuple(families), names[limit - 1] if len(names) > limit else None)
+        return Page(items=tuple(families), next=names[limit - 1] if len(names) > limit else None)
 
     @read
     def versions(

@@ -13,7 +13,6 @@ from cuebook.interfaces.memories import MemoryContext
 from cuebook.interfaces.prompts import DEPTH
 from cuebook.interfaces.store import (
     Alignment,
-    PageOfConversations,
     PathQuery,
     PostSpot,
     Scene,
@@ -21,6 +20,7 @@ from cuebook.interfaces.store import (
     StoredAnswer,
 )
 from cuebook.prompts.names import overrides, project_of
+from cuebook.records.answer import Page
 from cuebook.records.conversation import Conversation, PathPost, Post, RoundState
 from cuebook.records.memory import Scope, SearchResult, Summary
 from cuebook.records.turn import Step, Turn
@@ -156,7 +156,7 @@ class ConversationReader(Noun):
     @read
     def conversations(
         self, transaction: Transaction, scope: Scope, *, limit: int, cursor: str | None = None
-    ) -> PageOfConversations:
+    ) -> Page[Conversation]:
         """List the caller's conversations, most recent first."""
         limit = max(1, limit)
         before, before_no = read_cursor(cursor)
@@ -164,7 +164,7 @@ class ConversationReader(Noun):
         items = transaction.rows("conversations_page", **access.caller(scope), **place)
         entries = items[:limit]
         more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
-        return PageOfConversations(tuple(record(Conversation, row) for row in entries), more)
+        return Page(items=tuple(record(Conversation, row) for row in entries), next=more)
 
     @read
     def posts(

@@ -93,8 +93,8 @@ class ReflectionStore(Noun):
         audit: Sequence[Record] = (),
     ) -> bool:
         """Store a reflection. Return False, and store nothing, if it exists or its conversation changed meanwhile."""
-        row = access.find(transaction, scope, reflecting.conversation.id)
-        if row is None or row.no != reflecting.conversation.no or reflecting.epoch != own_epoch(transaction, row):
+        row = access.unchanged(transaction, scope, reflecting.conversation, epoch=reflecting.epoch)
+        if row is None:
             return False
         place = {"tenant": row.tenant, "no": row.no, "turn": reflecting.turn.n, "n": reflecting.n}
         if not transaction.run("reflection_done", body=_encode(reflection).decode(), **place).rowcount:

@@ -86,14 +86,11 @@ class SummaryStore(Noun):
         mark, stands = mark_on(transaction, row, runs)
         if stands != compacted.previous_version or upto < mark or not on_path(runs, upto):
             return False
-        version = transaction.value("summary_last", **row.key) + 1
-        insert_summary(transaction, row, compacted.summary, version=version, previous=compacted.previous_version)
-        save_items(transaction, row, (*compacted.ended, *compacted.repeated, *compacted.added), version)
+        items = (*compacted.ended, *compacted.repeated, *compacted.added)
+        previous, sinks = compacted.previous_version, compacted.sinks
+        insert_summary(transaction, row, compacted.summary, items, previous=previous, sinks=sinks)
         count, tokens = backlog(transaction, row, tip_at(transaction, row, row.head), upto)
-        transaction.run("delivery_again", **row.key)
         transaction.run("corrections_done", **row.key, corrected=compacted.summary.corrected)
-        for sink in compacted.sinks:
-            transaction.run("outbox_insert", **row.key, version=version, sink=sink)
         values = {"mark": upto, "backlog": count, "backlog_tokens": tokens, "now": compacted.now}
         transaction.run("compaction_done", no=row.no, **values)
         chained(transaction, row.tenant, compacted.audit)
@@ -140,16 +137,25 @@ def head_summary(transaction: Transaction, row: ConversationRow) -> int:
 
 
 def insert_summary(
-    transaction: Transaction, row: ConversationRow, summary: Summary, *, version: int, previous: int
+    transaction: Transaction,
+    row: ConversationRow,
+    summary: Summary,
+    items: Sequence[Item],
+    *,
+    previous: int,
+    sinks: Sequence[str],
 ) -> None:
-    """Store a summary under the next version."""
+    """Store a summary under the next version, with a new form of each item that it changes, for delivery and sinks.
+
+    Other branches still see the earlier forms.
+    """
+    version = transaction.value("summary_last", **row.key) + 1
     made_by = f"{summary.made_by}{reads.TOLD}{summary.prompt}" if summary.prompt else summary.made_by
     values = columns(summary) | {"version": version, "previous": previous, "made_by": made_by}
     transaction.run("summary_insert", **row.key, **values)
-
-
-def save_items(transaction: Transaction, row: ConversationRow, items: Sequence[Item], version: int) -> None:
-    """Store a new form of each item that a pass changed; other branches still see the form before."""
     for item in items:
         ended_in = None if item.valid_to is None else version
         transaction.run("item_insert", **row.key, **columns(item), made_in=version, ended_in=ended_in)
+    transaction.run("delivery_again", **row.key)
+    for sink in sinks:
+        transaction.run("outbox_insert", **row.key, version=version, sink=sink)

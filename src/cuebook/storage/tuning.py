@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from cuebook.interfaces.store import ChangedConversation, Entries, LastTuning, TuningRun
-from cuebook.records.conversation import PathPost
+from cuebook.interfaces.store import Entries, LastTuning
+from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tally, TuningState, TuningTotals
 from cuebook.storage import access
@@ -52,16 +52,30 @@ class TuningStore(Noun):
         return transaction.record(LastTuning, "tuning_get", **row.key)
 
     @write
-    def keep(self, transaction: Transaction, scope: Scope, conversation: str, run: TuningRun) -> bool:
-        """Store a run's result; return False if another run was first or the conversation is gone."""
-        row = access.find(transaction, scope, conversation)
-        if row is None or row.no != run.no:
+    def keep(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        conversation: Conversation,
+        tuning: TuningState,
+        snapshot: Snapshot | None = None,
+        *,
+        before: float,
+        now: float,
+    ) -> bool:
+        """Store a run's result, or only its position without a snapshot.
+
+        `before` is the time of the tuning that the run started from, 0 for none. Return False if another run was first
+        or the conversation is gone.
+        """
+        row = access.unchanged(transaction, scope, conversation)
+        if row is None:
             return False
-        put = {"tuning": encode_json(run.tuning), "seen_seq": run.seen_seq, "now": run.now, "before": run.before}
+        put = {"tuning": encode_json(tuning), "seen_seq": conversation.last_seq, "now": now, "before": before}
         if transaction.run("tuning_put", **row.key, **put).fetchone() is None:
             return False
-        if run.snapshot is not None:
-            transaction.run("optimization_insert", **row.key, body=_encode(run.snapshot))
+        if snapshot is not None:
+            transaction.run("optimization_insert", **row.key, body=_encode(snapshot))
             transaction.run("optimization_prune", **row.key, most=SNAPSHOTS)
         return True
 
@@ -75,14 +89,14 @@ class TuningStore(Noun):
         before: float,
         limit: int = 100,
         scope: Scope | None = None,
-    ) -> list[ChangedConversation]:
-        """Return conversations with enough posts that changed since a time and since their last run.
+    ) -> list[tuple[str, str]]:
+        """Return conversations with enough posts that changed since a time and since their last run: tenant and id.
 
         Their last run was at `before` or earlier. Without a scope, search every tenant.
         """
         whose = {"tenant": scope and scope.tenant, "user": scope and scope.user, "proven": bool(scope and scope.proven)}
         values = {"least": least, "since": since, "before": before, "limit": limit, **whose}
-        return list(starmap(ChangedConversation, transaction.run("tuning_changed", **values)))
+        return transaction.run("tuning_changed", **values).fetchall()
 
     @read
     def history(

@@ -24,8 +24,8 @@ class ConversationListContract:
             await store.append(OWNER, Batch(conversation=name, drafts=(said,), now=NOW + at, user="ann"))
         found = await store.talks.find(ANN, [], limit=2)
         assert [each.conversation.id for each in found.items] == ["moor", "train"]
-        rest = await store.talks.find(ANN, [], limit=2, cursor=found.cursor)
-        assert ([each.conversation.id for each in rest.items], rest.cursor) == (["garden"], None)
+        rest = await store.talks.find(ANN, [], limit=2, cursor=found.next)
+        assert ([each.conversation.id for each in rest.items], rest.next) == (["garden"], None)
         assert [each.conversation.id for each in (await store.talks.find(ANN, ["bed"], limit=9)).items] == [
             "moor",
             "garden",

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.interfaces.prompts import Lesson
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome, StoredOutcome
 from cuebook.records.prompt import MAIN, Observation
+from cuebook.storage.outcomes import Lesson
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER
@@ -37,12 +37,11 @@ async def turns(store: Store, *scores: float, conversation: str = "c") -> None:
 
 def lesson(score: float, *, slug: str = SLUG, turn: int = 1, user: str = "ann", **signals: float) -> Lesson:
     """Return an observation of a turn."""
-    return Lesson(
-        observation=Observation(
-            slug=slug, branch=MAIN, number=1, score=score, sentiment=score, user=user, conversation="c", turn=turn,
-            signals=signals, at=BEGINNING,
-        )
+    observation = Observation(
+        slug=slug, branch=MAIN, number=1, score=score, sentiment=score, user=user, conversation="c", turn=turn,
+        signals=signals, at=BEGINNING,
     )  # fmt: skip
+    return observation, None
 
 
 async def load_outcome(store: Store, turn: int = 1) -> StoredOutcome:
@@ -54,11 +53,9 @@ async def load_outcome(store: Store, turn: int = 1) -> StoredOutcome:
 
 async def learn_outcome(store: Store, score: float, *, turn: int = 1, **signals: float) -> None:
     """Learn the due outcome of a turn."""
-    own = lesson(score, turn=turn).observation
+    own = lesson(score, turn=turn)[0]
     own = msgspec.structs.replace(own, signals=signals)
-    assert await store.outcomes.fold(
-        OWNER, "c", turn, await load_outcome(store, turn), lessons=[Lesson(observation=own)]
-    )
+    assert await store.outcomes.fold(OWNER, "c", turn, await load_outcome(store, turn), lessons=[(own, None)])
 
 
 async def learned_state(store: Store, slug: str = SLUG) -> tuple[float, int, object]:
@@ -76,7 +73,7 @@ class OutcomeContract:
         assert (found.due, found.revision, found.outcome) == (True, 1, heard(0.9, next_turn=2))
         assert await store.outcomes.get(OWNER, "c", 2) is None
         [due] = await store.outcomes.due(limit=9)
-        assert (due.conversation, due.turn) == ("c", 1)
+        assert due[1:] == ("c", 1)
 
     async def test_the_newest_outcomes_come_first(self, store: Store) -> None:
         await turns(store, 0.1, 0.2, 0.3)
@@ -154,9 +151,9 @@ class OutcomeContract:
     async def test_an_anonymous_user_is_limited_per_conversation(self, store: Store) -> None:
         await write(store, text(SLUG))
         await turns(store, *[0.5] * 14)
-        for due in await store.outcomes.due(limit=100):
-            seen = lesson(0.0, turn=due.turn, user="")
-            await store.outcomes.fold(OWNER, "c", due.turn, await load_outcome(store, due.turn), lessons=[seen])
+        for _, _, turn in await store.outcomes.due(limit=100):
+            seen = lesson(0.0, turn=turn, user="")
+            await store.outcomes.fold(OWNER, "c", turn, await load_outcome(store, turn), lessons=[seen])
         weight, count, _ = await learned_state(store)
         assert [weight, count] == [pytest.approx(0.5 * 0.9**10), 14]
         assert [(await load_outcome(store, n)).taught[0].counted for n in range(1, 15)] == [True] * 10 + [False] * 4

@@ -236,7 +236,7 @@ class PagesContract:
             page = await store.conversations(OWNER, limit=5, cursor=cursor)
             seen += [row.id for row in page.items]
             await say(store, f"begun meanwhile {len(seen)}", draft("x", "hi"))
-            cursor = page.cursor
+            cursor = page.next
             if cursor is None:
                 break
         listed = [id_ for id_ in seen if id_.startswith("c")]

@@ -176,9 +176,9 @@ async def _turns_with(
                 (conversation, each) for each in turns if await concerns(services, change, each.steps[0].manifest)
             ]
             results.sort(key=lambda each: each[1].created_at, reverse=True)
-        if page.cursor is None:
+        if page.next is None:
             return results[:most], looked_at
-        cursor = page.cursor
+        cursor = page.next
 
 
 async def _last(services: Services, conversation: Conversation, most: int) -> list[Turn]:

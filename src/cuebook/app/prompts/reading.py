@@ -15,7 +15,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.prompts import Family, FamilyPage, PromptEvent
+from cuebook.interfaces.prompts import Family, PromptEvent
 from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import Difference, difference
 from cuebook.prompts.inherit import text_of
@@ -23,7 +23,7 @@ from cuebook.prompts.names import candidates, check_project, check_slug
 from cuebook.prompts.params import coerce
 from cuebook.prompts.registry import twin
 from cuebook.prompts.template import render
-from cuebook.records.answer import Answer
+from cuebook.records.answer import Answer, Page
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Label, ResolvedVersion, Version
 
@@ -55,7 +55,7 @@ async def standing(services: Services, slug: str) -> str:
 class PromptReading(Namespace):
     """The read operations of `cue.prompts`."""
 
-    async def page(self, *, prefix: str = "", limit: int = 50, after: str = "") -> FamilyPage:
+    async def page(self, *, prefix: str = "", limit: int = 50, after: str = "") -> Page[Family]:
         """Return a page of prompts, sorted by name."""
         if not 1 <= limit <= 200:
             msg = f"limit: {limit}. Must be between 1 and 200."

@@ -366,7 +366,7 @@ async def _named(services: Services, scope: Scope, names: Sequence[str]) -> Asyn
         page = await services.store.conversations(scope, limit=_PAGE, cursor=cursor)
         for conversation in page.items:
             yield conversation
-        cursor, more = page.cursor, page.cursor is not None
+        cursor, more = page.next, page.next is not None
 
 
 async def _last(services: Services, scope: Scope, conversation: Conversation, turns: int) -> list[Turn]:

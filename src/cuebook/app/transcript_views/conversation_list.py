@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.answer import Page
 from cuebook.records.conversation import Post
-from cuebook.records.conversation_list import ConversationSummaries, PostPlace, PostRun, TurnEntry
+from cuebook.records.conversation_list import ConversationSummary, PostPlace, PostRun, TurnEntry
 from cuebook.records.memory import Scope
 
 #: Posts per page, branches listed per fork, and characters shown of each branch.
@@ -54,7 +55,7 @@ class ConversationListing:
 
     async def find(
         self, q: str | None = None, *, user: str | None = None, limit: int = 50, cursor: str | None = None
-    ) -> ConversationSummaries:
+    ) -> Page[ConversationSummary]:
         """Return a page of conversations, the most recent first.
 
         `q` selects those that contain each of its words in their id, their user or the beginning of their first post,

@@ -101,7 +101,7 @@ class Live:
         page = await self._services.store.conversations(scope, limit=WATCHED, cursor=None)
         tally = await self._services.store.tuning.tally(scope, None)
         found = Sums(posts=tally.short_term, memories=tally.long_term + tally.cross_session)
-        whole = page.cursor is None
+        whole = page.next is None
         for conversation in page.items:
             last = min(TURNS, MOST - found.turns)
             whole &= conversation.turns <= last

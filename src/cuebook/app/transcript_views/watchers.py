@@ -146,7 +146,7 @@ class LiveViews:
         while len(conversations) < MOST:
             page = await self._services.store.conversations(Scope(), limit=WATCHED, cursor=cursor)
             conversations.update((each.id, each) for each in page.items)
-            cursor = page.cursor
+            cursor = page.next
             if cursor is None or page.items[-1].updated_at < self._newest:
                 break
         self._newest = max((each.updated_at for each in conversations.values()), default=0.0)

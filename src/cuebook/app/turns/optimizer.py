@@ -121,7 +121,7 @@ class Optimizer(Namespace):
         while changeds := await self._services.store.tuning.changed(
             least=LEAST_POSTS, since=0.0, before=now, scope=scope
         ):
-            left = [each.conversation for each in changeds if each.conversation not in seen]
+            left = [each for _, each in changeds if each not in seen]
             if not left:
                 break
             for each in left:

@@ -20,13 +20,13 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.engine.jobs.rollback import review
 from cuebook.errors import NotFound
-from cuebook.interfaces.prompts import DueOutcome, Lesson
 from cuebook.prompts.names import Reference, parse_reference
 from cuebook.records.memory import Scope
 from cuebook.records.outcome import Outcome
 from cuebook.records.prompt import Observation, Version
 from cuebook.records.turn import SHADOW, Turn
 from cuebook.signals.outcome import NEUTRAL
+from cuebook.storage.outcomes import Lesson
 
 #: Retries after an outcome changed during processing.
 RETRIES: Final = 5
@@ -37,15 +37,15 @@ _PROMPT: Final = "prompt:"
 # ---- Background job -------------------------------------------------------------------------------------------------
 
 
-async def _due(services: Services, query: DueQuery) -> list[DueWork[DueOutcome]]:
+async def _due(services: Services, query: DueQuery) -> list[DueWork[tuple[str, int]]]:
     """Return turns whose outcome is not yet recorded for their prompts."""
     outcomes = await services.store.outcomes.due(limit=query.limit)
-    return [DueWork(each.tenant, f"turn {each.turn} of conversation {each.conversation}", each) for each in outcomes]
+    return [DueWork(tenant, f"turn {n} of conversation {name}", (name, n)) for tenant, name, n in outcomes]
 
 
-async def _run(services: Services, due: DueWork[DueOutcome]) -> bool:
+async def _run(services: Services, due: DueWork[tuple[str, int]]) -> bool:
     with suppress(NotFound):  # the conversation was erased meanwhile, with its outcomes
-        await teach(services.of(due.tenant), Scope(), due.work.conversation, due.work.turn)
+        await teach(services.of(due.tenant), Scope(), *due.work)
     return True
 
 
@@ -85,7 +85,7 @@ async def lessons_of(services: Services, turn: Turn, outcome: Outcome, *, conver
         if versions:
             observation = _observation(versions[0], outcome, choice if chosen else {}, own)
             observation = replace(observation, conversation=conversation, turn=turn.n)
-            lessons.append(Lesson(observation=observation, audit=_record(services, observation, versions[0], outcome)))
+            lessons.append((observation, _record(services, observation, versions[0], outcome)))
     return lessons
 
 

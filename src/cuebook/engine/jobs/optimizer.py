@@ -13,7 +13,6 @@ from cuebook.engine.core.judgement_cache import BATCH, aside
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.errors import Conflict
-from cuebook.interfaces.store import TuningRun
 from cuebook.memory.judgement import JudgementResult, PathJudgement
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
@@ -53,7 +52,7 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
     changed = await services.store.tuning.changed(least=LEAST_POSTS, since=since, before=now - every, limit=query.limit)
     if not changed:
         progress.idle_at = now
-    return of_conversations((each.tenant, each.conversation) for each in changed)
+    return of_conversations(changed)
 
 
 async def _run(services: Services, due: DueWork[str]) -> bool:
@@ -84,16 +83,19 @@ async def run_once(services: Services, scope: Scope, conversation: str) -> Snaps
     """
     for _ in range(TRIES):
         analysis = await analyze(services, scope, conversation)
-        tuning_run = _made(services, analysis)
-        if await services.store.tuning.keep(scope, conversation, tuning_run):
-            return tuning_run.snapshot or _untuned(services, analysis)
+        tuning, snapshot = _made(services, analysis)
+        before = analysis.updated_at
+        now = max(services.clock.now(), before + 1e-3)  # distinguishes two runs at the same instant
+        store = services.store.tuning
+        if await store.keep(scope, analysis.conversation, tuning, snapshot, before=before, now=now):
+            return snapshot or _untuned(services, analysis)
     msg = f"Other processes keep tuning conversation {conversation!r}. Try again."
     raise Conflict(msg)
 
 
-def _made(services: Services, analysis: Analysis) -> TuningRun:
+def _made(services: Services, analysis: Analysis) -> tuple[TuningState, Snapshot | None]:
     """Compute the result of a run."""
-    now, judged, ledger = services.clock.now(), analysis.judged, analysis.ledger
+    judged, ledger = analysis.judged, analysis.ledger
     tuning, snapshot = analysis.tuning, None
     if judged.total >= LEAST_POSTS:
         mark = analysis.conversation.mark
@@ -104,14 +106,7 @@ def _made(services: Services, analysis: Analysis) -> TuningRun:
         tuning = tuned(marked, usage=usage, savings=saved / max(1, judged.used), served=analysis.served)
         tuning = msgspec.structs.replace(tuning, tokens_saved=tuning.tokens_saved + saved)
         snapshot = _snapshot(services, analysis, tuning, after)
-    return TuningRun(
-        no=analysis.conversation.no,
-        seen_seq=analysis.conversation.last_seq,
-        before=analysis.updated_at,
-        now=max(now, analysis.updated_at + 1e-3),  # distinguishes two runs at the same instant
-        tuning=tuning,
-        snapshot=snapshot,
-    )
+    return tuning, snapshot
 
 
 def _untuned(services: Services, analysis: Analysis) -> Snapshot:

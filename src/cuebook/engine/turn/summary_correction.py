@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import NotFound
-from cuebook.interfaces.memories import CorrectionInput, SummaryCorrection
+from cuebook.interfaces.memories import CorrectionInput
 from cuebook.memory.corrections import corrected, says, unquoted
 from cuebook.memory.profiles import choose
 from cuebook.memory.schema import compact
@@ -37,32 +37,27 @@ async def correct_summary(services: Services, scope: Scope, conversation: str, *
         if correcting is None:
             return False
         services.failpoint("correct.read")
-        if await store.save(scope, await asyncio.to_thread(_made, services, correcting)):
+        summary, items = await asyncio.to_thread(_made, services, correcting)
+        if await store.save(scope, correcting, summary, items, sinks=tuple(services.sinks)):
             services.notify_jobs()
             return True
     return False
 
 
-def _made(services: Services, correcting: CorrectionInput) -> SummaryCorrection:
-    """Return the corrected summary. A correct one stays unchanged and is marked as checked."""
+def _made(services: Services, correcting: CorrectionInput) -> tuple[Summary, list[Item]]:
+    """Return the corrected summary and the changed items. A correct one stays unchanged and is marked as checked."""
     before, now = correcting.summary, services.clock.now()
     fresh = [each for each in correcting.corrections if each.no > before.corrected]
     items = unmarked(corrected(correcting.items, correcting.corrections, since=before.corrected))
     stays = {each.id for each in items}
     entries = [each for each in correcting.items if each.id not in stays]
-    added = tuple(each for each in items if each not in correcting.items)
+    added = [each for each in items if each not in correcting.items]
     summary = replace(before, corrected=correcting.corrections[-1].no, created_at=now)
     lines = f"{before.markdown}\n{before.tainted}\n{compact(before.memory_json)}".split("\n")
     if added or entries or any(says(line, each) for line in lines for each in fresh):
         summary = _written(services, correcting, items, summary)
-    return SummaryCorrection(
-        read=correcting,
-        summary=summary,
-        added=added,
-        gone=tuple(replace(each, text="", subject="", name="", valid_to=each.valid_to or now) for each in entries),
-        now=now,
-        sinks=tuple(services.sinks),
-    )
+    gone = [replace(each, text="", subject="", name="", valid_to=each.valid_to or now) for each in entries]
+    return summary, [*gone, *added]
 
 
 def _written(services: Services, correcting: CorrectionInput, items: Sequence[Item], summary: Summary) -> Summary:

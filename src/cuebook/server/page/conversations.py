@@ -43,7 +43,7 @@ async def conversations(request: AnyRequest, q: Words = None, cursor: FromQuery[
     """Render the list of conversations, most recent first, optionally filtered by words."""
     words = (q or "").strip()
     page = await cue_of(request).live.talks.find(words, user=user_of(request), limit=LISTED, cursor=cursor)
-    query = {**({"q": words} if words else {}), "cursor": page.cursor or ""}
+    query = {**({"q": words} if words else {}), "cursor": page.next or ""}
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "conversations.html",
@@ -51,7 +51,7 @@ async def conversations(request: AnyRequest, q: Words = None, cursor: FromQuery[
         items=[_conversation_row(each) for each in page.items],
         q=words,
         paged=cursor is not None,
-        next=f"?{urlencode(query)}" if page.cursor else None,
+        next=f"?{urlencode(query)}" if page.next else None,
         base=f"http://{host}",
     )
 
