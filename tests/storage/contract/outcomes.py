@@ -127,14 +127,14 @@ class OutcomeContract:
         await write(store, text(SLUG), text("other"))
         await turns(store, 0.9)
         for score, slug in ((0.9, SLUG), (0.2, "other")):
-            await store.prompts.observe(OWNER, lesson(0.6, slug=slug, turn=0).observation)
+            await store.prompts.observe(OWNER, lesson(0.6, slug=slug, turn=0)[0])
             if slug == SLUG:
                 await learn_outcome(store, score, energy_high=0.5)
             else:
-                await store.prompts.observe(OWNER, lesson(score, slug=slug, energy_high=0.5).observation)
+                await store.prompts.observe(OWNER, lesson(score, slug=slug, energy_high=0.5)[0])
             for n in range(later):
-                seen = lesson(n / later, slug=slug, turn=0, user=f"u{n}", task_coding=n % 2)
-                await store.prompts.observe(OWNER, seen.observation)
+                seen, _ = lesson(n / later, slug=slug, turn=0, user=f"u{n}", task_coding=n % 2)
+                await store.prompts.observe(OWNER, seen)
         _, mark, revised = await store.prompts.observations_since(OWNER, SLUG, MAIN, (1, 2), after=0, limit=99)
         await store.outcomes.give(OWNER, "c", 1, heard(0.2, by="feedback"))
         await learn_outcome(store, 0.2, energy_high=0.5)
