@@ -117,7 +117,7 @@ def test_tool_pairs_broken_by_trimming_are_counted(messages: list[Any], broken: 
 async def test_costs_follow_the_cache_rule_and_the_models_price() -> None:
     async with shadowing() as cue:
         await run_rounds(cue, 12, sends=100, text=LONG * 2)
-        [entry, *_] = [each.entry for each in (await cue.services.store.shadow.calls(Scope(), "talk"))[-1:]]
+        [entry, *_] = [each.entry for each in (await cue.services.store.talks.shadow_calls(Scope(), "talk"))[-1:]]
         report = await cue.shadow.report()
     assert entry.rule == "openai-prefix"
     assert entry.client is not None

@@ -16,13 +16,15 @@ from cuebook.storage.access import ConversationRow
 from cuebook.storage.database.transaction import Noun, Row, Transaction, read, record
 from cuebook.storage.reads import read_cursor
 
+#: Block kinds that replace posts.
+_IN_PLACE: Final = ("summary", "memory")
 #: Conversations examined per batch in a word search.
 _AT_ONCE: Final = 500
 _manifest = msgspec.json.Decoder(Manifest).decode
 
 
 class ConversationListStore(Noun):
-    """Loads conversation lists and their structure."""
+    """Loads conversation lists, their structure, and the calls of their turns."""
 
     async def written(self) -> tuple[int, int]:
         """Return a reader and its mark. The reader's next mark differs if any process wrote anything for any tenant.
@@ -40,7 +42,18 @@ class ConversationListStore(Noun):
         With `words`: those that contain each word, ignoring case, in their id, user or the start of their first post.
         Raises InvalidInput for an invalid cursor.
         """
-        return _found(transaction, scope, words, limit=limit, cursor=cursor)
+        before, before_no = read_cursor(cursor)
+        wanted = [each.casefold() for each in words]
+        items: list[Row] = []
+        for row in _all(transaction, scope, before, before_no, limit + 1 if not wanted else _AT_ONCE):
+            searchable = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
+            if all(each in searchable for each in wanted):
+                items.append(row)
+            if len(items) > limit:
+                break
+        entries = items[:limit]
+        more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
+        return Page(items=tuple(_talk(transaction, row) for row in entries), next=more)
 
     @read
     def runs(self, transaction: Transaction, scope: Scope, conversation: str) -> list[PostRun]:
@@ -83,23 +96,27 @@ class ConversationListStore(Noun):
         found = (transaction.one("post_place", **row.key, id=each) for each in dict.fromkeys(ids))
         return {post["id"]: PostPlace(**post) for post in found if post is not None}
 
+    @read
+    def calls(
+        self, transaction: Transaction, scope: Scope, conversation: str, *, first: int, last: int
+    ) -> list[CallUsageRecord]:
+        """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
+        row = access.need(transaction, scope, conversation)
+        return [_spent(call) for call in transaction.rows("calls_spent", **row.key, first=first, last=last)]
 
-def _found(
-    transaction: Transaction, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None
-) -> Page[ConversationSummary]:
-    """List the caller's conversations, most recent first; `words` filters for those with every word."""
-    before, before_no = read_cursor(cursor)
-    wanted = [each.casefold() for each in words]
-    items: list[Row] = []
-    for row in _all(transaction, scope, before, before_no, limit + 1 if not wanted else _AT_ONCE):
-        searchable = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
-        if all(each in searchable for each in wanted):
-            items.append(row)
-        if len(items) > limit:
-            break
-    entries = items[:limit]
-    more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
-    return Page(items=tuple(_talk(transaction, row) for row in entries), next=more)
+    @read
+    def shadow_calls(self, transaction: Transaction, scope: Scope, conversation: str | None) -> list[ShadowedCall]:
+        """Return the shadow calls of a conversation, or of all that the caller takes part in, oldest first. Raises
+        NotFound.
+        """
+        no = None if conversation is None else access.need(transaction, scope, conversation).no
+        items = transaction.rows("shadow_calls", **access.caller(scope), no=no)
+        steps = [(row, json.loads(row["kept"]).get(str(row["step"]))) for row in items]
+        return [
+            record(ShadowedCall, row, entry=msgspec.convert(entry, ShadowCallUsage))
+            for row, entry in steps
+            if entry is not None  # the step ended before it was recorded, or was not in shadow mode
+        ]
 
 
 def _all(transaction: Transaction, scope: Scope, before: float, before_no: int, at_once: int) -> Iterator[Row]:
@@ -140,25 +157,6 @@ def _runs(transaction: Transaction, row: ConversationRow) -> list[PostRun]:
     return post_runs[::-1]
 
 
-# ---- usage and shadow mode ------------------------------------------------------------------------------------------
-
-
-#: Block kinds that replace posts.
-_IN_PLACE = ("summary", "memory")
-
-
-class UsageStore(Noun):
-    """Loads the usage of model calls."""
-
-    @read
-    def calls(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, first: int, last: int
-    ) -> list[CallUsageRecord]:
-        """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
-        return [_spent(call) for call in transaction.rows("calls_spent", **row.key, first=first, last=last)]
-
-
 def _spent(row: Row) -> CallUsageRecord:
     manifest = _manifest(row["manifest"])
     front = sum(text.tokens for text in manifest.front if text.kind not in _IN_PLACE)
@@ -171,24 +169,3 @@ def _spent(row: Row) -> CallUsageRecord:
         cache=json.loads(row["cache"]) if newest and row["cache"] else None,
         model=row["model"] or "",
     )
-
-
-# ---- shadow mode ----------------------------------------------------------------------------------------------------
-
-
-class ShadowStore(Noun):
-    """Loads calls recorded in shadow mode."""
-
-    @read
-    def calls(self, transaction: Transaction, scope: Scope, conversation: str | None) -> list[ShadowedCall]:
-        """Return the shadow calls of a conversation, or of all that the caller takes part in, oldest first. Raises
-        NotFound.
-        """
-        no = None if conversation is None else access.need(transaction, scope, conversation).no
-        items = transaction.rows("shadow_calls", **access.caller(scope), no=no)
-        steps = [(row, json.loads(row["kept"]).get(str(row["step"]))) for row in items]
-        return [
-            record(ShadowedCall, row, entry=msgspec.convert(entry, ShadowCallUsage))
-            for row, entry in steps
-            if entry is not None  # the step ended before it was recorded, or was not in shadow mode
-        ]

@@ -49,7 +49,20 @@ class OutcomeStore(Noun):
 
         Raises NotFound for an unknown turn, Conflict while it runs.
         """
-        return _give(transaction, access.need(transaction, scope, conversation), turn, outcome)
+        row = access.need(transaction, scope, conversation)
+        data = transaction.one("turn_get", **row.key, n=turn)
+        if data is None:
+            msg = f"Unknown turn {turn} of conversation {row.id!r}. Number of turns: {row.turns}."
+            raise NotFound(msg)
+        if data["state"] == "running":
+            msg = f"Turn {turn} of conversation {row.id!r} is still running. Send feedback after it has ended."
+            raise Conflict(msg)
+        values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
+        transaction.run("outcome_give", **row.key, turn=turn, **values)
+        stored_outcome = _known(transaction, row, turn)
+        if stored_outcome is None:
+            raise access.moved(row.id)
+        return stored_outcome
 
     @read
     def due(self, transaction: Transaction, *, limit: int) -> list[tuple[str, str, int]]:
@@ -75,7 +88,25 @@ class OutcomeStore(Noun):
         row = access.find(transaction, scope, conversation)
         if row is None or row.no != stored_outcome.no:
             return None
-        return _fold(transaction, row, turn, stored_outcome, lessons)
+        stands = _known(transaction, row, turn)
+        if stands is None or not stands.due or stands.revision != stored_outcome.revision:
+            return None
+        before = {(each.slug, each.branch, each.number): each for each in stands.taught}
+        taught: list[Taught] = []
+        for observation, audit in lessons:
+            place = (observation.slug, observation.branch, observation.number)
+            had = before.get(place)
+            if had is not None and revised(transaction, row.tenant, had.observation, observation):
+                taught.append(had)
+            else:
+                number, counted = observed(transaction, row.tenant, observation)
+                slug, branch, version = place
+                taught.append(Taught(slug=slug, branch=branch, number=version, observation=number, counted=counted))
+            chained(transaction, row.tenant, [audit] if audit else [])
+        transaction.failpoint("outcome.folded")
+        values = {"turn": turn, "revision": stands.revision, "taught": _encode(taught)}
+        transaction.run("outcome_taught", **row.key, **values)
+        return msgspec.structs.replace(stands, due=False, taught=tuple(taught))
 
 
 def note(transaction: Transaction, row: ConversationRow, outcome: Outcome, *, turn: int) -> None:
@@ -96,43 +127,3 @@ def forget(transaction: Transaction, row: ConversationRow, user: str | None, quo
 
 def _known(transaction: Transaction, row: ConversationRow, turn: int) -> StoredOutcome | None:
     return transaction.record(StoredOutcome, "outcome_get", **row.key, turn=turn)
-
-
-def _give(transaction: Transaction, row: ConversationRow, turn: int, outcome: Outcome) -> StoredOutcome:
-    data = transaction.one("turn_get", **row.key, n=turn)
-    if data is None:
-        msg = f"Unknown turn {turn} of conversation {row.id!r}. Number of turns: {row.turns}."
-        raise NotFound(msg)
-    if data["state"] == "running":
-        msg = f"Turn {turn} of conversation {row.id!r} is still running. Send feedback after it has ended."
-        raise Conflict(msg)
-    values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
-    transaction.run("outcome_give", **row.key, turn=turn, **values)
-    stored_outcome = _known(transaction, row, turn)
-    if stored_outcome is None:
-        raise access.moved(row.id)
-    return stored_outcome
-
-
-def _fold(
-    transaction: Transaction, row: ConversationRow, turn: int, stored_outcome: StoredOutcome, lessons: Sequence[Lesson]
-) -> StoredOutcome | None:
-    stands = _known(transaction, row, turn)
-    if stands is None or not stands.due or stands.revision != stored_outcome.revision:
-        return None
-    before = {(each.slug, each.branch, each.number): each for each in stands.taught}
-    taught: list[Taught] = []
-    for observation, audit in lessons:
-        place = (observation.slug, observation.branch, observation.number)
-        had = before.get(place)
-        if had is not None and revised(transaction, row.tenant, had.observation, observation):
-            taught.append(had)
-        else:
-            number, counted = observed(transaction, row.tenant, observation)
-            slug, branch, version = place
-            taught.append(Taught(slug=slug, branch=branch, number=version, observation=number, counted=counted))
-        chained(transaction, row.tenant, [audit] if audit else [])
-    transaction.failpoint("outcome.folded")
-    values = {"turn": turn, "revision": stands.revision, "taught": _encode(taught)}
-    transaction.run("outcome_taught", **row.key, **values)
-    return msgspec.structs.replace(stands, due=False, taught=tuple(taught))

@@ -140,9 +140,32 @@ class PromptStore(Noun):
         audit: Record | None = None,
     ) -> Branch:
         """Activate another version of a branch: a rollback, or the clearing of one. Raises NotFound, Conflict."""
-        branch = _activate(transaction, scope.tenant, slug, event)
+        place = {"tenant": scope.tenant, "slug": slug, "branch": event.branch}
+        if event.kind == "rollback" and (event.to < 1 or event.to == event.number):
+            what = f"version {event.number} of {slug!r} is active on {event.branch!r}"
+            msg = f"Cannot roll back: {what}, and there is no version {event.to}."
+            raise InvalidInput(msg, where="to")
+        marked = _need(transaction, scope.tenant, slug, event.branch, event.number)["rolled_back"]
+        stands = transaction.one("prompt_branch_get", **place)
+        if stands is None:
+            msg = f"Unknown branch {event.branch!r} of prompt {slug!r}."
+            raise NotFound(msg)
+        if event.kind == "clear":
+            transaction.run("prompt_version_mark", **place, number=event.number, rolled_back=0)
+        else:
+            cleared = not marked and event.to == stands["active"]  # it was explored: mark it again
+            if stands["active"] != event.number and not cleared:
+                msg = (
+                    f"Version {event.number} of prompt {slug!r} is not active on branch {event.branch!r}:"
+                    f" version {stands['active']} is. Read it again."
+                )
+                raise Conflict(msg)
+            _need(transaction, scope.tenant, slug, event.branch, event.to)
+            transaction.run("prompt_version_mark", **place, number=event.number, rolled_back=1)
+            transaction.run("prompt_branch_put", **place, head=stands["head"], active=event.to)
+        _note(transaction, scope.tenant, slug, event)
         chained(transaction, scope.tenant, [audit] if audit else [])
-        return branch
+        return _standing(transaction, scope.tenant, slug, event.branch)
 
     @read
     def events(
@@ -339,34 +362,6 @@ def _free(write: Write, digest: str, namings: Sequence[_Naming]) -> str:
     if newest and not (write.named or write.at) and newest.digest != digest and rank(semver) < rank(newest.semver):
         semver = next_semver(newest.semver, "patch")
     return free_semver(semver, taken)
-
-
-def _activate(transaction: Transaction, tenant: str, slug: str, event: PromptEvent) -> Branch:
-    place = {"tenant": tenant, "slug": slug, "branch": event.branch}
-    if event.kind == "rollback" and (event.to < 1 or event.to == event.number):
-        what = f"version {event.number} of {slug!r} is active on {event.branch!r}"
-        msg = f"Cannot roll back: {what}, and there is no version {event.to}."
-        raise InvalidInput(msg, where="to")
-    marked = _need(transaction, tenant, slug, event.branch, event.number)["rolled_back"]
-    stands = transaction.one("prompt_branch_get", **place)
-    if stands is None:
-        msg = f"Unknown branch {event.branch!r} of prompt {slug!r}."
-        raise NotFound(msg)
-    if event.kind == "clear":
-        transaction.run("prompt_version_mark", **place, number=event.number, rolled_back=0)
-    else:
-        cleared = not marked and event.to == stands["active"]  # it was explored: mark it again
-        if stands["active"] != event.number and not cleared:
-            msg = (
-                f"Version {event.number} of prompt {slug!r} is not active on branch {event.branch!r}:"
-                f" version {stands['active']} is. Read it again."
-            )
-            raise Conflict(msg)
-        _need(transaction, tenant, slug, event.branch, event.to)
-        transaction.run("prompt_version_mark", **place, number=event.number, rolled_back=1)
-        transaction.run("prompt_branch_put", **place, head=stands["head"], active=event.to)
-    _note(transaction, tenant, slug, event)
-    return _standing(transaction, tenant, slug, event.branch)
 
 
 def _standing(transaction: Transaction, tenant: str, slug: str, branch: str) -> Branch:

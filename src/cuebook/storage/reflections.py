@@ -134,7 +134,23 @@ class ReflectionStore(Noun):
     @read
     def read(self, transaction: Transaction, scope: Scope, due: DueReflection) -> ReflectionInput | None:
         """Load the input of a reflection, or None if it is no longer due."""
-        return _reflecting(transaction, scope, due)
+        row = access.find(transaction, scope, due.conversation)
+        if row is None:
+            return None
+        data = transaction.one("reflection_get", **row.key, turn=due.turn, n=due.n)
+        fields = transaction.one("turn_get", **row.key, n=due.turn)
+        if data is None or fields is None or not data["due"]:
+            return None
+        turn = read_turn(transaction, row, fields)
+        runs = runs_to(transaction, row, turn.reply_seq or turn.query_seq)
+        return ReflectionInput(
+            conversation=row.record(),
+            turn=turn,
+            n=due.n,
+            calls=_calls(data["calls"]),
+            before=newest_on(transaction, row, runs, upto=due.turn),
+            epoch=own_epoch(transaction, row),
+        )
 
 
 def ask(transaction: Transaction, row: ConversationRow, turn: int, calls: Sequence[MetapromptTask]) -> None:
@@ -154,23 +170,3 @@ def newest_on(transaction: Transaction, row: ConversationRow, runs: Runs, *, upt
 
 def _made(transaction: Transaction, row: ConversationRow, upto: int) -> StatementCursor:
     return transaction.run("reflections_made", **row.key, turn=upto)
-
-
-def _reflecting(transaction: Transaction, scope: Scope, due: DueReflection) -> ReflectionInput | None:
-    row = access.find(transaction, scope, due.conversation)
-    if row is None:
-        return None
-    data = transaction.one("reflection_get", **row.key, turn=due.turn, n=due.n)
-    fields = transaction.one("turn_get", **row.key, n=due.turn)
-    if data is None or fields is None or not data["due"]:
-        return None
-    turn = read_turn(transaction, row, fields)
-    runs = runs_to(transaction, row, turn.reply_seq or turn.query_seq)
-    return ReflectionInput(
-        conversation=row.record(),
-        turn=turn,
-        n=due.n,
-        calls=_calls(data["calls"]),
-        before=newest_on(transaction, row, runs, upto=due.turn),
-        epoch=own_epoch(transaction, row),
-    )

@@ -6,7 +6,7 @@ from cuebook.records.memory import Scope
 from cuebook.storage import erasure
 from cuebook.storage.access import own_key
 from cuebook.storage.audit import AuditStore
-from cuebook.storage.conversation_list import ConversationListStore, ShadowStore, UsageStore
+from cuebook.storage.conversation_list import ConversationListStore
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite import SqliteDatabase
 from cuebook.storage.database.sqlite_files import MEMORY
@@ -43,8 +43,6 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         self.organizations = OrganizationStore(database)
         self.memories = MemoryStore(database, self.cache)
         self.reflections = ReflectionStore(database)
-        self.shadow = ShadowStore(database)
-        self.usage = UsageStore(database)
         self.talks = ConversationListStore(database)
 
     async def delete(self, scope: Scope, conversation: str) -> dict[str, int]:

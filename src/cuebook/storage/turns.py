@@ -1,10 +1,9 @@
 """Open, checkpoint and close turns under a lease, and end turns with an expired lease, by compare-and-set."""
 
 import json
-from itertools import compress
+from itertools import islice
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import Busy, LeaseLost
@@ -21,83 +20,8 @@ from cuebook.storage.database.transaction import Database, Noun, Row, Transactio
 from cuebook.storage.tree import Tip, draft_decoder, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
 from cuebook.storage.writes import begin, bind, check_names, keep_named, leave_waiting, set_head
 
-# ---- overdue turns --------------------------------------------------------------------------------------------------
-
-
 #: Tolerated clock difference between two processes, in seconds.
 SLACK_S = 1.0
-
-
-class LeaseTerms(Struct, frozen=True, kw_only=True):
-    """The timeouts of a turn: of its lease, and of the wait for tool results; None skips the check."""
-
-    now: float
-    lease_s: float | None
-    wait_s: float | None
-    limit: int
-
-
-class HeldLease(Struct, frozen=True, kw_only=True):
-    """The lease of a conversation."""
-
-    tenant: str
-    no: int
-    fence: int
-    lease_until: float
-    lease_holder: str | None
-
-
-class Overdue(Struct, frozen=True):
-    """Conversations with an overdue turn: by their lease, and by the wait for tool results."""
-
-    leases: list[HeldLease]
-    left: list[Row]
-
-
-class LeaseSighting(Struct, frozen=True):
-    """A lease at its first observation."""
-
-    fence: int
-    until: float
-    since: float
-
-
-class LeaseWatch:
-    """Detector of stale leases from processes with a wrong clock."""
-
-    def __init__(self) -> None:
-        self._seen: dict[int, LeaseSighting] = {}
-
-    def stale(self, leases: list[HeldLease], *, now: float, lease_s: float) -> set[int]:
-        """Return the conversations whose lease ends too late and was not renewed for so many seconds."""
-        lease_sightings: dict[int, LeaseSighting] = {}
-        for lease in leases:
-            if lease.lease_until > now + lease_s + SLACK_S:
-                before = self._seen.get(lease.no)
-                same = before and (before.fence, before.until) == (lease.fence, lease.lease_until)
-                since = before.since if before and same and before.since <= now else now
-                lease_sightings[lease.no] = LeaseSighting(lease.fence, lease.lease_until, since)
-        self._seen = lease_sightings
-        return {no for no, each in lease_sightings.items() if now - each.since > lease_s}
-
-
-def overdue_turns(transaction: Transaction, holders: Holders, watch: LeaseWatch, terms: LeaseTerms) -> Overdue:
-    """Return overdue turns, those with the earliest leases first."""
-    leases = transaction.records(HeldLease, "leases_held")
-    names = {lease.lease_holder for lease in leases}
-    holders.sweep(names)
-    gone = {name for name in names if holders.gone(name)}
-    stale = watch.stale(leases, now=terms.now, lease_s=terms.lease_s) if terms.lease_s else set()
-    ended = (lease.lease_until < terms.now or lease.lease_holder in gone or lease.no in stale for lease in leases)
-    return Overdue(list(compress(leases, ended))[: terms.limit], _left(transaction, terms))
-
-
-def _left(transaction: Transaction, terms: LeaseTerms) -> list[Row]:
-    """Return turns whose wait timed out. A modification time in the future comes from a wrong clock."""
-    if terms.wait_s is None:
-        return []
-    before, after = terms.now - terms.wait_s, terms.now + terms.wait_s
-    return transaction.rows("turns_left", before=before, after=after, limit=terms.limit)
 
 
 class TurnStore(Noun):
@@ -105,7 +29,8 @@ class TurnStore(Noun):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._watch = LeaseWatch()
+        #: Leases that end too late, by conversation: fence, end, and the time of the first observation.
+        self._late: dict[int, tuple[int, float, float]] = {}
 
     async def open(self, scope: Scope, opening: Decision) -> Lease:
         """Open a step and take the lease. Raises Busy while another turn runs, Conflict if the scene is outdated."""
@@ -183,29 +108,61 @@ class TurnStore(Noun):
         `lease_s` also ends leases of a wrong clock that were not renewed for so long. `wait_s` also ends turns
         that have waited so long for tool results in an inactive conversation.
         """
-        terms = LeaseTerms(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
         if self.database.unclean:
             await self.database.clean()
-        overdue = await self._overdue(terms)
-        return await self._expire(overdue, terms) if overdue.leases or overdue.left else 0
+        leases, waits = await self._overdue(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
+        if not leases and not waits:
+            return 0
+        return await self._expire(leases, now=now, wait_s=wait_s if waits else None, limit=limit)
 
     @read
-    def _overdue(self, transaction: Transaction, terms: LeaseTerms) -> Overdue:
-        return overdue_turns(transaction, self.database.holders, self._watch, terms)
+    def _overdue(
+        self, transaction: Transaction, *, now: float, lease_s: float | None, wait_s: float | None, limit: int
+    ) -> tuple[list[Row], list[Row]]:
+        """Return the overdue leases, earliest end first, and the turns that have waited too long."""
+        holders, leases = self.database.holders, transaction.rows("leases_held")
+        names = {each["lease_holder"] for each in leases}
+        holders.sweep(names)
+        gone = {name for name in names if holders.gone(name)}
+        stale = self._stale(leases, now=now, lease_s=lease_s) if lease_s else set()
+        ended = (
+            each for each in leases if each["lease_until"] < now or each["lease_holder"] in gone or each["no"] in stale
+        )
+        return list(islice(ended, limit)), _waiting(transaction, now=now, wait_s=wait_s, limit=limit)
+
+    def _stale(self, leases: list[Row], *, now: float, lease_s: float) -> set[int]:
+        """Return the conversations whose lease ends too late (a wrong clock) and was not renewed for so long."""
+        late: dict[int, tuple[int, float, float]] = {}
+        for each in leases:
+            lease = (each["fence"], each["lease_until"])
+            if each["lease_until"] > now + lease_s + SLACK_S:
+                *before, since = self._late.get(each["no"], (0, 0.0, now))
+                late[each["no"]] = (*lease, since if lease == tuple(before) and since <= now else now)
+        self._late = late
+        return {no for no, (_, _, since) in late.items() if now - since > lease_s}
 
     @write
-    def _expire(self, transaction: Transaction, overdue: Overdue, terms: LeaseTerms) -> int:
+    def _expire(
+        self, transaction: Transaction, leases: list[Row], *, now: float, wait_s: float | None, limit: int
+    ) -> int:
         """End overdue turns as interrupted, with their last checkpoint, unless they have continued since."""
-        ended, now = 0, terms.now
-        for due in overdue.leases:
-            row = access.by_no(transaction, due.tenant, due.no)
-            if row is not None and (row.fence, row.lease_until) == (due.fence, due.lease_until):
+        ended = 0
+        for due in leases:
+            row = access.by_no(transaction, due["tenant"], due["no"])
+            if row is not None and (row.fence, row.lease_until) == (due["fence"], due["lease_until"]):
                 end_expired(transaction, row, now=now)
                 ended += 1
-        for key in _left(transaction, terms) if overdue.left else ():
+        for key in _waiting(transaction, now=now, wait_s=wait_s, limit=limit):
             ended += leave_waiting(transaction, key, now=now)
         transaction.failpoint("expire.stored")
         return ended
+
+
+def _waiting(transaction: Transaction, *, now: float, wait_s: float | None, limit: int) -> list[Row]:
+    """Return turns whose wait timed out. A modification time in the future comes from a wrong clock."""
+    if wait_s is None:
+        return []
+    return transaction.rows("turns_left", before=now - wait_s, after=now + wait_s, limit=limit)
 
 
 def _compare(row: ConversationRow, opening: Decision, holders: Holders) -> None:

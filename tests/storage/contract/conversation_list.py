@@ -62,10 +62,10 @@ class ConversationListContract:
         assert (ended.state, ended.replies, ended.tokens, ended.shadow) == ("finished", {2: 1}, 90, True)
         assert await store.talks.answering(OWNER, "c", first=2, last=9) == []
         assert await store.talks.answers(OWNER, "c", [1, 5]) == {2: (1, 1)}
-        [call] = await store.usage.calls(OWNER, "c", first=1, last=9)
+        [call] = await store.talks.calls(OWNER, "c", first=1, last=9)
         assert (call.turn, call.step, call.tokens, call.whole, call.posts, call.reply) == (1, 1, 90, 4, 1, 6)
         assert (call.usage, call.shadow) == (Usage(input=80, output=5), True)
-        assert await store.usage.calls(OWNER, "c", first=2, last=9) == []
+        assert await store.talks.calls(OWNER, "c", first=2, last=9) == []
 
     async def test_lists_contain_only_the_callers_conversations(self, store: Store) -> None:
         await store.append(OWNER, Batch(conversation="c", drafts=(draft("p1", "hello"),), now=NOW, user="ann"))
@@ -79,4 +79,4 @@ class ConversationListContract:
             with pytest.raises(NotFound):
                 await store.talks.places(scope, name, ["p1"])
             with pytest.raises(NotFound):
-                await store.usage.calls(scope, name, first=1, last=1)
+                await store.talks.calls(scope, name, first=1, last=1)

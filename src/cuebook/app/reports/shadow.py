@@ -133,7 +133,7 @@ class ShadowCalls(Namespace):
         Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
         scope = Scope(user=user)
-        passed = await self._services.store.shadow.calls(scope, conversation)
+        passed = await self._services.store.talks.shadow_calls(scope, conversation)
         calls = [call for call in passed if not call.entry.refused]
         prices = await asyncio.to_thread(load_prices, self._config)
         newest = list({call.conversation: call for call in calls}.values())
@@ -179,7 +179,7 @@ class ShadowCalls(Namespace):
 
         Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
-        shadowed_calls = await self._services.store.shadow.calls(Scope(user=user), conversation)
+        shadowed_calls = await self._services.store.talks.shadow_calls(Scope(user=user), conversation)
         prices = await asyncio.to_thread(load_prices, self._config)
         return [_call(each, prices) for each in shadowed_calls if not each.entry.refused]
 

@@ -63,7 +63,7 @@ class SpentOn:
 
         Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
-        calls = await self._services.store.usage.calls(Scope(user=user), conversation, first=first, last=last)
+        calls = await self._services.store.talks.calls(Scope(user=user), conversation, first=first, last=last)
         prices = await self._known()
         call_usages: dict[int, CallUsage] = {}
         for call in calls:
@@ -73,7 +73,7 @@ class SpentOn:
 
     async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> CallUsage:
         """Return the usage of one call, real or in shadow mode. Raises NotFound, InvalidInput."""
-        calls = await self._services.store.usage.calls(Scope(user=user), conversation, first=n, last=n)
+        calls = await self._services.store.talks.calls(Scope(user=user), conversation, first=n, last=n)
         prices = await self._known()
         return next((usage_of(each, prices) for each in calls if each.step == step), CallUsage())
 
