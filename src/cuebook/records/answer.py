@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Struct)
 
 
 class Time(float):
@@ -54,6 +56,21 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
 def time_of(seconds: float | None) -> Time | None:
     """Return Unix seconds as a Time; None stays None."""
     return None if seconds is None else Time(seconds)
+
+
+def as_answer(kind: type[S], value: object, /, **values: Any) -> S:
+    """Return a record as an answer: its fields of the same names, with Unix seconds as times; `values` come first."""
+    for name, time in _fields(kind):
+        if name not in values and hasattr(value, name):
+            field = getattr(value, name)
+            values[name] = time_of(field) if time else field
+    return kind(**values)
+
+
+@cache
+def _fields(kind: type[Struct]) -> tuple[tuple[str, bool], ...]:
+    """Return the names of a struct's fields, and whether each is a time."""
+    return tuple((field.name, field.type in (Time, Time | None)) for field in msgspec.structs.fields(kind))
 
 
 def to_json(answer: object) -> bytes:

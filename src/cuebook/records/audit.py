@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 
-from cuebook.records.answer import Answer
+from cuebook.records.answer import Answer, as_answer
 from cuebook.records.expression import counted
 
 #: Fields with personal text: a record contains SHA-256(salt + text) of each in hex, "" for no text.
@@ -104,24 +104,14 @@ class AuditRecord(Answer, frozen=True, kw_only=True):
 def audit_record(value: Record) -> AuditRecord:
     """Return a record as an answer."""
     context = _text(value, "input_context")
-    return AuditRecord(
-        seq=value.seq,
-        timestamp=value.timestamp,
-        event=value.event,
-        agent=value.agent,
-        prompt_id=value.prompt_id,
-        version=value.version,
-        digest=value.digest,
-        render_id=value.render_id,
+    return as_answer(
+        AuditRecord,
+        value,
         conversation_id=value.conversation or None,
         turn=value.turn or None,
         input_context=_values(context) if context is not None else None,
         interpolated_text=_text(value, "interpolated_text"),
         output_summary=_text(value, "output_summary"),
-        propensity=value.propensity,
-        selection=value.selection,
-        prev=value.prev,
-        hash=value.hash,
     )
 
 

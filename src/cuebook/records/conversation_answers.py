@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from cuebook.records.answer import Answer, Time, time_of, to_wire
+from cuebook.records.answer import Answer, Time, as_answer, to_wire
 from cuebook.records.conversation import Conversation, Part, Post, PostState, Role, Round, RoundState, SharedEntry
 from cuebook.records.memory import Summary
 from cuebook.records.mind import ReflectionEntry
@@ -271,32 +271,12 @@ def conversation_entry(
     metadata = dict(value.metadata)
     if summary is not None:
         metadata["rollingSummaryState"] = to_wire(summary_state(summary))
-    return ConversationEntry(
-        id=value.id,
-        user=value.user,
-        persona=value.persona,
-        participants=value.participants,
-        head=head,
-        last_seq=value.last_seq,
-        turns=value.turns,
-        created_at=Time(value.created_at),
-        updated_at=Time(value.updated_at),
-        metadata=metadata,
-    )
+    return as_answer(ConversationEntry, value, head=head, metadata=metadata)
 
 
 def summary_state(value: Summary) -> SummaryState:
     """Return a rolling summary as an answer."""
-    return SummaryState(
-        created_at=Time(value.created_at),
-        markdown=value.markdown,
-        memory_json=value.memory_json,
-        upto_at=Time(value.upto_at),
-        upto_seq=value.upto_seq,
-        version=value.version,
-        made_by=value.made_by,
-        prompt=value.prompt or UNSET,
-    )
+    return as_answer(SummaryState, value, prompt=value.prompt or UNSET)
 
 
 def post_entry(value: Post, ids: Mapping[int, str]) -> PostEntry:
@@ -322,14 +302,12 @@ def _part_entry(value: Part) -> PartEntry:
 
 def round_entry(value: Round, ids: Mapping[int, str]) -> RoundEntry:
     """Return a round as an answer."""
-    posts = tuple(post_entry(each, ids) for each in value.posts)
-    return RoundEntry(id=value.id, seq=value.seq, user_query=value.user_query, state=value.state, posts=posts)
+    return as_answer(RoundEntry, value, posts=tuple(post_entry(each, ids) for each in value.posts))
 
 
 def shared_note(value: SharedEntry) -> SharedNote:
     """Return a note as an answer."""
-    sender = "" if value.sender is UNSET else value.sender
-    return SharedNote(id=value.id, type=value.type, scope=value.scope, content=value.content, sender=sender)
+    return as_answer(SharedNote, value, sender="" if value.sender is UNSET else value.sender)
 
 
 def ids_of(posts: Sequence[Post]) -> dict[int, str]:
@@ -341,13 +319,10 @@ def window_entry(
     value: Window, *, cache: dict[str, Any] | None = None, covered: Sequence[tuple[int, int]] | None = None
 ) -> WindowEntry:
     """Return a window as an answer. `covered` are ranges of posts, inclusive."""
-    return WindowEntry(
-        tokens=value.tokens,
-        budget=value.budget,
-        tools_tokens=value.tools_tokens,
-        stable_prefix_ratio=value.stable_prefix_ratio,
+    return as_answer(
+        WindowEntry,
+        value,
         cache=value.cache if cache is None else cache,
-        anchors=value.anchors,
         blocks=tuple(map(block_entry, value.blocks)),
         dropped=tuple(map(dropped_entry, value.dropped)),
         covered=UNSET
@@ -358,46 +333,26 @@ def window_entry(
 
 def block_entry(value: Block) -> BlockEntry:
     """Return a block as an answer, with its form."""
-    return BlockEntry(
-        kind=value.kind,
-        source=value.source,
-        role=value.role,
-        tokens=value.tokens,
-        text=value.text,
-        cut=value.form == "cut",
-        compressed=value.form == "compressed",
-    )
+    return as_answer(BlockEntry, value, cut=value.form == "cut", compressed=value.form == "compressed")
 
 
 def dropped_entry(value: Dropped) -> DroppedEntry:
     """Return an omission as an answer."""
-    place: dict[str, Any] = {"first": value.first, "last": value.last} if value.first else {"source": value.source}
-    return DroppedEntry(kind=value.kind, **place, count=value.count, tokens=value.tokens, reason=value.reason)
+    absent = {"source": UNSET} if value.first else {"first": UNSET, "last": UNSET}
+    return as_answer(DroppedEntry, value, **absent)
 
 
 def listed_turn(value: Turn) -> ListedTurn:
     """Return a turn as an answer, without its window."""
-    return ListedTurn(**turn_fields(value))
+    return as_answer(ListedTurn, value, **turn_fields(value))
 
 
 def turn_fields(value: Turn) -> dict[str, Any]:
-    """Return the fields of a turn that lists show."""
-    return {
-        "turn": value.n,
-        "state": value.state,
-        "metadata": value.metadata,
-        "created_at": Time(value.created_at),
-        "closed_at": time_of(value.closed_at),
-        "steps": tuple(map(_step_entry, value.steps)),
-    }
+    """Return the fields of a listed turn that differ from those of the record."""
+    return {"turn": value.n, "steps": tuple(map(_step_entry, value.steps))}
 
 
 def _step_entry(value: Step) -> StepEntry:
-    return StepEntry(
-        step=value.n,
-        state=value.state,
-        tokens=value.manifest.tokens,
-        budget=value.manifest.budget,
-        usage=value.usage,
-        error=value.error or UNSET,
-    )
+    manifest = value.manifest
+    error = value.error or UNSET
+    return as_answer(StepEntry, value, step=value.n, tokens=manifest.tokens, budget=manifest.budget, error=error)

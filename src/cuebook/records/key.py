@@ -11,7 +11,7 @@ from typing import ClassVar, Final, Literal, get_args
 from msgspec import Struct
 
 from cuebook.errors import Denied, InvalidInput, NotFound
-from cuebook.records.answer import Answer, Time, time_of
+from cuebook.records.answer import Answer, Time, as_answer
 from cuebook.records.memory import DEFAULT_TENANT
 
 Role = Literal["viewer", "editor", "agent", "admin", "owner"]
@@ -83,18 +83,7 @@ class NewKey(KeyEntry, frozen=True, kw_only=True):
 
 def key_entry(key: Key, *, now: float) -> KeyEntry:
     """Return a key as an answer."""
-    return KeyEntry(
-        id=key.id,
-        role=key.role,
-        tenant=key.tenant,
-        user_id=key.user,
-        organizations=key.organizations,
-        name=key.name,
-        state=key.state(now),
-        created_at=Time(key.created_at),
-        expires_at=time_of(key.expires_at),
-        revoked_at=time_of(key.revoked_at),
-    )
+    return as_answer(KeyEntry, key, user_id=key.user, state=key.state(now))
 
 
 class Caller(Struct, frozen=True, kw_only=True):

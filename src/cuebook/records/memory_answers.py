@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 from msgspec import UNSET, Struct, UnsetType
 
-from cuebook.records.answer import Answer, Time, time_of
+from cuebook.records.answer import Answer, Time, as_answer
 from cuebook.records.memory import ITEM, KNOWLEDGE, Item, Memory, Place, Trust
 
 #: Separates the persona from the user in a persona's place.
@@ -137,19 +137,14 @@ class ItemEntry(Answer, frozen=True, kw_only=True):
 
 def stored_memory(value: Memory) -> StoredMemory:
     """Return a memory as an answer."""
-    return StoredMemory(
-        id=value.id,
+    return as_answer(
+        StoredMemory,
+        value,
         kind="knowledge" if value.category in KNOWLEDGE else "item",
         **owner_fields(value.place),
-        category=value.category,
         key=value.name or UNSET,
-        text=value.text,
-        trust=value.trust,
         confidence=round(value.confidence, 6),
         usage_count=value.uses,
-        valid_from=Time(value.valid_from),
-        valid_to=time_of(value.valid_to),
-        supersedes=value.supersedes,
         superseded_by=value.ended_by if value.valid_to is None else None,
         sources=tuple(
             MemorySource(conversation_id=each.conversation or None, post_id=each.post) for each in value.sources
@@ -168,9 +163,9 @@ def owner_fields(place: Place) -> dict[str, Any]:
 
 def knowledge_entry(value: Memory) -> KnowledgeEntry:
     """Return knowledge as an answer."""
-    return KnowledgeEntry(
-        id=value.id,
-        category=value.category,
+    return as_answer(
+        KnowledgeEntry,
+        value,
         key=value.name,
         value=value.text,
         confidence=round(value.confidence, 6),
@@ -182,16 +177,4 @@ def knowledge_entry(value: Memory) -> KnowledgeEntry:
 
 def item_entry(value: Item, conversation: str) -> ItemEntry:
     """Return an item of a conversation as an answer."""
-    return ItemEntry(
-        id=value.id,
-        memory_id=f"{ITEM}{conversation}:{value.id}",
-        category=value.category,
-        text=value.text,
-        sources=value.sources,
-        trust=value.trust,
-        confidence=value.confidence,
-        valid_from=Time(value.valid_from),
-        valid_to=time_of(value.valid_to),
-        supersedes=value.supersedes,
-        superseded_by=value.superseded_by,
-    )
+    return as_answer(ItemEntry, value, memory_id=f"{ITEM}{conversation}:{value.id}")

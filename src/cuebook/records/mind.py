@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
-from cuebook.records.answer import Answer, Time
+from cuebook.records.answer import Answer, Time, as_answer
 
 Polarity = Literal["positive", "neutral", "negative", "unknown"]
 Severity = Literal["low", "medium", "high"]
@@ -150,16 +149,10 @@ class ConversationMood(MoodEntry, frozen=True, kw_only=True):
 
 def reflection_entry(value: Reflection, *, sentiment: Mapping[str, Any] | None) -> ReflectionEntry:
     """Return a reflection as an answer, with the sentiment that a model rated."""
-    return ReflectionEntry(
-        turn=value.turn,
-        at=Time(value.at),
-        mind=MoodEntry(**mood_fields(value.mind)),
-        runs=tuple(msgspec.convert(each, RunEntry, from_attributes=True) for each in value.runs),
+    return as_answer(
+        ReflectionEntry,
+        value,
+        mind=as_answer(MoodEntry, value.mind),
+        runs=tuple(as_answer(RunEntry, each) for each in value.runs),
         sentiment=UNSET if sentiment is None else dict(sentiment),
     )
-
-
-def mood_fields(value: MoodState) -> dict[str, Any]:
-    """Return the fields of a mood state."""
-    fields = {name: getattr(value, name) for name in MoodEntry.__struct_fields__}
-    return fields | {"imprints": dict(value.imprints)}

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from cuebook.records.answer import Answer, Time
+from cuebook.records.answer import Answer, Time, as_answer
 from cuebook.records.prompt import TaskOutcome
 
 Source = Literal["next", "feedback"]
@@ -77,20 +77,12 @@ class TurnFeedback(Answer, frozen=True, kw_only=True):
 def turn_feedback(value: StoredOutcome) -> TurnFeedback:
     """Return the feedback on a turn as an answer."""
     outcome = value.outcome
-    return TurnFeedback(
-        by=outcome.by,
-        at=Time(outcome.at),
-        score=outcome.score,
-        sentiment=outcome.sentiment,
-        corrections=outcome.corrections,
+    return as_answer(
+        TurnFeedback,
+        outcome,
         outcome=outcome.task,
-        reasons=outcome.reasons,
         next_turn=outcome.next_turn or None,
         user=outcome.user or None,
-        comment=outcome.comment,
         due=value.due,
-        taught=tuple(
-            TaughtVersion(prompt_id=each.slug, branch=each.branch, version=each.number, counted=each.counted)
-            for each in value.taught
-        ),
+        taught=tuple(as_answer(TaughtVersion, each, prompt_id=each.slug, version=each.number) for each in value.taught),
     )

@@ -11,8 +11,9 @@ from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mood_of
 from cuebook.engine.turn.turn_signals import signals_to_wire
 from cuebook.interfaces.store import MetapromptTask, PathQuery, Scene
 from cuebook.operations import Argument, operation
+from cuebook.records.answer import as_answer
 from cuebook.records.memory import Scope
-from cuebook.records.mind import ConversationMood, Reflection, ReflectionEntry, mood_fields, reflection_entry
+from cuebook.records.mind import ConversationMood, Reflection, ReflectionEntry, reflection_entry
 
 #: Maximum number of reflections per call.
 MOST = 500
@@ -44,9 +45,10 @@ class MindOf(Namespace):
         scope, store = Scope(user=user), self._services.store
         reflections = await store.reflections.of(scope, conversation, limit=limit)
         scene = await self._scene(scope, conversation)
-        return ConversationMood(
+        return as_answer(
+            ConversationMood,
+            mood_of(scene),
             conversation=scene.conversation.id if scene.conversation else conversation,
-            **mood_fields(mood_of(scene)),
             turn=scene.reflection.turn if scene.reflection else 0,
             due=await store.reflections.waiting(scope, conversation),
             reflections=tuple(map(reflection_of, reflections)),

@@ -18,7 +18,7 @@ from cuebook.engine.turn.compare import render_again
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Alignment
 from cuebook.operations import Argument, operation
-from cuebook.records.answer import Page
+from cuebook.records.answer import Page, as_answer
 from cuebook.records.conversation import Conversation as StoredConversation
 from cuebook.records.conversation import PathPost
 from cuebook.records.conversation_answers import (
@@ -137,7 +137,9 @@ class Turns(Namespace):
             covered = await self._covered(scope, conversation, shown.manifest)
             window = window_entry(replay.window, cache=_cache(turn, shown), covered=covered)
         made = await self._services.store.reflections.of(scope, conversation, turn=n)
-        return TurnDetail(
+        return as_answer(
+            TurnDetail,
+            turn,
             **turn_fields(turn),
             query=_said(posts.get(turn.query_seq)),
             reply=_said(posts.get(turn.reply_seq)) or turn.partial,
