@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +29,7 @@ from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, raise_epoch
 from cuebook.storage.corrections import conversation_of, forgotten
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read, write
-from cuebook.storage.memories import ErasedMemories, MemoryRow, take, unlearn
+from cuebook.storage.memories import ErasureTally, MemoryRow, take, unlearn
 from cuebook.storage.prompts import nameless
 from cuebook.storage.reads import ConversationReader
 from cuebook.storage.redact import ErasedData, redact, redact_posts, stop
@@ -76,109 +76,80 @@ NAMES = {
 
 
 class ErasureRun:
-    """One running erasure: the counts of erased objects, and the erased texts by conversation."""
+    """One running erasure: what it has deleted, and the affected conversations."""
 
     def __init__(self, transaction: Transaction, scope: Scope, *, now: float) -> None:
         self.transaction = transaction
         self.scope = scope
         self.now = now
         self.salt = secrets.token_bytes(16)  # salt of the pseudonyms; never stored
-        self.running: set[int] = set()
-        self.rows: Counter[str] = Counter()
-        self.more: Counter[str] = Counter()
+        self.tally = ErasureTally()
         self.touched: list[AffectedConversation] = []
-        self.gone: list[MemoryRow] = []  # memories
         self.stays: Counter[Staying] = Counter()
         self._whole: set[int] = set()  # erased conversations
-        self._others: list[set[int]] = []  # by erased memory: the conversations that also mention it
 
     def conversation(self, row: ConversationRow) -> None:
         """Erase a conversation with all of its own data."""
         tenant = self.scope.tenant
         counts = take_out(self.transaction, row)
         self._whole.add(row.no)
-        self.rows.update(counts)
+        self.tally.rows.update(counts)
         self.touched.append(AffectedConversation(conversation_id=row.id, posts=counts["posts"], left=0))
-        self.took(unlearn(self.transaction, tenant, row.no))
-        self.more["auditTexts"] += _erase_audit(self.transaction, tenant, row.id, lambda _: True)
-        self.more["observations"] += _rename(self.transaction, tenant, self.salt, conversation=row.id)
-
-    def take_posts(self, row: ConversationRow, user: str, weigh: Callable[[PathPost], int]) -> None:
-        """Erase a user's posts in a conversation of others."""
-        self.redacted(row, redact(self.transaction, row, user, weigh=weigh, now=self.now))
+        unlearn(self.transaction, tenant, row.no, self.tally)
+        self.tally.counts["auditTexts"] += _erase_audit(self.transaction, tenant, row.id, lambda _: True)
+        self.tally.counts["observations"] += _rename(self.transaction, tenant, self.salt, conversation=row.id)
 
     def redacted(self, row: ConversationRow, erased_data: ErasedData | None) -> None:
         """Record an erasure in a remaining conversation, and erase audit texts that repeat the erased text."""
         if erased_data is None:
             return
-        self.rows.update(erased_data.counts)
-        posts, left = erased_data.counts["posts"], self.transaction.value("posts_left", **row.key)
+        posts, left = erased_data.posts, self.transaction.value("posts_left", **row.key)
         self.touched.append(AffectedConversation(conversation_id=row.id, posts=posts, left=left))
         self.stays.update({"othersPosts": left, "emptyPlaces": posts})
-        self._told_of(erased_data.taken)
-        self.more["auditTexts"] += _erase_audit(
+        self.tally.counts["auditTexts"] += _erase_audit(
             self.transaction, self.scope.tenant, row.id, lambda record: _repeats(record, erased_data)
         )
 
     def user(self, user: str, weigh: Callable[[PathPost], int]) -> None:
         """Erase all data of a user."""
-        transaction, tenant = self.transaction, self.scope.tenant
+        transaction, tenant, tally = self.transaction, self.scope.tenant, self.tally
         for row in transaction.records(ConversationRow, "conversations_of_user", tenant=tenant, user=user):
             self.conversation(row)
-        if user not in ROLES:
-            for row in conversations_of_others(transaction, tenant, user):
-                self.take_posts(row, user, weigh)
+        for row in conversations_of_others(transaction, tenant, user):
+            self.redacted(row, redact(transaction, row, user, tally, weigh=weigh, now=self.now))
         memories = transaction.records(MemoryRow, "memories_of_user", tenant=tenant, user=user)
-        self.took(take(transaction, tenant, memories, anew=False))
+        take(transaction, tenant, memories, tally, anew=False)
         transaction.run("embedded_of_user", tenant=tenant, user=user)
         transaction.run("places_of_user", tenant=tenant, user=user)
-        self.rows["idempotency"] += self.transaction.run(
-            "keys_of_user", tenant=tenant, prefix=access.own_key(Scope(user=user), "")
-        ).rowcount
-        self.more["observations"] += _rename(transaction, tenant, self.salt, user=user)
-        self.more["auditTexts"] += _erase_audit(
+        prefix = access.own_key(Scope(user=user), "")
+        tally.rows["idempotency"] += transaction.run("keys_of_user", tenant=tenant, prefix=prefix).rowcount
+        tally.counts["observations"] += _rename(transaction, tenant, self.salt, user=user)
+        tally.counts["auditTexts"] += _erase_audit(
             transaction, tenant, "", lambda record: _was_told(record, user), user=user
         )
 
-    def take_derived(self, row: ConversationRow, correction: Correction) -> None:
-        """Erase a conversation's data derived from an object; end its running turn, which may repeat it."""
-        counts = forgotten(self.transaction, row, correction)
-        self.more.update(counts)
-        if counts and row.lease_until:
-            self.running.add(row.no)
-
-    def took(self, erased_memories: ErasedMemories) -> None:
-        """Record erased memories."""
-        self.more.update(erased_memories.counts)
-        self._told_of(erased_memories)
-
-    def _told_of(self, erased_memories: ErasedMemories) -> None:
-        self.running |= erased_memories.running
-        self.gone += erased_memories.gone
-        self._others += erased_memories.anew
-        self.stays["memoriesByHand"] += erased_memories.by_hand
-
-    def counts(self) -> Counter[str]:
+    def counts(self) -> dict[str, int]:
         """Return the counts of erased objects, by kind as in a receipt."""
-        counts = Counter({NAMES.get(name, name): count for name, count in self.rows.items()})
-        counts.update(self.more)
+        counts = Counter({NAMES.get(name, name): count for name, count in self.tally.rows.items()})
+        counts.update(self.tally.counts)
         counts.pop("", None)
-        return counts
+        return dict(sorted(counts.items()))
 
     def left(self) -> Counter[Staying]:
         """Return the counts of affected objects that remain."""
-        from_others = sum(bool(values - self._whole) for values in self._others)
+        from_others = sum(bool(values - self._whole) for values in self.tally.others)
         more: Counter[Staying] = Counter({
+            "memoriesByHand": self.tally.by_hand,
             "memoriesFromOthers": from_others,
-            "auditRecords": self.more["auditTexts"],
-            "observations": self.more["observations"],
+            "auditRecords": self.tally.counts["auditTexts"],
+            "observations": self.tally.counts["observations"],
         })  # fmt: skip
         return self.stays + more
 
     def stop(self) -> None:
         """End the turns that repeat erased data, whose late writes are refused; delete answers that may repeat it."""
         self.transaction.run("answers_drop", tenant=self.scope.tenant)
-        for no in sorted(self.running):
+        for no in sorted(self.tally.running):
             row = access.by_no(self.transaction, self.scope.tenant, no)
             if row is not None:
                 stop(self.transaction, row, now=self.now)
@@ -189,6 +160,8 @@ def conversations_of_others(transaction: Transaction, tenant: str, user: str) ->
 
     With many speakers, not all names are stored, so such conversations may be included.
     """
+    if user in ROLES:
+        return []
     return [
         row
         for row in transaction.records(ConversationRow, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
@@ -281,12 +254,11 @@ class ErasureStore(Noun):
         for owner in target.ids:
             raise_epoch(transaction, tenant, target.kind, owner)
         taking = _erase(transaction, scope, erasing, erasure_subject)
-        if sum(taking.rows.values()):
+        if sum(taking.tally.rows.values()):
             transaction.run("optimize_text")
         bare = erasing.receipt
-        concerned = _concerned(scope, target, erasure_subject.reached(), erasure_subject.memories)
-        concerns = tuple(sorted(salted(user, bare.salt) for user in concerned))
-        receipt = replace(bare, counts=dict(sorted(taking.counts().items())), epoch=epoch, concerns=concerns)
+        concerns = tuple(sorted(salted(user, bare.salt) for user in _concerned(scope, target, erasure_subject)))
+        receipt = replace(bare, counts=taking.counts(), epoch=epoch, concerns=concerns)
         values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
         transaction.run("receipt_insert", tenant=tenant, **values)
         transaction.failpoint("forget.stored")
@@ -297,7 +269,8 @@ class ErasureStore(Noun):
         try:
             await self.database.write(lambda transaction: _would_forget(transaction, scope, erasing))
         except _UndoneError as undone:
-            return undone.found
+            preview: WouldForget = undone.args[0]
+            return preview
         msg = "The preview of the erasure is missing."
         raise BackendError(msg)
 
@@ -360,10 +333,6 @@ class _ErasureSubject(Struct, frozen=True):
     memories: list[MemoryRow]
     told: list[tuple[ConversationRow, Correction]]  # facts that conversations must no longer mention
 
-    def reached(self) -> list[ConversationRow]:
-        """Return the affected conversations."""
-        return [*self.conversations, *{row.no: row for row, _ in self.told}.values()]
-
 
 def _find(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> _ErasureSubject:
     target = erasing.target
@@ -388,24 +357,23 @@ def _erase(
         taking.conversation(row)
     for row in erasure_subject.conversations if target.kind == "item" else ():
         posts = erasing.posts[row.id]
-        taking.redacted(row, redact_posts(transaction, row, posts, weigh=erasing.weigh, now=erasing.now))
+        redacted = redact_posts(transaction, row, posts, taking.tally, weigh=erasing.weigh, now=erasing.now)
+        taking.redacted(row, redacted)
     for user in _users(scope, target):
         taking.user(user, erasing.weigh)
-    erased_memories = take(transaction, scope.tenant, erasure_subject.memories, anew=False)
-    taking.took(erased_memories)
-    taking.stays["sourcePosts"] += erased_memories.sources
+    tally = taking.tally
+    taking.stays["sourcePosts"] += take(transaction, scope.tenant, erasure_subject.memories, tally, anew=False)
     for row, each in erasure_subject.told:
-        taking.take_derived(row, each)
+        counts = forgotten(transaction, row, each)
+        tally.counts.update(counts)
+        if counts and row.lease_until:  # the running turn may repeat it
+            tally.running.add(row.no)
     taking.stop()
     return taking
 
 
 class _UndoneError(Exception):
     """Rolls back the transaction of a preview and carries its result."""
-
-    def __init__(self, found: WouldForget) -> None:
-        super().__init__()
-        self.found = found
 
 
 def _would_forget(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> None:
@@ -417,18 +385,19 @@ def _would_forget(transaction: Transaction, scope: Scope, erasing: ErasureInput)
     if target.kind == "user":
         keys = transaction.rows("keys_of", tenant=scope.tenant)
         stays["keys"] = sum(each["user_id"] in _users(scope, target) for each in keys)
-    seen = [row for row in taking.gone if scope.user in (None, *_users_of(row))]
+    gone = taking.tally.gone
+    seen = [row for row in gone if scope.user in (None, *_users_of(row))]
     raise _UndoneError(
         WouldForget(
             kind=target.kind,
-            counts={name: count for name, count in sorted(taking.counts().items()) if count},
+            counts={name: count for name, count in taking.counts().items() if count},
             conversations=tuple(taking.touched[:NAMED]),
             more_conversations=len(taking.touched[NAMED:]),
             memories=tuple(
                 MemoryToErase(memory_id=row.id, scope=row.kind, category=row.category, text=row.text)
                 for row in seen[:NAMED]
             ),
-            more_memories=len(taking.gone) - len(seen[:NAMED]),
+            more_memories=len(gone) - len(seen[:NAMED]),
             stays={kind: count for kind, count in stays.items() if count},
         )
     )
@@ -443,7 +412,7 @@ def delete(transaction: Transaction, scope: Scope, conversation: str) -> dict[st
     taking.stop()
     transaction.run("optimize_text")
     transaction.failpoint("delete.stored")
-    return dict(taking.rows)
+    return dict(taking.tally.rows)
 
 
 def _users(scope: Scope, target: Target) -> list[str]:
@@ -462,8 +431,7 @@ def _named_rows(transaction: Transaction, scope: Scope, target: Target) -> Itera
     elif target.kind == "user":
         for user in _users(scope, target):
             yield from transaction.records(ConversationRow, "conversations_of_user", tenant=scope.tenant, user=user)
-            if user not in ROLES:
-                yield from conversations_of_others(transaction, scope.tenant, user)
+            yield from conversations_of_others(transaction, scope.tenant, user)
 
 
 def _named_memories(transaction: Transaction, scope: Scope, target: Target) -> list[MemoryRow]:
@@ -489,12 +457,11 @@ def _users_of(memory: MemoryRow) -> list[str]:
     return [*([owner] if memory.kind == "user" else []), *([user] if user else [])]
 
 
-def _concerned(
-    scope: Scope, target: Target, results: Iterable[ConversationRow], memories: Iterable[MemoryRow]
-) -> set[str]:
+def _concerned(scope: Scope, target: Target, erasure_subject: _ErasureSubject) -> set[str]:
     """Return the users whose data is erased, and the requesting user."""
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":
         return asking | set(_users(scope, target))
-    owners = {user for row in memories for user in _users_of(row)}
-    return asking | owners | {row.user for row in results if row.user}
+    owners = {user for row in erasure_subject.memories for user in _users_of(row)}
+    rows = (*erasure_subject.conversations, *(row for row, _ in erasure_subject.told))
+    return asking | owners | {row.user for row in rows if row.user}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.item_keys import memory_key
@@ -396,45 +396,45 @@ def generation(transaction: Transaction, values: Mapping[str, str]) -> int:
 _manifest = msgspec.json.Decoder(Manifest).decode
 
 
-class ErasedMemories(Struct):
-    """The result of an erasure: counts by kind, and conversations with a running turn that uses an erased memory."""
+class ErasureTally(Struct):
+    """What an erasure has deleted so far, and what remains of it."""
 
-    counts: Counter[str]
-    running: set[int]
-    gone: list[MemoryRow] = []  # the memories
-    anew: list[set[int]] = []  # conversations of further sources of these memories
-    by_hand: int = 0  # lost a source and remain
-    sources: int = 0  # remaining posts that must not restore a memory
+    rows: Counter[str] = field(default_factory=Counter)  # by table of a conversation
+    counts: Counter[str] = field(default_factory=Counter)  # of other objects, by kind as in a receipt
+    gone: list[MemoryRow] = []  # memories
+    running: set[int] = set()  # conversations with a running turn that uses erased data
+    others: list[set[int]] = []  # by erased memory: the conversations of its further sources
+    by_hand: int = 0  # memories that lost a source and remain
 
 
-def unlearn(transaction: Transaction, tenant: str, no: int, posts: Collection[str] | None = None) -> ErasedMemories:
+def unlearn(
+    transaction: Transaction, tenant: str, no: int, tally: ErasureTally, posts: Collection[str] | None = None
+) -> None:
     """Erase memories from a conversation, or from some of its posts (ids)."""
     results: dict[int, MemoryRow] = {}
-    counts: Counter[str] = Counter()
     for found in transaction.rows("memories_from", tenant=tenant, no=no):
         post = found["post"]
         if posts is None or post in posts:
             row = results[found["no"]] = record(MemoryRow, found)
             gone = transaction.run("memory_source_drop", tenant=tenant, memory=row.no, no=no, post=post)
-            counts["memorySources"] += gone.rowcount
+            tally.counts["memorySources"] += gone.rowcount
     by_hand = [row for row in results.values() if row.written]
     for row in by_hand:
         transaction.run("place_changed", **row.place_key)
-    erased_memories = take(transaction, tenant, [row for row in results.values() if not row.written], anew=True)
-    erased_memories.counts.update(counts)
-    erased_memories.by_hand = len(by_hand)
-    return erased_memories
+    tally.by_hand += len(by_hand)
+    take(transaction, tenant, [row for row in results.values() if not row.written], tally, anew=True)
 
 
-def take(transaction: Transaction, tenant: str, results: Iterable[MemoryRow], *, anew: bool) -> ErasedMemories:
+def take(
+    transaction: Transaction, tenant: str, results: Iterable[MemoryRow], tally: ErasureTally, *, anew: bool
+) -> int:
     """Delete memories, and their text from windows that showed them.
 
-    `anew`: deliver their remaining sources again. Otherwise their sources never restore them.
+    `anew`: deliver their remaining sources again. Otherwise their sources never restore them; return their number.
     """
     waiting = deque(results)
     gone: dict[int, MemoryRow] = {}
     again: set[int] = set()
-    others: list[set[int]] = []
     barred = 0
     while waiting:
         row = waiting.popleft()
@@ -445,7 +445,7 @@ def take(transaction: Transaction, tenant: str, results: Iterable[MemoryRow], *,
         if anew:
             conversations = {no for no, _ in sources}
             again |= conversations
-            others += [conversations] if conversations else []
+            tally.others += [conversations] if conversations else []
             ended = {"before": row.supersedes, "id": row.id}  # their validity is derived again
             waiting += transaction.records(MemoryRow, "memories_superseded", **row.place_key, **ended)
         else:
@@ -461,13 +461,12 @@ def take(transaction: Transaction, tenant: str, results: Iterable[MemoryRow], *,
         transaction.run("place_changed", **place_values(tenant, place))
     for no in sorted(again):
         deliver_anew(transaction, tenant, no)
-    erased_memories = ErasedMemories(
-        Counter({"memories": len(gone)}), set(), list(gone.values()), others, sources=barred
-    )
+    tally.counts["memories"] += len(gone)
+    tally.gone += gone.values()
     if gone:
-        _from_windows(transaction, tenant, list(gone.values()), erased_memories)
+        _from_windows(transaction, tenant, gone.values(), tally)
         transaction.run("optimize_memory_text")
-    return erased_memories
+    return barred
 
 
 def deliver_anew(transaction: Transaction, tenant: str, no: int) -> None:
@@ -476,21 +475,18 @@ def deliver_anew(transaction: Transaction, tenant: str, no: int) -> None:
     transaction.run("delivery_anew", tenant=tenant, no=no, epoch=epoch)
 
 
-def _from_windows(
-    transaction: Transaction, tenant: str, gone: list[MemoryRow], erased_memories: ErasedMemories
-) -> None:
+def _from_windows(transaction: Transaction, tenant: str, gone: Collection[MemoryRow], tally: ErasureTally) -> None:
     """Remove the text of memories from the windows that showed them."""
     names = {f"memory:{row.id}" for row in gone}
     owners = {_owner(row) for row in gone}
     user = owners.pop() if len(owners) == 1 else None
     for step in transaction.rows("windows_naming", tenant=tenant, user=user):
-        manifest_texts = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
-        for text in manifest_texts:
-            erased_memories.counts["texts"] += unuse(
-                transaction, {"tenant": tenant, "no": step["no"]}, bytes.fromhex(text.digest)
-            )
-        if manifest_texts and step["state"] == "running":
-            erased_memories.running.add(step["no"])
+        texts = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
+        for text in texts:
+            key = {"tenant": tenant, "no": step["no"]}
+            tally.counts["texts"] += unuse(transaction, key, bytes.fromhex(text.digest))
+        if texts and step["state"] == "running":
+            tally.running.add(step["no"])
 
 
 def _owner(row: MemoryRow) -> str | None:

@@ -6,7 +6,7 @@ audit texts that repeat the erased words.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,7 @@ from cuebook.records.turn import ASKED, CLIENT, Manifest
 from cuebook.storage import outcomes
 from cuebook.storage.access import ConversationRow, encode_json, lose_corrections, need, raise_epoch, unuse
 from cuebook.storage.database.transaction import Transaction, columns
-from cuebook.storage.memories import ErasedMemories, deliver_anew, unlearn
+from cuebook.storage.memories import ErasureTally, deliver_anew, unlearn
 from cuebook.storage.tree import SHIFT, decode_parts, read_body, tip_at
 from cuebook.storage.turns import end_expired
 from cuebook.storage.writes import company_of, leave_waiting, set_head
@@ -31,12 +31,11 @@ _DERIVED = ("rollingSummary", "longTermMemoryRetrieval", "retrievedContext", ASK
 
 
 class ErasedData(Struct, frozen=True):
-    """The erased data of a conversation: counts by kind, the affected turns, and the texts."""
+    """The erased data of a conversation: the number of posts, the affected turns, and the texts."""
 
-    counts: Mapping[str, int]
+    posts: int
     turns: frozenset[int]
     quoted: CopyIndex
-    taken: ErasedMemories  # counts of erased memories
 
 
 class _StoredPost(Struct):
@@ -60,14 +59,19 @@ def _stored_posts(transaction: Transaction, row: ConversationRow) -> list[_Store
 
 
 def redact(
-    transaction: Transaction, row: ConversationRow, user: str, *, weigh: Callable[[PathPost], int], now: float
+    transaction: Transaction,
+    row: ConversationRow,
+    user: str,
+    tally: ErasureTally,
+    *,
+    weigh: Callable[[PathPost], int],
+    now: float,
 ) -> ErasedData | None:
     """Erase a user's posts in a conversation of others; None if they have no posts there and take no part."""
     tenant = row.tenant
     posts = _stored_posts(transaction, row)
     own = [post for post in posts if post.sender == user and post.role == "user"]
-    takes_part = user in row.participants
-    if not own and not takes_part:
+    if not own and user not in row.participants:
         return None
     texts = {post.seq: _texts(transaction, tenant, post) for post in posts} if own else {}
     quoted = CopyIndex(text for post in own for text in texts[post.seq])
@@ -79,19 +83,16 @@ def redact(
         and (post.round in rounds or any(quoted.stand_in(text) for text in texts.get(post.seq, ())))
     ]
     going = _ErasedPosts(posts, gone, rounds, quoted, user)
-    counts: Counter[str] = Counter()
-    erased_memories = ErasedMemories(Counter(), set())
     if own:
-        stop(transaction, row, now=now)
-        row = need(transaction, Scope(tenant), row.id)
-        counts, erased_memories = _take(transaction, row, going, weigh=weigh)
-    return _done(transaction, row, going, counts, erased_memories)
+        row = _take(transaction, row, going, tally, weigh=weigh, now=now)
+    return _done(transaction, row, going, tally)
 
 
 def redact_posts(
     transaction: Transaction,
     row: ConversationRow,
     seqs: Collection[int],
+    tally: ErasureTally,
     *,
     weigh: Callable[[PathPost], int],
     now: float,
@@ -106,17 +107,15 @@ def redact_posts(
     if not gone:
         return None
     quoted = CopyIndex(text for post in gone for text in _texts(transaction, tenant, post))
-    stop(transaction, row, now=now)
-    row = need(transaction, Scope(tenant), row.id)
     going = _ErasedPosts(posts, gone, {post.round for post in gone}, quoted)
-    counts, erased_memories = _take(transaction, row, going, weigh=weigh)
+    row = _take(transaction, row, going, tally, weigh=weigh, now=now)
     empty = {post.seq for post in gone} | {post.seq for post in posts if post.state == GONE}
     parents, head = {post.seq: post.parent for post in posts}, row.head
     while head in empty:
         head = parents[head]
     if head != row.head:
         set_head(transaction, row, head, now=now)
-    return _done(transaction, row, going, counts, erased_memories)
+    return _done(transaction, row, going, tally)
 
 
 def _paired(transaction: Transaction, tenant: str, posts: list[_StoredPost], seqs: set[int]) -> list[_StoredPost]:
@@ -145,33 +144,36 @@ class _ErasedPosts(Struct, frozen=True):
 
 
 def _take(
-    transaction: Transaction, row: ConversationRow, going: _ErasedPosts, *, weigh: Callable[[PathPost], int]
-) -> tuple[Counter[str], ErasedMemories]:
-    """Erase the text of posts and all derived data; return counts by kind, and the erased memories."""
-    ids = {post.id for post in going.gone}
-    counts = _take_derived(transaction, row, going)
-    counts["fullText"], words = _empty(transaction, row, going, weigh=weigh)
-    row.words -= words
-    lose_corrections(transaction, row, ids)
-    erased_memories = unlearn(transaction, row.tenant, row.no, ids)
-    deliver_anew(transaction, row.tenant, row.no)
-    return Counter(counts) + erased_memories.counts, erased_memories
-
-
-def _done(
     transaction: Transaction,
     row: ConversationRow,
     going: _ErasedPosts,
-    counts: Counter[str],
-    erased_memories: ErasedMemories,
-) -> ErasedData:
+    tally: ErasureTally,
+    *,
+    weigh: Callable[[PathPost], int],
+    now: float,
+) -> ConversationRow:
+    """Erase the text of posts and all derived data; end the running turn. Return the conversation's row."""
+    stop(transaction, row, now=now)
+    row = need(transaction, Scope(row.tenant), row.id)
+    ids = {post.id for post in going.gone}
+    counts = Counter(_take_derived(transaction, row, going))
+    counts["fullText"], words = _empty(transaction, row, going, weigh=weigh)
+    tally.rows.update(+counts)
+    row.words -= words
+    lose_corrections(transaction, row, ids)
+    unlearn(transaction, row.tenant, row.no, tally, ids)
+    deliver_anew(transaction, row.tenant, row.no)
+    return row
+
+
+def _done(transaction: Transaction, row: ConversationRow, going: _ErasedPosts, tally: ErasureTally) -> ErasedData:
     """Update a conversation's row after an erasure."""
-    counts += Counter(outcomes=outcomes.forget(transaction, row, going.user, going.quoted))
+    outcome_count = outcomes.forget(transaction, row, going.user, going.quoted)
+    tally.rows.update(+Counter(outcomes=outcome_count), posts=len(going.gone))
     _settle(transaction, row, going.user, anew=bool(going.gone))
     raise_epoch(transaction, row.tenant, "conversation", str(row.no))
     answered = transaction.run("turns_of_rounds", **row.key, rounds=json.dumps(sorted(going.rounds)))
-    turns = frozenset(turn for (turn,) in answered)
-    return ErasedData(dict(counts) | {"posts": len(going.gone)}, turns, going.quoted, erased_memories)
+    return ErasedData(len(going.gone), frozenset(turn for (turn,) in answered), going.quoted)
 
 
 def _texts(transaction: Transaction, tenant: str, post: _StoredPost) -> list[str]:
