@@ -9,7 +9,9 @@
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple
 
@@ -25,9 +27,9 @@ from cuebook.records.prompt import Param, Version
 
 #: Context lines of `unified` around a change, as in diff.
 CONTEXT: Final = 3
-#: Limit of the search for the shortest edit script: 0.2 s, measured. Enough to move, duplicate or drop the 700 lines
-#: that both texts share. Beyond, everything between the equal start and the equal end counts as one edit.
-MOST_STEPS: Final = 250_000
+#: Limit of the pairs of equal lines that are compared, so that a diff takes 0.2 s at most. Beyond, everything between
+#: the equal start and the equal end counts as one edit.
+MOST_PAIRS: Final = 100_000
 
 
 class Edit(NamedTuple):
@@ -48,13 +50,14 @@ def edits(before: Sequence[str], after: Sequence[str]) -> list[Edit]:
     while tail < shorter - head and before[-1 - tail] == after[-1 - tail]:
         tail += 1
     old, new = before[head : len(before) - tail], after[head : len(after) - tail]
-    changes: list[Edit] = []
-    x = y = 0
-    for same, other in [*_pairs(old, new), (len(old), len(new))]:
-        if x < same or y < other:
-            changes.append(Edit(head + x, head + same, tuple(new[y:other])))
-        x, y = same + 1, other + 1
-    return changes
+    frequency = Counter(old)
+    if sum(frequency[line] for line in new) > MOST_PAIRS:
+        return [Edit(head, head + len(old), tuple(new))]
+    return [
+        Edit(head + start, head + end, tuple(new[first:last]))
+        for kind, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+        if kind != "equal"
+    ]
 
 
 def unified(before: str, after: str) -> tuple[str, ...]:
@@ -115,65 +118,6 @@ def _span(start: int, count: int) -> str:
     return f"{start + 1 if count else start},{count}"
 
 
-def _pairs(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the positions of unchanged lines in both texts; none if the search takes too long."""
-    both = set(old).intersection(new)
-    lefts = [place for place, line in enumerate(old) if line in both]
-    rights = [place for place, line in enumerate(new) if line in both]
-    numbers = {line: number for number, line in enumerate(both)}  # numbers compare faster than lines
-    reached = _search([numbers[old[place]] for place in lefts], [numbers[new[place]] for place in rights])
-    pairs = [] if reached is None else _path(reached, len(lefts), len(rights))
-    return [(lefts[x], rights[y]) for x, y in pairs]
-
-
-def _search(old: Sequence[int], new: Sequence[int]) -> list[list[int]] | None:
-    """Return how far each number of steps reaches, from 0: the most lines of `old` on each diagonal.
-
-    A step deletes or inserts a line. The diagonals k = x - y are -steps, -steps + 2, … steps. The last row reaches the
-    end. None if that takes more than MOST_STEPS.
-    """
-    rows: list[list[int]] = []
-    entries = [0]
-    left = MOST_STEPS
-    goal = len(old) - len(new)
-    for steps in range(len(old) + len(new) + 1):
-        reach = []
-        for place, entry in enumerate(entries):
-            x, y = entry, entry - 2 * place + steps
-            while x < len(old) and y < len(new) and old[x] == new[y]:
-                x += 1
-                y += 1
-            reach.append(x)
-        rows.append(reach)
-        if abs(goal) <= steps and (goal + steps) % 2 == 0 and reach[(goal + steps) // 2] == len(old):
-            return rows
-        left -= len(reach) + sum(reach) - sum(entries)
-        if left < 0:
-            return None
-        entries = [max(put, taken + 1) for put, taken in zip([*reach, -1], [-2, *reach], strict=True)]
-    return None
-
-
-def _entered(reach: Sequence[int], place: int) -> tuple[int, int]:
-    """Return where a diagonal is entered with one more step: by inserting a line, and by deleting one."""
-    return reach[place] if place < len(reach) else -1, reach[place - 1] + 1 if place else -1
-
-
-def _path(rows: Sequence[Sequence[int]], x: int, y: int) -> list[tuple[int, int]]:
-    """Return the pairs of equal lines on the way to (x, y), in order."""
-    pairs: list[tuple[int, int]] = []
-    for steps in range(len(rows) - 1, -1, -1):
-        inserted, deleted = _entered(rows[steps - 1], (x - y + steps) // 2) if steps else (0, 0)
-        while x > max(inserted, deleted):
-            x, y = x - 1, y - 1
-            pairs.append((x, y))
-        if inserted >= deleted:
-            y -= 1
-        else:
-            x -= 1
-    return pairs[::-1]
-
-
 Kind = Literal["added", "removed", "changed"]
 Bump = Literal["major", "minor", "patch", "none"]
 
@@ -205,15 +149,9 @@ class ParamDifference(Struct, frozen=True):
     """A parameter that was added (no `before`), removed (no `after`) or changed."""
 
     name: str
+    kind: Kind
     before: Param | None
     after: Param | None
-
-    @property
-    def kind(self) -> Kind:
-        """Return the kind of change."""
-        if self.before is None:
-            return "added"
-        return "removed" if self.after is None else "changed"
 
 
 class FieldDifference(Struct, frozen=True):
@@ -246,9 +184,14 @@ def difference(before: Version, after: Version) -> Difference:
             *_sections(before.sections, after.sections, override=False),
             *_sections(before.override_sections, after.override_sections, override=True),
         ),
-        tuple(ParamDifference(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)),
+        tuple(_param(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)),
         tuple(_fields(before, after)),
     )
+
+
+def _param(name: str, before: Param | None, after: Param | None) -> ParamDifference:
+    kind: Kind = "added" if before is None else "removed" if after is None else "changed"
+    return ParamDifference(name, kind, before, after)
 
 
 def bump(change: Difference) -> Bump:

@@ -32,13 +32,6 @@ class Clash(Struct, frozen=True):
     theirs: str | None
 
 
-class MergeOutcome(Struct, frozen=True):
-    """The outcome of a merge. In a conflict, `sections` has our text, or theirs if we have none."""
-
-    sections: Mapping[str, str]
-    conflicts: tuple[Clash, ...] = ()
-
-
 def parents_first(items: Iterable[T], version_of: Callable[[T], Version]) -> list[T]:
     """Return items branch by branch, each after its prompt's `main` and its parents; no branch waits for itself."""
     branches: dict[tuple[str, str], list[T]] = {}
@@ -92,10 +85,13 @@ def text_of(resolved: ResolvedVersion) -> str:
     return BLANK_LINE.join(text for text in resolved.sections.values() if text.strip())
 
 
-def merge3(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]) -> MergeOutcome:
-    """Return the three-way merge with `base`, also within a section if the edits do not touch.
+def merge3(
+    base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]
+) -> tuple[dict[str, str], list[Clash]]:
+    """Return the three-way merge with `base`, also within a section if the edits do not touch, and the conflicts.
 
-    Sections follow the order of the side that moved some, ours if both did; new ones come after their predecessor.
+    A section in conflict has our text, or theirs if we have none. Sections follow the order of the side that moved
+    some, ours if both did; new ones come after their predecessor.
     """
     merged: dict[str, str] = {}
     conflicts: list[Clash] = []
@@ -106,7 +102,7 @@ def merge3(base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str
             conflicts.append(Clash(name, was, our, their))
         if text is not None:
             merged[name] = text
-    return MergeOutcome(merged, tuple(conflicts))
+    return merged, conflicts
 
 
 def _line(version: Version, parent_of: Callable[[str], Version | None], depth: int) -> list[Version]:

@@ -296,13 +296,6 @@ class Skip(Struct, frozen=True):
     number: int = field(name="version")
 
 
-class Migration(Struct, frozen=True):
-    """The versions to write, parents and `main` first, and the skipped rows."""
-
-    steps: tuple[MigrationStep, ...] = ()
-    skipped: tuple[Skip, ...] = ()
-
-
 def read(text: str | bytes) -> Any:
     """Return a parsed migration file. Raises InvalidInput for invalid JSON and duplicate keys."""
     return parse(text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(b"\xef\xbb\xbf"))
@@ -318,8 +311,10 @@ def slugs(document: Any) -> tuple[str, ...]:
     return tuple(named)
 
 
-def plan(document: Any, existing: Iterable[Version]) -> Migration:
-    """Return the plan for a parsed document, given all existing versions of `slugs` and their ancestors.
+def plan(document: Any, existing: Iterable[Version]) -> tuple[tuple[MigrationStep, ...], tuple[Skip, ...]]:
+    """Return the versions to write, parents and `main` first, and the skipped rows.
+
+    `existing` are all versions of `slugs` and of their ancestors.
 
     Raises InvalidInput naming the place of the first fault; then nothing may be written.
     """
@@ -336,7 +331,7 @@ def plan(document: Any, existing: Iterable[Version]) -> Migration:
     ordered = tuple(_named_apart(parents_first(steps, lambda step: step.version), chains))
     for step in ordered:
         _check_parents(step, planned)
-    return Migration(ordered, tuple(skipped))
+    return ordered, tuple(skipped)
 
 
 def _named_apart(

@@ -14,9 +14,10 @@ tests and observations.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cuebook.prompts.lint import LintFinding, Severity
+from cuebook.records.answer import Answer
 from cuebook.records.expression import counted
 from cuebook.records.prompt import MAIN, Version
 
@@ -35,9 +36,12 @@ class PointsPart(Struct, frozen=True):
     reason: str
 
 
-class QualityRating(Struct, frozen=True):
-    """A prompt's quality, 0 to 100, the sum of its parts."""
+class QualityRating(Answer, frozen=True, kw_only=True):
+    """A version's quality, 0 to 100, the sum of its parts."""
 
+    slug: str
+    branch: str
+    number: int = field(name="version")
     score: float
     parts: tuple[PointsPart, ...]
 
@@ -54,7 +58,8 @@ def rate(
     Without `tests`, those named in its metadata count as not run. Findings of other prompts are ignored.
     """
     parts = (_lint(version, findings), _described(version), _tested(version, tests), _observed(scores))
-    return QualityRating(round(sum(part.points for part in parts), 1), parts)
+    score = round(sum(part.points for part in parts), 1)
+    return QualityRating(slug=version.slug, branch=version.branch, number=version.number, score=score, parts=parts)
 
 
 def _lint(version: Version, findings: Iterable[LintFinding]) -> PointsPart:

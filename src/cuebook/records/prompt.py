@@ -19,7 +19,7 @@ MAIN = "main"
 BODY = "body"
 
 
-class Param(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Param(Struct, frozen=True, kw_only=True):
     """A declared parameter. A default makes it optional."""
 
     name: str

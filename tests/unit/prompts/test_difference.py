@@ -89,7 +89,11 @@ def test_changed_params_are_reported_before_and_after():
     loose = msgspec.structs.replace(P, required=False)
     fresh = Param(name="r")
     found = difference(BASE, changed(params=(fresh, loose))).params
-    assert found == (ParamDifference("p", P, loose), ParamDifference("q", Q, None), ParamDifference("r", None, fresh))
+    assert found == (
+        ParamDifference("p", "changed", P, loose),
+        ParamDifference("q", "removed", Q, None),
+        ParamDifference("r", "added", None, fresh),
+    )
     assert [each.kind for each in found] == ["changed", "removed", "added"]
 
 

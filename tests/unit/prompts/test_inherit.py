@@ -178,36 +178,36 @@ def test_a_conflicting_template_engine_is_rejected():
 @given(EDITED, EDITED)
 def test_a_merge_with_an_unchanged_side_is_the_other_side(base, other):
     for ours, theirs in ((other, base), (base, other), (other, other)):
-        merged = merge3(base, ours, theirs)
-        assert list(merged.sections.items()) == list(other.items())
-        assert merged.conflicts == ()
+        merged, conflicts = merge3(base, ours, theirs)
+        assert list(merged.items()) == list(other.items())
+        assert conflicts == []
 
 
 @given(EDITED, EDITED, EDITED)
 def test_a_merge_keeps_the_edits_of_both_sides(base, ours, theirs):
-    merged, turned = merge3(base, ours, theirs), merge3(base, theirs, ours)
-    clashes = {clash.section for clash in merged.conflicts}
-    assert {(each.section, each.base, each.ours, each.theirs) for each in merged.conflicts} == {
-        (each.section, each.base, each.theirs, each.ours) for each in turned.conflicts
+    (merged, conflicts), (turned, others) = merge3(base, ours, theirs), merge3(base, theirs, ours)
+    clashes = {clash.section for clash in conflicts}
+    assert {(each.section, each.base, each.ours, each.theirs) for each in conflicts} == {
+        (each.section, each.base, each.theirs, each.ours) for each in others
     }
-    assert {name: text for name, text in merged.sections.items() if name not in clashes} == {
-        name: text for name, text in turned.sections.items() if name not in clashes
+    assert {name: text for name, text in merged.items() if name not in clashes} == {
+        name: text for name, text in turned.items() if name not in clashes
     }
-    for clash in merged.conflicts:
+    for clash in conflicts:
         name = clash.section
         assert (clash.base, clash.ours, clash.theirs) == (base.get(name), ours.get(name), theirs.get(name))
         assert len({clash.base, clash.ours, clash.theirs}) == 3
-        assert merged.sections[name] == (clash.theirs if clash.ours is None else clash.ours)
+        assert merged[name] == (clash.theirs if clash.ours is None else clash.ours)
     for name in {*base, *ours, *theirs} - clashes:
         mine, yours, was = ours.get(name), theirs.get(name), base.get(name)
         if was in (mine, yours):
-            assert merged.sections.get(name) == (yours if mine == was else mine)
+            assert merged.get(name) == (yours if mine == was else mine)
     moves = [
         [name for name in side if name in base] != [name for name in base if name in side] for side in (ours, theirs)
     ]
     lead = theirs if not moves[0] else ours
-    shown = [name for name in merged.sections if name in lead]
-    assert shown == [name for name in lead if name in merged.sections], "the order of one side is kept"
+    shown = [name for name in merged if name in lead]
+    assert shown == [name for name in lead if name in merged], "the order of one side is kept"
 
 
 @pytest.mark.parametrize(
@@ -222,9 +222,9 @@ def test_a_merge_keeps_the_edits_of_both_sides(base, ours, theirs):
     ],
 )
 def test_worked_merges(base, ours, theirs, merged):
-    found = merge3(base, ours, theirs)
-    assert list(found.sections.items()) == list(merged.items())
-    assert found.conflicts == ()
+    found, conflicts = merge3(base, ours, theirs)
+    assert list(found.items()) == list(merged.items())
+    assert conflicts == []
 
 
 @pytest.mark.parametrize(
@@ -238,6 +238,6 @@ def test_worked_merges(base, ours, theirs, merged):
 )
 def test_conflicting_changes_are_reported_with_all_texts(base, ours, theirs, kept):
     sides = [{"a": "1"} | ({} if text is None else {"x": text}) for text in (base, ours, theirs)]
-    merged = merge3(*sides)
-    assert merged.conflicts == (Clash("x", base, ours, theirs),)
-    assert merged.sections == {"a": "1", "x": kept}
+    merged, conflicts = merge3(*sides)
+    assert conflicts == [Clash("x", base, ours, theirs)]
+    assert merged == {"a": "1", "x": kept}

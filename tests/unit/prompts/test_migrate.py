@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
-from cuebook.prompts.migrate import Migration, plan, read, slugs
+from cuebook.prompts.migrate import plan, read, slugs
 from cuebook.records.prompt import Param, Version
 
 #: The documented array (Cortex), with the fields of POST /api/prompts beside.
@@ -66,25 +66,25 @@ THREE = {
 
 def stored(migration, existing=()):
     """Return the versions that a store holds after a migration."""
-    return [*existing, *(replace(step.version, number=step.number) for step in migration.steps)]
+    return [*existing, *(replace(step.version, number=step.number) for step in migration[0])]
 
 
 def test_the_documented_array_is_imported():
     migration = plan(ARRAY, ())
-    assert [(step.version.slug, step.version.branch) for step in migration.steps] == [
+    assert [(step.version.slug, step.version.branch) for step in migration[0]] == [
         ("my-prompt", "main"),
         ("writer", "main"),
         ("base", "main"),
         ("writer", "trial"),
     ]
-    assert replace(migration.steps[0].version, digest="") == Version(
+    assert replace(migration[0][0].version, digest="") == Version(
         slug="my-prompt",
         type="system",
         sections={"identity": "You are helpful.", "constraints": "Be concise."},
         metadata={"context_weights": {"task_coding": 0.8, "user_frustrated": 0.5}},
         tags=("assistant",),
     )
-    assert replace(migration.steps[3].version, digest="") == Version(
+    assert replace(migration[0][3].version, digest="") == Version(
         slug="writer",
         branch="trial",
         semver="2.0.0-rc.1",
@@ -96,7 +96,7 @@ def test_the_documented_array_is_imported():
         description="Writes",
         sync=True,
     )
-    step = migration.steps[0]
+    step = migration[0][0]
     assert (step.place, step.number) == ("prompts[0]", 1)
     assert [(change.name, change.kind, change.lines) for change in step.change.sections] == [
         ("identity", "added", ("+You are helpful.",)),
@@ -108,12 +108,12 @@ def test_the_documented_array_is_imported():
 
 def test_prompts_versions_and_inheritance_are_imported():
     migration = plan(THREE, ())
-    assert [(step.place, step.version.slug, step.number) for step in migration.steps] == [
+    assert [(step.place, step.version.slug, step.number) for step in migration[0]] == [
         ("versions[2]", "base", 1),
         ("versions[1]", "coder", 1),
         ("versions[0]", "coder", 2),
     ]
-    base, one, two = (step.version for step in migration.steps)
+    base, one, two = (step.version for step in migration[0])
     assert replace(base, digest="") == Version(
         slug="base",
         type="meta",
@@ -129,9 +129,9 @@ def test_prompts_versions_and_inheritance_are_imported():
 def test_a_second_import_has_no_effect(document):
     first = plan(document, ())
     again = plan(document, stored(first))
-    assert again.steps == ()
-    assert [skip.number for skip in again.skipped if skip.slug == "coder"] == ([1, 2] if document is THREE else [])
-    assert len(again.skipped) == len(first.steps)
+    assert again[0] == ()
+    assert [skip.number for skip in again[1] if skip.slug == "coder"] == ([1, 2] if document is THREE else [])
+    assert len(again[1]) == len(first[0])
 
 
 TEXTS = st.sampled_from("abc")
@@ -148,8 +148,8 @@ def test_a_history_is_imported_once(texts, before, later):
         *after,
         *(Version(slug="p", number=len(after) + 1 + at, sections={"body": text}) for at, text in enumerate(later)),
     ]
-    assert plan(rows(texts), after).steps == ()
-    assert plan(rows(texts), grown).steps == ()
+    assert plan(rows(texts), after)[0] == ()
+    assert plan(rows(texts), grown)[0] == ()
     added = [version.sections["body"] for version in after[len(before) :]]
     assert texts[len(texts) - len(added) :] == added
 
@@ -160,12 +160,12 @@ def test_the_next_version_keeps_the_parent_and_counts_on():
         Version(slug="p", number=1, sections={"body": "a"}, inherits="base"),
         Version(slug="p", number=2, sections={"body": "b"}, inherits="base", semver="1.4.0"),
     ]
-    [step] = plan([{"slug": "p", "sections": {"body": "c"}}], there).steps
+    [step] = plan([{"slug": "p", "sections": {"body": "c"}}], there)[0]
     assert (step.number, step.version.semver, step.version.inherits) == (3, "1.4.1", "base")
     assert [change.lines for change in step.change.sections] == [("@@ -1 +1 @@", "-b", "+c")]
-    [step] = plan([{"slug": "p", "inherits": None, "sections": {"body": "c"}}], there).steps
+    [step] = plan([{"slug": "p", "inherits": None, "sections": {"body": "c"}}], there)[0]
     assert (step.version.inherits, step.version.semver) == (None, "1.5.0")
-    assert plan([{"slug": "p", "sections": {"body": "b"}, "tags": ["new"]}], there).steps == ()
+    assert plan([{"slug": "p", "sections": {"body": "b"}, "tags": ["new"]}], there)[0] == ()
 
 
 def broken(**changes):
@@ -225,7 +225,7 @@ def test_an_error_in_the_last_row_prevents_the_import(document, message):
 
 
 def test_byte_order_marks_are_accepted_and_duplicate_keys_rejected():
-    assert plan(read(b"\xef\xbb\xbf[]"), ()) == Migration()
+    assert plan(read(b"\xef\xbb\xbf[]"), ()) == ((), ())
     with pytest.raises(InvalidInput, match="slug"):
         read('[{"slug": "a", "slug": "b"}]')
     with pytest.raises(InvalidInput, match="not valid JSON"):

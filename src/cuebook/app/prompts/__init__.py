@@ -12,8 +12,20 @@ from cuebook.app.prompts.migration import PromptMigrationApi
 from cuebook.app.prompts.reading import RenderedPrompt
 from cuebook.app.prompts.views import PromptViews
 from cuebook.app.prompts.writing import KEEP
+from cuebook.prompts.names import Reference
+from cuebook.prompts.rating import QualityRating
 
-__all__ = ["KEEP", "ForkOrigin", "Impact", "ObservationResult", "Prompts", "RenderedPrompt", "VersionIdentity"]
+__all__ = [
+    "KEEP",
+    "ForkOrigin",
+    "Impact",
+    "ObservationResult",
+    "Prompts",
+    "QualityRating",
+    "Reference",
+    "RenderedPrompt",
+    "VersionIdentity",
+]
 
 
 class Prompts(PromptMigrationApi, PromptLearningApi, PromptImpactApi, PromptViews):

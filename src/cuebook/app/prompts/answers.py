@@ -6,12 +6,11 @@ from msgspec import field
 
 from cuebook.app.prompts.impact import Impact, Tokens
 from cuebook.interfaces.prompts import Family, PromptEvent
-from cuebook.prompts.difference import Bump, FieldDifference, Kind, ParamDifference, SectionDifference
+from cuebook.prompts.difference import Bump, FieldDifference, ParamDifference, SectionDifference
 from cuebook.prompts.migrate import Skip
-from cuebook.prompts.rating import PointsPart
 from cuebook.prompts.rollback import RollbackStatus
 from cuebook.records.answer import Answer, Time
-from cuebook.records.prompt import Branch, Label, Param, ParamType, ResolvedVersion, Version
+from cuebook.records.prompt import Branch, Label, Param, ResolvedVersion, Version
 
 
 class VersionIdentity(Answer, frozen=True, kw_only=True):
@@ -70,22 +69,12 @@ class VersionSummary(VersionIdentity, frozen=True, kw_only=True):
     labels: tuple[str, ...]
 
 
-class ParamEntry(Answer, frozen=True, kw_only=True):
-    """A declared parameter; optional if it has a default."""
-
-    name: str
-    type: ParamType
-    required: bool
-    default: str | None
-    description: str
-
-
 class VersionEntry(VersionSummary, frozen=True, kw_only=True):
     """A version. With `resolve` it includes its ancestors' sections and parameters; `lineage` lists the ancestors."""
 
     sections: dict[str, str]
     override_sections: dict[str, str]
-    params: tuple[ParamEntry, ...]
+    params: tuple[Param, ...]
     metadata: dict[str, Any]
     lineage: tuple[str, ...]
 
@@ -152,25 +141,6 @@ class EventEntry(Answer, frozen=True, kw_only=True):
     evidence: dict[str, Any]
 
 
-class VersionRating(Answer, frozen=True, kw_only=True):
-    """A version's quality score from 0 to 100: the sum of its parts."""
-
-    slug: str
-    branch: str
-    number: int = field(name="version")
-    score: float
-    parts: tuple[PointsPart, ...]
-
-
-class ParamChange(Answer, frozen=True, kw_only=True):
-    """A parameter that was added (no `before`), removed (no `after`) or changed."""
-
-    name: str
-    kind: Kind
-    before: ParamEntry | None
-    after: ParamEntry | None
-
-
 class VersionDiff(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """The changes from version `a` to `b`, the semantic version bump, and the change in tokens.
 
@@ -185,7 +155,7 @@ class VersionDiff(Answer, frozen=True, kw_only=True, omit_defaults=True):
     branch_a: str | None = None
     bump: Bump
     sections: tuple[SectionDifference, ...]
-    params: tuple[ParamChange, ...]
+    params: tuple[ParamDifference, ...]
     fields: tuple[FieldDifference, ...]
     tokens: Tokens
     impact: Impact | None = None
@@ -208,30 +178,9 @@ def version_entry(value: Version, family: Family, resolved: ResolvedVersion | No
         **_summary(value, family),
         sections=dict(resolved.sections if resolved else value.sections),
         override_sections=dict(value.override_sections),
-        params=tuple(param_entry(each) for each in (resolved.params if resolved else value.params)),
+        params=resolved.params if resolved else value.params,
         metadata=dict(value.metadata),
         lineage=resolved.lineage if resolved else (value.source,),
-    )
-
-
-def param_entry(value: Param) -> ParamEntry:
-    """Return a declared parameter."""
-    return ParamEntry(
-        name=value.name,
-        type=value.type,
-        required=value.required,
-        default=value.default,
-        description=value.description,
-    )
-
-
-def param_change(value: ParamDifference) -> ParamChange:
-    """Return a changed parameter."""
-    return ParamChange(
-        name=value.name,
-        kind=value.kind,
-        before=param_entry(value.before) if value.before else None,
-        after=param_entry(value.after) if value.after else None,
     )
 
 

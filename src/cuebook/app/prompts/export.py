@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import Prompts, answers
+from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.compare import families_of
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
@@ -53,7 +53,7 @@ def _row(version: Version) -> Wire:
         "override_sections": dict(version.override_sections),
         "inherits": version.inherits,
         "metadata": dict(version.metadata),
-        "params": [to_wire(answers.param_entry(each)) for each in version.params],
+        "params": to_wire(version.params),
         "engine": version.engine,
         "tags": list(version.tags),
         "author": version.author,

@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts.answers import VersionRating
 from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.engine.core.services import Services
@@ -58,13 +57,6 @@ async def rate_version(services: Services, shelf: PromptFolder | None, version: 
     observations = await services.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)
     scores = [each.score for each in observations if each.number == version.number]
     return rate(version, findings, scores=scores)
-
-
-def rating_of(version: Version, rating: QualityRating) -> VersionRating:
-    """Return a rating with the version it is of."""
-    return VersionRating(
-        slug=version.slug, branch=version.branch, number=version.number, score=rating.score, parts=rating.parts
-    )
 
 
 def _others(services: Services) -> set[str]:

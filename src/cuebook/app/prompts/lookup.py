@@ -5,8 +5,6 @@
 
 from typing import Any
 
-from msgspec import Struct
-
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import Prompts, answers
 from cuebook.app.prompts.views import whole_text
@@ -14,27 +12,19 @@ from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import unified
 from cuebook.prompts.inherit import text_of
-from cuebook.prompts.names import parse_reference
+from cuebook.prompts.names import Reference, parse_reference
 from cuebook.records.answer import to_wire
 from cuebook.records.prompt import Version
 
 
-class VersionPlace(Struct, frozen=True):
-    """A parsed reference; None: `main`, or the active version."""
-
-    slug: str
-    branch: str | None = None
-    version: int | None = None
-
-
-def read_place(text: str, *, branch: str | None = None, version: int | None = None) -> VersionPlace:
+def read_place(text: str, *, branch: str | None = None, version: int | None = None) -> Reference:
     """Parse a prompt reference together with options. Raises InvalidInput, also if they contradict each other."""
     reference = parse_reference(text, where="prompt")
     for name, said, also in (("branch", reference.branch, branch), ("version", reference.number, version)):
         if said is not None and also is not None and said != also:
             msg = f"{name}: {text!r} and --{name} {also!r} contradict each other. Keep one."
             raise InvalidInput(msg, where=name)
-    return VersionPlace(reference.slug, reference.branch or branch, reference.number or version)
+    return Reference(reference.slug, reference.branch or branch, reference.number or version)
 
 
 async def find(
@@ -43,11 +33,11 @@ async def find(
     """Return the version of a reference, preferring the project's own prompt. Raises NotFound, InvalidInput."""
     place = read_place(text, branch=branch, version=version)
     family = await prompts.family(place.slug, project=project)
-    if place.branch is not None and place.version is None and family.branch(place.branch) is None:
+    if place.branch is not None and place.number is None and family.branch(place.branch) is None:
         for label in family.labels:
             if label.name == place.branch:
                 return await prompts.get(family.slug, branch=label.branch, version=label.number)
-    return await prompts.get(family.slug, branch=place.branch, version=place.version)
+    return await prompts.get(family.slug, branch=place.branch, version=place.number)
 
 
 async def find_beside(prompts: Prompts, other: Version, text: str) -> Version:

@@ -18,7 +18,7 @@ from cuebook.engine.core.services import Services
 from cuebook.interfaces.prompts import Write
 from cuebook.operations import operation
 from cuebook.prompts.difference import bump, difference
-from cuebook.prompts.migrate import Migration, MigrationStep, plan, slugs
+from cuebook.prompts.migrate import MigrationStep, plan, slugs
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
 
@@ -46,10 +46,10 @@ class PromptMigrationApi(PromptWriting):
         """
         services = self._services
         existing = await _existing(services, await asyncio.to_thread(slugs, document))
-        migration: Migration = await asyncio.to_thread(plan, document, existing)
-        await self.check([replace(step.version, number=step.number) for step in migration.steps])
-        if dry_run or not migration.steps:
-            stored = [replace(step.version, number=step.number) for step in migration.steps]
+        steps, skipped = await asyncio.to_thread(plan, document, existing)
+        await self.check([replace(step.version, number=step.number) for step in steps])
+        if dry_run or not steps:
+            stored = [replace(step.version, number=step.number) for step in steps]
         else:
             writes = [
                 Write(
@@ -58,17 +58,17 @@ class PromptMigrationApi(PromptWriting):
                     begins=begins,
                     audit=receipt(services, step.version, "branch" if begins else "write", agent=by),
                 )
-                for step, begins in zip(migration.steps, _begins(migration.steps, existing), strict=True)
+                for step, begins in zip(steps, _begins(steps, existing), strict=True)
             ]
             stored = await services.prompts.save(Scope(), writes, by=by, now=services.clock.now())
-        told = zip(migration.steps, stored, strict=True)
+        told = zip(steps, stored, strict=True)
         return MigrationResult(
             dry_run=dry_run,
             written=tuple(
                 MigratedVersion(**identity_fields(version), place=step.place, bump=bump(step.change))
                 for step, version in told
             ),
-            skipped=migration.skipped,
+            skipped=skipped,
         )
 
 

@@ -15,13 +15,12 @@ from cuebook.app.prompts.answers import (
     PromptEntry,
     VersionDiff,
     VersionEntry,
-    VersionRating,
     VersionSummary,
 )
 from cuebook.app.prompts.arguments import HIGHEST, BranchName, LabelName, Number, Prefix, Project, Resolve, Slug
 from cuebook.app.prompts.clusters import Clusters, clusters_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Tokens, measure
-from cuebook.app.prompts.lint import lint_prompts, rate_version, rating_of
+from cuebook.app.prompts.lint import lint_prompts, rate_version
 from cuebook.app.prompts.reading import PromptReading, differ
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
@@ -30,6 +29,7 @@ from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import bump
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.lint import LintFinding
+from cuebook.prompts.rating import QualityRating
 from cuebook.records.answer import Page
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
@@ -133,13 +133,13 @@ class PromptViews(PromptReading):
     @operation("GET /api/prompts/{slug}/rating", role="viewer")
     async def rating(
         self, slug: Slug, *, branch: BranchName = None, version: Number = None, label: LabelName = None
-    ) -> VersionRating:
+    ) -> QualityRating:
         """Return a version's quality score from 0 to 100, by lint findings, descriptions, tests and observations.
 
         Raises NotFound.
         """
         found = await self.get(slug, branch=branch, version=version, label=label)
-        return rating_of(found, await rate_version(self._services, None, found))
+        return await rate_version(self._services, None, found)
 
     @operation("GET /api/prompts/{slug}/diff", role="viewer", heavy="a prompt measurement")
     async def diff(
@@ -228,7 +228,7 @@ async def compare_versions(
         branch_a=before.branch if apart or before.branch != after.branch else None,
         bump=bump(found),
         sections=found.sections,
-        params=tuple(map(answers.param_change, found.params)),
+        params=found.params,
         fields=found.fields,
         tokens=Tokens(old, new, new - old),
         impact=await measure(services, before, after, turns=turns, user=user) if turns and not apart else None,

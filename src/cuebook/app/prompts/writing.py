@@ -233,12 +233,12 @@ class PromptWriting(PromptReading):
             (base.override_sections, ours.override_sections, theirs.override_sections),
         )
         large = sum(len(text) for pair in pairs for texts in pair for text in texts.values()) > LARGE
-        merged, over = [await asyncio.to_thread(merge3, *pair) if large else merge3(*pair) for pair in pairs]
-        if conflicts := (*merged.conflicts, *over.conflicts):
-            raise _merge_conflict(branch, into, conflicts)
-        version = replace(
-            ours, sections=merged.sections, override_sections=over.sections, number=0, digest="", author=""
-        )
+        (sections, clashes), (over, others) = [
+            await asyncio.to_thread(merge3, *pair) if large else merge3(*pair) for pair in pairs
+        ]
+        if clashes or others:
+            raise _merge_conflict(branch, into, [*clashes, *others])
+        version = replace(ours, sections=sections, override_sections=over, number=0, digest="", author="")
         stored = await self._store([await _numbered(version, ours, None)], base=None, by=by)
         return answers.identity(stored[0])
 

@@ -116,7 +116,7 @@ def observe(
     place, signals = lookup.read_place(prompt, branch=branch, version=version), numbers(signal, "--signal")
 
     async def run(cue: Cuebook) -> ObservationResult:
-        named = place.branch is not None or place.version is not None
+        named = place.branch is not None or place.number is not None
         found = await lookup.find(cue.prompts, prompt, branch=branch, version=version) if named else None
         return await cue.prompts.observe(
             found.slug if found else place.slug,
@@ -125,7 +125,7 @@ def observe(
             outcome=outcome,
             missing=missing,
             branch=found.branch if found else None,
-            version=found.number if found and (place.version or place.branch != found.branch) else None,  # a label
+            version=found.number if found and (place.number or place.branch != found.branch) else None,  # a label
             signals=signals,
             propensity=propensity,
             conversation=conversation,

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts import VersionIdentity, lookup
+from cuebook.app.prompts import Reference, VersionIdentity, lookup
 from cuebook.app.prompts import draft as drafts
-from cuebook.app.prompts.lookup import VersionPlace
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Prompt, app, numbers, pairs, wait, write_through
@@ -118,7 +117,7 @@ def new(
         _edit(state, place, author=author, new=True)
 
 
-async def _save_file(cue: Cuebook, place: VersionPlace, file: str, base: int | None, author: str) -> VersionIdentity:
+async def _save_file(cue: Cuebook, place: Reference, file: str, base: int | None, author: str) -> VersionIdentity:
     draft = await drafts.draft_of(cue.services, place.slug, place.branch, new=True)
     if base not in (None, draft.base):
         msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {draft.base}, not {base}. Retry."
@@ -128,7 +127,7 @@ async def _save_file(cue: Cuebook, place: VersionPlace, file: str, base: int | N
     return version
 
 
-async def _save(cue: Cuebook, place: VersionPlace, sections: dict[str, str], fields: dict[str, Any]) -> VersionIdentity:
+async def _save(cue: Cuebook, place: Reference, sections: dict[str, str], fields: dict[str, Any]) -> VersionIdentity:
     """Write the given fields; keep the others, and the sections if none is given."""
     before = (await drafts.draft_of(cue.services, place.slug, place.branch, new=True)).before
     if "metadata" in fields and before:
@@ -164,7 +163,7 @@ def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author 
     _edit(state, lookup.read_place(prompt, branch=branch), author=author, new=False)
 
 
-def _edit(state: State, place: VersionPlace, *, author: str, new: bool) -> None:
+def _edit(state: State, place: Reference, *, author: str, new: bool) -> None:
     draft = wait(state, lambda cue: drafts.draft_of(cue.services, place.slug, place.branch, new=new))
     folder = Path(tempfile.mkdtemp(prefix="cuebook-"))
     file = folder / f"{draft.slug.rpartition('/')[2]}.md"

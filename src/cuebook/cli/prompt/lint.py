@@ -8,9 +8,8 @@ import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
+from cuebook.app.prompts import QualityRating, lookup
 from cuebook.app.prompts import lint as linting
-from cuebook.app.prompts import lookup
-from cuebook.app.prompts.answers import VersionRating
 from cuebook.app.prompts.clusters import Clusters
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.cli.group import command
@@ -86,10 +85,9 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
     The score combines lint findings, documentation, tests and observed feedback.
     """
 
-    async def run(cue: Cuebook) -> VersionRating:
+    async def run(cue: Cuebook) -> QualityRating:
         found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
-        rating = await linting.rate_version(cue.services, PromptFolder(cue.prompts.root), found)
-        return linting.rating_of(found, rating)
+        return await linting.rate_version(cue.services, PromptFolder(cue.prompts.root), found)
 
     rated = wait(state, run)
     if state.json:

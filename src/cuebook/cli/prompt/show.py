@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts import lookup
-from cuebook.app.prompts.answers import BranchEntry, EventEntry, ParamEntry, VersionDiff, VersionEntry
+from cuebook.app.prompts.answers import BranchEntry, EventEntry, VersionDiff, VersionEntry
 from cuebook.app.prompts.export import file_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Impact
 from cuebook.app.prompts.views import compare_versions
@@ -17,7 +17,7 @@ from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import to_wire
-from cuebook.records.prompt import Version
+from cuebook.records.prompt import Param, Version
 
 
 @command(app, "cuebook prompt list", "cuebook prompt list --prefix persona/ --json", name="list")
@@ -129,7 +129,7 @@ def _draw(shown: VersionEntry) -> None:
         screen.say(text)
 
 
-def _param(param: ParamEntry) -> str:
+def _param(param: Param) -> str:
     default = "" if param.default is None else f" = {param.default!r}"
     note = f", {param.description}" if param.description else ""
     return screen.line_of(f"{param.name}{'' if param.required else '?'}: {param.type}{default}{note}")
@@ -241,7 +241,7 @@ def _draw_impact(impact: Impact) -> None:
 async def _edited(cue: Cuebook, prompt: str, named: Version) -> tuple[str, Version] | None:
     """Return the edited file of a branch and its draft; None if a version number or label was named."""
     place = lookup.read_place(prompt)
-    if place.version is not None or place.branch not in (None, named.branch):
+    if place.number is not None or place.branch not in (None, named.branch):
         return None
     return await cue.prompts.edited(named.slug, named.branch)
 
