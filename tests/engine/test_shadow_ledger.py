@@ -14,7 +14,7 @@ from cuebook.config import build
 from cuebook.engine.proxy.shadow_ledger import broken_pairs
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.memory import Scope
-from cuebook.records.usage import CacheEstimate
+from cuebook.records.turn import CacheEstimate
 from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result
 
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 400}}

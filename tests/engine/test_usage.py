@@ -4,8 +4,7 @@ from cuebook import Ask, Cuebook
 from cuebook.app.reports.prices import Price, Prices
 from cuebook.app.reports.usage import CallUsage, usage_of
 from cuebook.records.answer import to_wire
-from cuebook.records.turn import Usage
-from cuebook.records.usage import CallUsageRecord
+from cuebook.records.turn import CallUsageRecord, Usage
 from cuebook.testing.doubles import ScriptedModel
 
 PRICES = Prices({}, {"pricey": Price(input=10.0, cached_input=1.0, output=20.0)})

@@ -8,7 +8,7 @@ from api_keys import Keyed, served
 
 from cuebook.config import build
 from cuebook.records.answer import to_wire
-from cuebook.records.organization import LongTermMemoryChange, OrganizationMemoryChange
+from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
 
 SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}
 

@@ -19,7 +19,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.records.organization import change_of
+from cuebook.records.key import change_of
 from cuebook.storage.database.postgres import PostgresDatabase
 from cuebook.storage.database.statements import FULL_TEXT, ddl, prepared
 from cuebook.storage.database.transaction import Transaction

@@ -49,8 +49,7 @@ from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, RelayRequest, Sink, Upstream
 from cuebook.interfaces.store import Appended
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
-from cuebook.records.outcome import TurnFeedback
-from cuebook.records.prompt import TaskOutcome
+from cuebook.records.prompt import TaskOutcome, TurnFeedback
 from cuebook.records.turn import Ask, Window
 from cuebook.storage.database.sqlite_files import MEMORY
 

@@ -11,8 +11,8 @@ from cuebook.app.namespace import Namespace
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
 from cuebook.operations import Argument, operation
+from cuebook.records.key import OrganizationChange, OrganizationMemoryChange, OrganizationSettings, checked
 from cuebook.records.memory import DEFAULT_TENANT, Scope
-from cuebook.records.organization import OrganizationChange, OrganizationMemoryChange, OrganizationSettings, checked
 
 OrganizationId = Annotated[
     str,

@@ -16,7 +16,7 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import Conversation, Draft, PathPost, Post, Stretch
 from cuebook.records.memory import Correction, Dense, Item, Scope, SearchResult, Summary
 from cuebook.records.mind import Reflection
-from cuebook.records.outcome import Outcome
+from cuebook.records.prompt import Outcome
 from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Manifest, Turn, TurnOn, TurnState, Usage
 

@@ -12,7 +12,7 @@ Invalid input raises InvalidInput naming its path, `rounds[3].post_list[0].send_
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -31,11 +31,7 @@ from cuebook.records.conversation import (
     RoundState,
     SharedEntry,
 )
-from cuebook.records.persona import Experience
 from cuebook.validate import check, format_value, join
-
-#: Creates an id from TaskWeaver's prefix: "atta-", "post-", "round-", "conv-" or "sme-".
-IdMaker = Callable[[str], str]
 
 _OURS = "cuebook"
 #: Types that TaskWeaver's `Attachment.from_dict` rejects: unknown ones, and the deprecated `text` (measured).
@@ -106,22 +102,6 @@ def conversation_to_dict(transcript: PortableConversation) -> dict[str, Any]:
     }
 
 
-def shared_entry_to_dict(entry: SharedEntry) -> dict[str, Any]:
-    """Write a shared memory entry."""
-    wire = {"type": entry.type, "content": entry.content, "scope": entry.scope, "id": entry.id}
-    return wire if entry.sender is msgspec.UNSET else {**wire, _OURS: {"sender": entry.sender}}
-
-
-def experience_to_dict(experience: Experience) -> dict[str, Any]:
-    """Write an experience."""
-    return {
-        "exp_id": experience.exp_id,
-        "who": list(experience.who),
-        "when": experience.when,
-        "what": experience.what,
-    }
-
-
 # ---------------------------------------------------------------- reading
 class _PartDict(Struct, frozen=True, kw_only=True):
     """An attachment in TaskWeaver's format. `at` is the position of one under `cuebook`."""
@@ -167,15 +147,7 @@ class _EntryDict(Struct, frozen=True, kw_only=True):
     cuebook: Mapping[str, Any] = {}
 
 
-class _ExperienceDict(Struct, frozen=True, kw_only=True):
-    exp_id: str
-    who: str | tuple[str, ...] = ()
-    when: str | None = None
-    what: str | None = None
-    experience_text: str | None = None
-
-
-def part_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Part | None:
+def part_from_dict(data: object, *, where: str = "") -> Part | None:
     """Parse an attachment: None for a removed type, an opaque part with `extra.originalType` for an unknown one."""
     part_dict = check(data, _PartDict, where)
     kind, extra = part_dict.type, _plain(part_dict.extra, join(where, "extra"))
@@ -187,28 +159,18 @@ def part_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str
     content = _plain(part_dict.content, join(where, "content"))
     if not isinstance(content, str):  # TaskWeaver's artifact_paths may be a list
         content = "" if content is None else msgspec.json.encode(content).decode()
-    return Part(RENAMED_PART_TYPES.get(kind, kind), content, extra, fresh_ids("atta-") if fresh_ids else part_dict.id)
+    return Part(RENAMED_PART_TYPES.get(kind, kind), content, extra, part_dict.id)
 
 
-def post_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Post:
-    """Parse a post. `fresh_ids` assigns new ids to it and its attachments; without it they keep theirs."""
-    return _PostReader(fresh_ids).post(check(data, _PostDict, where), where, None)
-
-
-def round_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> Round:
-    """Parse a round with its posts."""
-    return _PostReader(fresh_ids).round(check(data, _RoundDict, where), where)
-
-
-def conversation_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> PortableConversation:
+def conversation_from_dict(data: object, *, where: str = "") -> PortableConversation:
     """Parse a conversation with its rounds. A missing id becomes "": the caller assigns one."""
-    conversation_dict, reader = check(data, _ConversationDict, where), _PostReader(fresh_ids)
+    conversation_dict, reader = check(data, _ConversationDict, where), _PostReader()
     rounds = tuple(reader.round(each, path) for each, path in _placed(conversation_dict.rounds, join(where, "rounds")))
     base = {
         "no": 0, "user": None, "persona": None, "participants": (), "head": reader.last, "last_seq": reader.last,
         "turns": 0, "generation": 0, "created_at": 0.0, "updated_at": 0.0,
     }  # fmt: skip
-    own = {"id": fresh_ids("conv-") if fresh_ids else conversation_dict.id}
+    own = {"id": conversation_dict.id}
     return PortableConversation(
         conversation=check({**base, **conversation_dict.cuebook, **own}, Conversation, join(where, _OURS)),
         rounds=rounds,
@@ -218,28 +180,11 @@ def conversation_from_dict(data: object, *, fresh_ids: IdMaker | None = None, wh
     )
 
 
-def shared_entry_from_dict(data: object, *, fresh_ids: IdMaker | None = None, where: str = "") -> SharedEntry:
+def _shared_entry(data: object, *, where: str = "") -> SharedEntry:
     """Parse a shared memory entry."""
     entry_dict = check(data, _EntryDict, where)
-    own = {"type": entry_dict.type, "content": entry_dict.content, "scope": entry_dict.scope}
-    own["id"] = fresh_ids("sme-") if fresh_ids else entry_dict.id
+    own = {"type": entry_dict.type, "content": entry_dict.content, "scope": entry_dict.scope, "id": entry_dict.id}
     return check({**entry_dict.cuebook, **own}, SharedEntry, join(where, _OURS))
-
-
-def experience_from_dict(data: object, *, where: str = "") -> Experience:
-    """Parse an experience. The legacy `experience_text` replaces a missing `when` or `what`."""
-    experience_dict = check(data, _ExperienceDict, where)
-    texts = {}
-    for key in ("when", "what"):
-        text = getattr(experience_dict, key)
-        if text is None and experience_dict.experience_text is None:
-            raise InvalidInput(f"{join(where, key)}: missing. Expected a string.", where=join(where, key))
-        texts[key] = str(experience_dict.experience_text if text is None else text)
-    return Experience(
-        exp_id=experience_dict.exp_id,
-        who=(experience_dict.who,) if isinstance(experience_dict.who, str) else experience_dict.who,
-        **texts,
-    )
 
 
 def _placed(items: Iterable[_T], path: str) -> Iterator[tuple[_T, str]]:
@@ -248,21 +193,15 @@ def _placed(items: Iterable[_T], path: str) -> Iterator[tuple[_T, str]]:
 
 
 class _PostReader:
-    """Parses posts in order, numbers those without a number, and assigns fresh ids if requested."""
+    """Parses posts in order, and numbers those without a number."""
 
-    def __init__(self, fresh_ids: IdMaker | None) -> None:
-        self.fresh_ids = fresh_ids
+    def __init__(self) -> None:
         self.last = 0  # seq of the last parsed post
-
-    def id_of(self, value: str | None, prefix: str, seq: object) -> str:
-        if self.fresh_ids:
-            return self.fresh_ids(prefix)
-        return f"{prefix}{seq}" if value is None else value
 
     def round(self, round_dict: _RoundDict, path: str) -> Round:
         seq = round_dict.cuebook.get("seq", self.last + 1)
         own = {
-            "id": self.id_of(round_dict.id, "round-", seq),
+            "id": f"round-{seq}" if round_dict.id is None else round_dict.id,
             "user_query": round_dict.user_query,
             "state": round_dict.state,
             "posts": (),
@@ -278,7 +217,7 @@ class _PostReader:
         role = sender.lower() if sender.lower() in ("user", "tool", "system") else "assistant"
         base = {"seq": seq, "parent": self.last, "round": opened or seq, "role": role, "created_at": 0.0, "tokens": 0}
         own = {
-            "id": self.id_of(post_dict.id, "post-", ours.get("seq", seq)),
+            "id": f"post-{ours.get('seq', seq)}" if post_dict.id is None else post_dict.id,
             "message": post_dict.message,
             "sender": sender,
             "recipient": post_dict.send_to,
@@ -291,12 +230,12 @@ class _PostReader:
 
     def parts(self, post_dict: _PostDict, path: str) -> tuple[Part, ...]:
         listed = _placed(post_dict.attachment_list, join(path, "attachment_list"))
-        found = [part_from_dict(each, fresh_ids=self.fresh_ids, where=place) for each, place in listed]
+        found = [part_from_dict(each, where=place) for each, place in listed]
         parts = [part for part in found if part is not None]
         anything: Any = tuple[Any, ...]
         kept = join(join(path, _OURS), "parts")
         for each, place in _placed(check(post_dict.cuebook.get("parts") or (), anything, kept), kept):
-            part = part_from_dict(each, fresh_ids=self.fresh_ids, where=place)
+            part = part_from_dict(each, where=place)
             if part is not None:
                 parts.insert(check(each, _PartDict, place).at, part)
         return tuple(parts)
@@ -433,7 +372,7 @@ def _entry(part: Part) -> SharedEntry | None:
     for data in (part.extra, _loaded(part.content)):
         if isinstance(data, dict):
             try:
-                return shared_entry_from_dict({"content": part.content, **data})
+                return _shared_entry({"content": part.content, **data})
             except InvalidInput:
                 continue
     return None

@@ -1,11 +1,11 @@
-"""Turn records: the request (Ask), the prompt window, the steps, and the manifest for replay."""
+"""Turn records: the request (Ask), the prompt window, the steps, the manifest for replay, and token usage."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from cuebook.records.conversation import Part
+from cuebook.records.conversation import Conversation, Part, Role
 
 TurnState = Literal["running", "finished", "failed", "interrupted"]
 BlockKind = Literal["persona", "addon", "section", "summary", "post", "mind", "memory", "experience", "query"]
@@ -183,3 +183,112 @@ class Turn(Struct, frozen=True, kw_only=True):
     closed_at: float | None = None
     waiting: bool = False  # the model called tools; the next step is not there yet
     partial: str = ""
+
+
+# ---- entries of the conversation list and of a transcript ------------------------------------------------------------
+
+
+class PostRun(Struct, frozen=True):
+    """Posts `first`..`last`, each but the first after the one before; the first follows `parent`, 0 at a root."""
+
+    first: int
+    last: int
+    parent: int
+
+
+class ConversationSummary(Struct, frozen=True, kw_only=True):
+    """A conversation in a list."""
+
+    conversation: Conversation
+    said: str = ""  # the start of the first user post
+    branches: int = 0  # paths from the root to a leaf of its tree
+    tokens: int = 0  # of its newest prompt, by our counter
+    state: TurnState | None = None  # of its newest turn; None without one
+    shadow: bool = False  # its newest turn ran in shadow mode
+
+
+class TurnEntry(Struct, frozen=True, kw_only=True):
+    """A turn in a transcript."""
+
+    turn: int
+    round: int
+    state: TurnState
+    query_seq: int
+    replies: dict[int, int] = {}  # the step by the seq of its answer
+    tokens: int = 0  # of its newest prompt
+    error: str = ""  # of its newest step
+    shadow: bool = False
+
+
+class PostPlace(Struct, frozen=True, kw_only=True):
+    """The position, sender and time of a post."""
+
+    id: str
+    seq: int
+    role: Role
+    sender: str
+    at: float  # Unix seconds
+
+
+# ---- usage -----------------------------------------------------------------------------------------------------------
+
+
+class CallUsageRecord(Struct, frozen=True, kw_only=True):
+    """A model call. Tokens are counted by Cuebook, except `usage`, which the provider reported."""
+
+    turn: int
+    step: int
+    state: TurnState
+    tokens: int  # the prompt
+    whole: int  # the same with every earlier post verbatim, and without summary and memories
+    posts: int  # on the path before the answer
+    reply: int  # the answer
+    at: float  # when its turn began, in Unix seconds
+    usage: Usage | None = None
+    cache: dict[str, Any] | None = None  # cache report of the turn's newest step
+    model: str = ""  # as reported by the provider; "" if unknown
+    shadow: bool = False  # shadow mode: the prompt was not sent
+
+
+# ---- shadow mode ----------------------------------------------------------------------------------------------------
+
+
+class CacheEstimate(Struct, frozen=True, omit_defaults=True):
+    """Estimated input tokens of a request by cache use: uncached, read, written."""
+
+    uncached: int = 0
+    read: int = 0
+    write: int = 0
+
+
+class ShadowCallUsage(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A call in shadow mode. Tokens are counted by Cuebook; posts are those on the path before the call."""
+
+    model: str = ""
+    added_ms: float = 0.0
+    lost: dict[str, int] = {}  # earlier calls that could not be recorded, by reason
+    refused: int = 0  # the upstream's error status; such a call is free and not cached
+    client_tokens: int = 0  # messages and tools as the client sent them
+    window_tokens: int = 0  # messages and tools as Cuebook would have sent them
+    rule: str = ""  # the cache rule of both estimates; "" = no estimate
+    client: CacheEstimate | None = None
+    ours: CacheEstimate | None = None
+    path: int = 0  # posts before the call
+    neither: int = 0  # in neither prompt
+    neither_seqs: tuple[int, ...] = ()  # the newest of them
+    client_alone: int = 0  # in the client's prompt only
+    condensed: int = 0  # in the client's prompt, and in ours covered by the summary
+    ours_alone: int = 0  # only in ours (verbatim, covered by the summary or recalled)
+    truncated_seqs: tuple[int, ...] = ()  # posts that the client truncates from this call on
+    parted: int = 0  # calls without their results in the client's messages, and results without their calls
+
+
+class ShadowedCall(Struct, frozen=True, kw_only=True):
+    """The location of a recorded call, the provider's usage, and the answer's tokens counted by Cuebook."""
+
+    conversation: str
+    turn: int
+    step: int
+    entry: ShadowCallUsage
+    usage: Usage | None = None
+    reply_tokens: int = 0

@@ -7,10 +7,17 @@ from typing import Final
 import msgspec
 
 from cuebook.records.answer import Page
-from cuebook.records.conversation_list import ConversationSummary, PostPlace, PostRun, TurnEntry
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Manifest
-from cuebook.records.usage import CallUsageRecord, ShadowCallUsage, ShadowedCall
+from cuebook.records.turn import (
+    CallUsageRecord,
+    ConversationSummary,
+    Manifest,
+    PostPlace,
+    PostRun,
+    ShadowCallUsage,
+    ShadowedCall,
+    TurnEntry,
+)
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.database.transaction import Noun, Row, Transaction, read, record

@@ -7,9 +7,8 @@ from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.audit import Record
-from cuebook.records.key import Key
+from cuebook.records.key import Key, OrganizationChange, OrganizationSettings, changed
 from cuebook.records.memory import Scope
-from cuebook.records.organization import OrganizationChange, OrganizationSettings, changed
 from cuebook.storage.audit import chained
 from cuebook.storage.database.transaction import Noun, Transaction, columns, read, record, write
 

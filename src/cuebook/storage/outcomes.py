@@ -8,8 +8,7 @@ from cuebook.errors import Conflict, NotFound
 from cuebook.memory.copied_text import CopyIndex
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import Outcome, StoredOutcome, Taught
-from cuebook.records.prompt import Observation
+from cuebook.records.prompt import Observation, Outcome, StoredOutcome, Taught
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained

@@ -4,9 +4,8 @@ import pytest
 
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import Batch
-from cuebook.records.conversation_list import PostRun
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Usage
+from cuebook.records.turn import PostRun, Usage
 from cuebook.storage.store import Store
 from storage.contract.posts import OWNER, say
 from storage.contract.turns import NOW, answer, begin, end

@@ -4,9 +4,8 @@ import pytest
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.audit import Record
-from cuebook.records.key import Key
+from cuebook.records.key import Key, OrganizationSettings, change_of
 from cuebook.records.memory import Scope
-from cuebook.records.organization import OrganizationSettings, change_of
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 

@@ -8,8 +8,7 @@ import pytest
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import Outcome, StoredOutcome
-from cuebook.records.prompt import MAIN, Observation
+from cuebook.records.prompt import MAIN, Observation, Outcome, StoredOutcome
 from cuebook.storage.outcomes import Lesson
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING

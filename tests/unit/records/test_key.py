@@ -8,8 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.errors import Denied, InvalidInput, NotFound
-from cuebook.records.key import ROLES, Caller, Key, Role, digest_of_token, fits, id_of, write_token
-from cuebook.records.organization import OrganizationSettings, change_of, changed
+from cuebook.records.key import (
+    ROLES,
+    Caller,
+    Key,
+    OrganizationSettings,
+    Role,
+    change_of,
+    changed,
+    digest_of_token,
+    fits,
+    id_of,
+    write_token,
+)
 
 BOOK = b"k" * 32
 SECRETS = st.binary(min_size=32, max_size=32)

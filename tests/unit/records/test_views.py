@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.records.conversation import Part, Post, Round, SharedEntry
-from cuebook.records.portable import role_rounds, round_from_dict, round_to_dict, rounds_of, shared_entries
+from cuebook.records.portable import conversation_from_dict, role_rounds, round_to_dict, rounds_of, shared_entries
 
 NAMES = ["User", "Planner", "CodeInterpreter"]
 
@@ -154,7 +154,8 @@ def test_entries_load_from_extra_or_content_without_crashing(part, held):
 
 def test_entries_survive_a_reload():
     rounds = pairs([entry(P, LONG, "1")], [entry(D, SHORT, "2")])
-    again = [round_from_dict(json.loads(json.dumps(round_to_dict(one)))) for one in rounds]
+    written = json.loads(json.dumps({"rounds": [round_to_dict(one) for one in rounds]}))
+    again = conversation_from_dict(written).rounds
     assert shared_entries(again) == shared_entries(rounds)  # TaskWeaver: AttributeError, extra is a dict after a reload
 
 

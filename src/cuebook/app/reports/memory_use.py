@@ -31,8 +31,7 @@ from cuebook.records.conversation import Conversation
 from cuebook.records.expression import lowered
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
 from cuebook.records.prompt import Version
-from cuebook.records.turn import Turn
-from cuebook.records.usage import CacheEstimate
+from cuebook.records.turn import CacheEstimate, Turn
 from cuebook.window.block_text import text_of
 from cuebook.window.post_forms import whole
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cuebook.config import Config
 from cuebook.errors import InvalidInput
-from cuebook.records.usage import CacheEstimate
+from cuebook.records.turn import CacheEstimate
 
 #: The project's price file.
 FILE = "config/prices.json"

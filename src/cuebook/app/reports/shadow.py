@@ -17,7 +17,7 @@ from cuebook.engine.proxy.shadow import Shadow
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Answer
 from cuebook.records.memory import Scope
-from cuebook.records.usage import CacheEstimate, ShadowedCall
+from cuebook.records.turn import CacheEstimate, ShadowedCall
 from cuebook.window.cache_rules import RULES
 
 #: Number of example posts missing from all prompts, and characters shown of each.

@@ -10,7 +10,7 @@ from cuebook.app.reports.prices import Prices, load_prices
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.records.memory import Scope
-from cuebook.records.usage import CacheEstimate, CallUsageRecord
+from cuebook.records.turn import CacheEstimate, CallUsageRecord
 from cuebook.window.cache_rules import RULES
 
 #: Maximum number of turns summed per conversation, and in all: a few tenths of a second of loading.

@@ -10,8 +10,8 @@ from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.answer import Page
 from cuebook.records.conversation import Post
-from cuebook.records.conversation_list import ConversationSummary, PostPlace, PostRun, TurnEntry
 from cuebook.records.memory import Scope
+from cuebook.records.turn import ConversationSummary, PostPlace, PostRun, TurnEntry
 
 #: Posts per page, branches listed per fork, and characters shown of each branch.
 POSTS: Final = 200

@@ -12,8 +12,7 @@ from cuebook.prompts.learn import score as score_of
 from cuebook.records.answer import to_wire
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import Outcome, TurnFeedback, turn_feedback
-from cuebook.records.prompt import TaskOutcome
+from cuebook.records.prompt import Outcome, TaskOutcome, TurnFeedback, turn_feedback
 from cuebook.records.turn import Turn
 from cuebook.signals.outcome import NEUTRAL
 

@@ -31,8 +31,7 @@ from cuebook.records.conversation_answers import (
 )
 from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import TurnFeedback
-from cuebook.records.prompt import TaskOutcome
+from cuebook.records.prompt import TaskOutcome, TurnFeedback
 from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window
 from cuebook.window.block_text import text_of
 from cuebook.window.post_forms import whole

@@ -10,8 +10,8 @@ from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.records.answer import to_wire
+from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
 from cuebook.records.memory import DEFAULT_TENANT
-from cuebook.records.organization import LongTermMemoryChange, OrganizationMemoryChange
 
 app = new_app(
     "Show and change the memory settings of an organization.",

@@ -22,8 +22,7 @@ from cuebook.engine.jobs.rollback import review
 from cuebook.errors import NotFound
 from cuebook.prompts.names import Reference, parse_reference
 from cuebook.records.memory import Scope
-from cuebook.records.outcome import Outcome
-from cuebook.records.prompt import Observation, Version
+from cuebook.records.prompt import Observation, Outcome, Version
 from cuebook.records.turn import SHADOW, Turn
 from cuebook.signals.outcome import NEUTRAL
 from cuebook.storage.outcomes import Lesson

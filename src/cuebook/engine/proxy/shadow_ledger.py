@@ -18,8 +18,7 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces import Upstream
 from cuebook.records.conversation import PathPost
 from cuebook.records.digest import digest_of
-from cuebook.records.turn import SHADOW
-from cuebook.records.usage import CacheEstimate, ShadowCallUsage
+from cuebook.records.turn import SHADOW, CacheEstimate, ShadowCallUsage
 from cuebook.window.anchors import FIELD
 from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator, CacheUse, rule_for
 from cuebook.window.post_forms import weigh

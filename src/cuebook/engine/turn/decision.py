@@ -28,7 +28,7 @@ from cuebook.memory.scopes import (
     published_place,
     unshared,
 )
-from cuebook.records.outcome import Outcome
+from cuebook.records.prompt import Outcome
 from cuebook.records.turn import ASKED, SHADOW, Ask
 from cuebook.window.tuning_marks import marks_metadata
 

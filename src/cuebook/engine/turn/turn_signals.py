@@ -23,8 +23,8 @@ from cuebook.prompts.learn import score
 from cuebook.prompts.select import ALIASES
 from cuebook.records.conversation import TOOL, Conversation, Draft, PathPost
 from cuebook.records.mind import Counters, Event, Reflection, Sentiment, TurnSignals
-from cuebook.records.outcome import Outcome
 from cuebook.records.persona import Persona, SentimentTracking
+from cuebook.records.prompt import Outcome
 from cuebook.records.turn import Ask, TurnOn
 from cuebook.signals.context import drift_by_meaning, drift_by_words
 from cuebook.signals.events import TRACE

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from cuebook import Cuebook
 from cuebook.app.json_shapes import iso
-from cuebook.records.conversation_list import PostPlace
 from cuebook.records.expression import counted
+from cuebook.records.turn import PostPlace
 from cuebook.server.page.render import place
 
 _POST: Final = "post:"

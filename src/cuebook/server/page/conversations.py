@@ -12,9 +12,8 @@ from cuebook.app.forgetting import preview_shape
 from cuebook.app.json_shapes import iso
 from cuebook.app.transcript_views.live_turns import kinds_of
 from cuebook.records.answer import to_wire
-from cuebook.records.conversation_list import ConversationSummary
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Turn
+from cuebook.records.turn import ConversationSummary, Turn
 from cuebook.server.api.conversations import HIGHEST
 from cuebook.server.api.forgetting import would_forget
 from cuebook.server.authorization import AnyRequest, caller_of, check_first, cue_of, user_of

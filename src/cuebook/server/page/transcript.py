@@ -7,8 +7,8 @@ from typing import Any, Final
 from cuebook.app.json_shapes import iso
 from cuebook.app.transcript_views.conversation_list import TranscriptStretch
 from cuebook.records.conversation import CALL, ERROR, RESULT, TOOL, Part, Post
-from cuebook.records.conversation_list import TurnEntry
 from cuebook.records.memory import Summary
+from cuebook.records.turn import TurnEntry
 
 #: Maximum number of characters shown of an attachment, a tool's arguments or its result.
 MAX_TEXT: Final = 20_000
