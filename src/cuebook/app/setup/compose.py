@@ -1,6 +1,5 @@
 """Build the engine's dependencies (store, models, embedder, upstream) from the configuration."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -361,8 +360,3 @@ def _cache_rule(config: Config) -> CacheRule | None:
         return rule_named(name)
     url = settings.upstream.url or (settings.model.base_url if settings.model.provider == "openai" else "")
     return rule_for(settings.model.name, url or None) or rule_named("openai-prefix")
-
-
-def environment_key(name: str) -> bool:
-    """Return whether an API key is set in the environment, without revealing its value, for `doctor`."""
-    return bool(os.environ.get(name))

@@ -5,8 +5,7 @@ import asyncio
 import msgspec
 import typer
 
-from cuebook.app.doctor import examine
-from cuebook.app.doctor.examine import Check
+from cuebook.app.doctor import Check, examine
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
