@@ -22,7 +22,7 @@ from commands import CUEBOOK, CommandRunner, cuebook, environment, write_message
 from inline_snapshot import snapshot
 from upstream import Upstream
 
-from cuebook.app.setup.project_templates import FILES
+from cuebook.app.setup.project_templates import templates
 from cuebook.cli import main as cli
 from cuebook.cli.output.screen import fit, harmless, json_text, line_of
 
@@ -598,7 +598,7 @@ def test_init_overwrites_files_only_with_force(project: Path, here: CommandRunne
     (project / ".gitignore").write_text("mine\nlogs/\n")
     assert f"File exists: '{project}/cuebook.toml'" in here("init", str(project), code=1)
     assert (project / "cuebook.toml").read_text() == "[model]\n"
-    assert len(here.json("init", str(project), "--force")["files"]) == len(FILES)
+    assert len(here.json("init", str(project), "--force")["files"]) == len(templates())
     assert "helper" in (project / "cuebook.toml").read_text()
     assert (project / ".gitignore").read_text().splitlines()[:2] == ["mine", "logs/"]
     assert (project / ".gitignore").read_text().count("logs/") == 1

@@ -18,7 +18,7 @@ from shared_app import app_of
 
 from cuebook import Cuebook
 from cuebook.app.setup.project_files import load_config
-from cuebook.app.setup.project_templates import FILES
+from cuebook.app.setup.project_templates import templates
 
 ID = "persona/kind"
 FILE = "prompts/default/persona/kind.md"
@@ -352,7 +352,9 @@ def test_import_of_an_export_recreates_all_prompts(
     kind("prompt", "branch", ID, "trial", "--by", "")
     kind("prompt", "new", f"{ID}@trial", "--section", "identity=Hey $user_name.")
     everything = tmp_path / "all.json"
-    versions = len([name for name in FILES if name.endswith(".md")]) + 4  # two of persona/kind on main, two on trial
+    versions = (
+        len([name for name in templates() if name.endswith(".md")]) + 4
+    )  # two of persona/kind on main, two on trial
     assert kind.json("prompt", "export", "-o", str(everything)) == {"file": str(everything), "versions": versions}
     assert kind("prompt", "export", f"{ID}:1", "--format", "md") == KIND
     (tmp_path / "other").mkdir()

@@ -179,7 +179,7 @@ def test_invalid_yaml_is_rejected() -> None:
 def test_non_utf8_file_error_names_the_byte(tmp_path: Path) -> None:
     file = tmp_path / "talk.json"
     file.write_bytes(b'["caf\xe9"]')
-    with pytest.raises(CuebookError, match=re.escape("talk.json: not UTF-8 text (byte 5 is 0xe9)")):
+    with pytest.raises(CuebookError, match=re.escape("talk.json: line 1: not UTF-8 (byte 0xe9)")):
         read_transcripts(file)
     file.write_bytes(b"\xef\xbb\xbf" + json.dumps(MESSAGES).encode())
     assert len(read_transcripts(file)[0].posts) == 2

@@ -156,11 +156,11 @@ def test_unreadable_file_prints_one_error_line(evals: Evals, value: object, expe
     [
         ("{", "gold.json: not JSON"),
         ({"facts": 1}, "gold.json: facts: expected a list"),
-        ({"facts": [{"id": "a"}]}, "gold.json: facts[0].fact: expected a string"),
+        ({"facts": [{"id": "a"}]}, "gold.json: facts[0].fact: missing. Expected a string"),
         (
             {"facts": [{"id": "a", "fact": "f", "question": "q", "answer": "a", "current": True, "match": [["x"]]}]}
             | {},
-            "gold.json: facts[0].sources: expected a list",
+            "gold.json: facts[0].sources: missing. Expected a list",
         ),
     ],
 )

@@ -77,7 +77,7 @@ ODD: dict[str, tuple[str | bytes, str]] = {
     "alias": ("exp_id: &a x\nwhen: *a\nwhat: b\n", "anchors and aliases"),
     "twice": ("exp_id: a\nexp_id: b\nwhen: a\nwhat: b\n", "is a duplicate of"),
     "latin": (b"exp_id: caf\xe9\nwhen: a\nwhat: b\n", "not UTF-8"),
-    "large": ("exp_id: a\nwhen: a\nwhat: " + "x" * 300_000, "exceed the limit"),
+    "large": ("exp_id: a\nwhen: a\nwhat: " + "x" * 300_000, "exceeds"),
     "who": ("exp_id: a\nwho: {b: c}\nwhen: a\nwhat: b\n", "who: expected"),
     "stranger": ("exp_id: a\nwho: planer\nwhen: a\nwhat: b\n", "unknown persona or role 'planer'"),
     "taken": ("exp_id: plans\nwhen: a\nwhat: b\n", "is already used by experience/handcrafted_exp_plans.yaml"),

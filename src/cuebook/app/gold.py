@@ -1,13 +1,18 @@
 """Measure memory against a gold list: the facts of a conversation, some superseded later, and questions about them."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
 from cuebook.app.transcripts.transcript import Question
+from cuebook.errors import InvalidInput
 from cuebook.records.memory import Hit, Item
+from cuebook.validate import Fault, refuse, validate
+
+T = TypeVar("T")
 
 #: Where a text is split into candidate sentences.
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
@@ -34,6 +39,12 @@ class Fact(Struct, frozen=True, kw_only=True):
         """Return whether a text contains the fact: one word of every group."""
         low = " ".join(text.lower().split())
         return all(any(word.lower() in low for word in group) for group in self.match)
+
+
+class GoldList(Struct, frozen=True, kw_only=True):
+    """A gold list."""
+
+    facts: list[Fact]
 
 
 class GoldSurvival(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -76,21 +87,29 @@ class QuestionResult(Struct, frozen=True, kw_only=True, rename="camel"):
         return any(memory_line.where == where for memory_line in self.stands)
 
 
-def read_facts(document: Mapping[str, Any]) -> list[Fact]:
-    """Parse a gold list."""
-    return [
-        Fact(
-            id=raw["id"],
-            fact=raw["fact"],
-            question=raw["question"],
-            answer=raw["answer"],
-            match=tuple(tuple(group) for group in raw["match"]),
-            sources=tuple(raw["sources"]),
-            current=raw["current"],
-            supersedes=raw.get("supersedes"),
-        )
-        for raw in document["facts"]
-    ]
+def read_facts(text: str | bytes, *, name: str) -> list[Fact]:
+    """Parse a gold list: `{"facts": [{id, fact, question, answer, match, sources, current, supersedes?}]}`.
+
+    `match` is a list of word groups: a text states the fact if it has a word of every group, ignoring case. Raises
+    InvalidInput naming the file and the position.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{name}: not JSON ({error})"
+        raise InvalidInput(msg, where=name) from error
+    found, faults = validate(document, GoldList)
+    facts = found.facts if found else []
+    ids = {fact.id for fact in facts}
+    for number, fact in enumerate(facts):
+        if not fact.match:
+            faults.append(
+                Fault(f"facts[{number}].match", "empty list. Name a group of words, like [['ghent'], ['live']]")
+            )
+        if fact.supersedes is not None and fact.supersedes not in ids:
+            faults.append(Fault(f"facts[{number}].supersedes", f"no fact has the id {fact.supersedes!r}"))
+    refuse(faults, file=name)
+    return facts
 
 
 def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> GoldSurvival:
@@ -188,3 +207,10 @@ def _telling(fact: Fact, hit: Hit) -> str:
         if fact.in_text(sentence) and (own or fact.answer.lower() in sentence.lower()):
             return sentence
     return hit.text if own and fact.in_text(hit.text) else ""
+
+
+def some(every: Sequence[T], most: int) -> Sequence[T]:
+    """Return at most `most` elements, evenly spaced from first to last."""
+    if len(every) <= most:
+        return every
+    return [every[number * len(every) // most] for number in range(most)]

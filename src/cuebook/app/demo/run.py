@@ -155,8 +155,7 @@ def shipped() -> tuple[Transcript, list[Fact]]:
     """Return the built-in conversation, written for Cuebook, and its gold list."""
     folder = resources.files("cuebook.app.demo").joinpath("data")
     [transcript] = read_transcripts(folder.joinpath("conversation.json").read_text("utf-8"), name="mara.json")
-    facts = gold.read_facts(json.loads(folder.joinpath("gold.json").read_text("utf-8")))
-    return transcript, facts
+    return transcript, gold.read_facts(folder.joinpath("gold.json").read_bytes(), name="gold.json")
 
 
 async def run_demo(
@@ -271,7 +270,7 @@ async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], m
     current = [item for item in items if item.valid_to is None]
     markdown = summary.markdown if summary else ""
     question_results = []
-    for fact in _some([fact for fact in facts if fact.current]):
+    for fact in gold.some([fact for fact in facts if fact.current], QUESTIONS):
         hits = await cue.memory.search(fact.question, conversation=name, user=transcript.user, limit=HITS)
         question_results.append(gold.asked(fact, summary=markdown, items=current, hits=hits))
     times = [post.when for post in posts_of(transcript)]
@@ -292,11 +291,6 @@ async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], m
         rendered=meter.rendered,
         identical=meter.identical,
     )
-
-
-def _some(facts: Sequence[Fact]) -> Sequence[Fact]:
-    """Return at most QUESTIONS questions, spread over the conversation."""
-    return [facts[number * len(facts) // QUESTIONS] for number in range(QUESTIONS)] if len(facts) > QUESTIONS else facts
 
 
 def to_wire(report: ReplayReport) -> dict[str, Any]:

@@ -30,15 +30,6 @@ class Cleanness(Struct, frozen=True, kw_only=True, rename="camel"):
     duplicates: tuple[str, ...]
     contradictions: tuple[tuple[str, str], ...]
 
-    def plus(self, other: "Cleanness") -> "Cleanness":
-        """Return the sum with another conversation's."""
-        return Cleanness(
-            items=self.items + other.items,
-            junk=self.junk + other.junk,
-            duplicates=self.duplicates + other.duplicates,
-            contradictions=self.contradictions + other.contradictions,
-        )
-
 
 class _ItemWords(Struct, frozen=True):
     """An item prepared for comparison."""

@@ -1,7 +1,8 @@
 """Measure evidence recall: choose questions, and compute how many of the answering posts a search finds."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeVar
+from statistics import fmean
+from typing import Literal
 
 from msgspec import Struct
 
@@ -11,7 +12,6 @@ from cuebook.app.transcripts.transcript import Question
 from cuebook.languages import words_of
 from cuebook.records.memory import Hit
 
-T = TypeVar("T")
 #: Origin of the questions: the file, the gold list, or clozes (sentences of posts without their value).
 Origin = Literal["file", "gold", "cloze"]
 #: Maximum number of hits per question.
@@ -53,12 +53,8 @@ class EvidenceRecall(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
 
-class EvidenceShares(Struct, frozen=True):
-    """The shares of one question's evidence that were found."""
-
-    at5: float
-    at10: float
-    within_tokens: float
+#: The shares of one question's evidence that were found: among the first 5 and 10 posts, and within the tokens.
+EvidenceShares = tuple[float, ...]
 
 
 def answered(question: Question, hits: Sequence[Hit]) -> EvidenceShares:
@@ -72,25 +68,15 @@ def answered(question: Question, hits: Sequence[Hit]) -> EvidenceShares:
         if left < 0:
             break
         inside.update(hit.sources)
-    return EvidenceShares(
-        *(len(evidence & set(results)) / len(evidence) for results in (ranked[:5], ranked[:10], inside))
-    )
+    return tuple(len(evidence & set(results)) / len(evidence) for results in (ranked[:5], ranked[:10], inside))
 
 
 def recall(origin: Origin, found: Sequence[EvidenceShares], *, there_are: int) -> EvidenceRecall:
     """Return the mean evidence recall."""
+    at5, at10, within = map(fmean, zip(*found, strict=True)) if found else (None, None, None)
     return EvidenceRecall(
-        origin=origin,
-        questions=len(found),
-        there_are=there_are,
-        at5=_mean([each.at5 for each in found]),
-        at10=_mean([each.at10 for each in found]),
-        within_tokens=_mean([each.within_tokens for each in found]),
+        origin=origin, questions=len(found), there_are=there_are, at5=at5, at10=at10, within_tokens=within
     )
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def questions_of(
@@ -116,10 +102,3 @@ def _half(token: FactToken) -> list[str]:
     """Return half of a sentence's words, at least LEAST_WORDS: more would make every search easy."""
     words = [word for word in dict.fromkeys(words_of(token.sentence)) if word in token.about]
     return words[::2] if len(words) >= 2 * LEAST_WORDS else words[:LEAST_WORDS]
-
-
-def some(every: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most `most` elements, evenly spaced from first to last."""
-    if len(every) <= most:
-        return every
-    return [every[number * len(every) // most] for number in range(most)]

@@ -1,18 +1,17 @@
 """Replay a transcript into a temporary project, and after each compaction pass check which facts memory retains."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.evaluate.facts import FactToken, tokens_of
-from cuebook.app.evaluate.recall import some
-from cuebook.app.gold import Fact
+from cuebook.app.gold import Fact, some
 from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import RecordedPost, ReplayClock, calls_of, is_system, posts_of
 from cuebook.app.transcripts import Transcript
-from cuebook.records.memory import Hit, Item, Scope, Summary
+from cuebook.records.memory import Hit, Scope, Summary
 from cuebook.wire.chat_messages import read_message
 
 # ---- survival -------------------------------------------------------------------------------------------------------
@@ -44,19 +43,6 @@ class Survival(Struct, frozen=True, kw_only=True, rename="camel"):
     lost: int
     dropped: tuple[str, ...]
 
-    def plus(self, other: "Survival") -> "Survival":
-        """Return the sum with another conversation's."""
-        return Survival(
-            whose=self.whose,
-            compactions=self.compactions,
-            facts=self.facts + other.facts,
-            held=self.held + other.held,
-            ended=self.ended + other.ended,
-            found=self.found + other.found,
-            lost=self.lost + other.lost,
-            dropped=self.dropped + other.dropped,
-        )
-
 
 class TrackedFact(Struct, frozen=True):
     """A tracked fact, and the search query for it."""
@@ -71,53 +57,30 @@ class TrackedFact(Struct, frozen=True):
         return self.fact.fact if isinstance(self.fact, Fact) else f"{self.fact.value} ({self.fact.sentence})"
 
 
-class MemoryContent(Struct, frozen=True):
-    """The content of memory at one moment, as texts."""
-
-    current: tuple[str, ...]
-    ended: tuple[str, ...]
-
-    def fate(self, known: TrackedFact) -> Fate:
-        """Return where a fact is; "lost" until it is searched for."""
-        if any(known.fact.in_text(text) for text in self.current):
-            return "held"
-        return "ended" if any(known.fact.in_text(text) for text in self.ended) else "lost"
+#: The fates of the facts of each pass, by the pass and the number of compactions since.
+Fates = dict[tuple[int, int], list[tuple[TrackedFact, Fate]]]
 
 
-def memory_state(summary: str, items: Iterable[Item]) -> MemoryContent:
-    """Return the content of memory: the summary's lines and the items."""
-    every = list(items)
-    return MemoryContent(
-        tuple(line for line in summary.splitlines() if line) + tuple(i.text for i in every if i.valid_to is None),
-        tuple(item.text for item in every if item.valid_to is not None),
-    )
-
-
-class Fates(Struct):
-    """The fates of each pass's facts so far, by number of compactions since."""
-
-    seen: dict[tuple[int, int], list[tuple[TrackedFact, Fate]]] = {}
-
-    def report(self, passes: int, *, first: bool = False) -> list[Survival]:
-        """Return the sum of all passes that reached the last mark, or of the first pass only."""
-        marks = [mark for mark in MARKS if mark <= passes]
-        if not marks:
-            return []
-        lived = [1] if first else range(1, passes - marks[-1] + 2)
-        survivals: list[Survival] = []
-        for owner in WHOSE:
-            before: Mapping[tuple[int, str], Fate] = {}
-            for mark in marks:
-                now = {
-                    (number, tracked_fact.name): fate
-                    for number in lived
-                    for tracked_fact, fate in self.seen.get((number, mark), ())
-                    if tracked_fact.whose == owner
-                }
-                if now:
-                    survivals.append(_survival(owner, mark, now, before))
-                before = now
-        return survivals
+def survivals_of(fates: Fates, passes: int, *, first: bool = False) -> tuple[Survival, ...]:
+    """Return the sum of all passes that reached the last mark, or of the first pass only."""
+    marks = [mark for mark in MARKS if mark <= passes]
+    if not marks:
+        return ()
+    lived = [1] if first else range(1, passes - marks[-1] + 2)
+    survivals: list[Survival] = []
+    for owner in WHOSE:
+        before: Mapping[tuple[int, str], Fate] = {}
+        for mark in marks:
+            now = {
+                (number, tracked_fact.name): fate
+                for number in lived
+                for tracked_fact, fate in fates.get((number, mark), ())
+                if tracked_fact.whose == owner
+            }
+            if now:
+                survivals.append(_survival(owner, mark, now, before))
+            before = now
+    return tuple(survivals)
 
 
 def _survival(
@@ -137,13 +100,6 @@ def _survival(
             key[1] for key, fate in before.items() if fate in current_fates and now.get(key) not in current_fates
         ),
     )
-
-
-def added(one: Sequence[Survival], two: Sequence[Survival]) -> list[Survival]:
-    """Return the sum of two conversations' rows; omit marks that only one reached: their facts would differ."""
-    others = {(each.whose, each.compactions): each for each in two}
-    keys = others.keys() & {(each.whose, each.compactions) for each in one}
-    return [each.plus(others[each.whose, each.compactions]) for each in one if (each.whose, each.compactions) in keys]
 
 
 #: Number of search hits in which a fact is looked for that is nowhere else in memory.
@@ -169,7 +125,7 @@ class Rehearsal:
         self._cue, self._clock, self._transcript = cue, clock, transcript
         self.heard: list[ReplayedPost] = []
         self.summary: Summary | None = None
-        self.fates = Fates({})
+        self.fates: Fates = {}
         self._facts = facts
         self._covered: list[list[TrackedFact]] = []  # the facts each pass covered, in order
 
@@ -211,22 +167,29 @@ class Rehearsal:
         self._covered += [[] for _ in range(before + 1, summary.version)]  # two passes at once count as one
         self.summary = summary
         items = await listed_items(self._cue.services, Scope(), self._transcript.conversation, ended=True)
-        holds = memory_state(summary.markdown, items)
+        current = [
+            *filter(None, summary.markdown.splitlines()),
+            *(each.text for each in items if each.valid_to is None),
+        ]
+        ended = [each.text for each in items if each.valid_to is not None]
         for version in range(before + 1, summary.version + 1):
             for mark in MARKS:
                 number = version - mark + 1
                 if number >= 1:
-                    await self._follow(number, mark, holds)
+                    await self._follow(number, mark, current, ended)
 
-    async def _follow(self, number: int, mark: int, holds: MemoryContent) -> None:
-        fates = self.fates.seen.setdefault((number, mark), [])
-        for tracked_fact in self._covered[number - 1]:
-            fate = holds.fate(tracked_fact)
-            if fate == "lost" and any(
-                tracked_fact.fact.in_text(hit.text) for hit in await self.search(tracked_fact.query, HITS)
-            ):
+    async def _follow(self, number: int, mark: int, current: Sequence[str], ended: Sequence[str]) -> None:
+        """Record where the facts of a pass are: in current texts, in ended ones, in search hits, or nowhere."""
+        fates = self.fates.setdefault((number, mark), [])
+        for known in self._covered[number - 1]:
+            fate: Fate = "lost"
+            if any(map(known.fact.in_text, current)):
+                fate = "held"
+            elif any(map(known.fact.in_text, ended)):
+                fate = "ended"
+            elif any(known.fact.in_text(hit.text) for hit in await self.search(known.query, HITS)):
                 fate = "found"
-            fates.append((tracked_fact, fate))
+            fates.append((known, fate))
 
     def _known(self, start: int, end: int) -> Iterator[TrackedFact]:
         """Yield the facts of the posts that a pass covered."""

@@ -8,26 +8,28 @@ import tempfile
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cuebook.app import gold
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.demo import shipped
-from cuebook.app.evaluate.gold import check_sources, read_gold
 from cuebook.app.evaluate.items import Cleanness, cleanness
-from cuebook.app.evaluate.recall import DEPTH, EvidenceRecall, answered, questions_of, recall, some
-from cuebook.app.evaluate.replay import Progress, Rehearsal, Survival, added, on_path
-from cuebook.app.gold import Fact
+from cuebook.app.evaluate.recall import DEPTH, EvidenceRecall, answered, questions_of, recall
+from cuebook.app.evaluate.replay import Progress, Rehearsal, Survival, on_path, survivals_of
+from cuebook.app.files import read_bytes
+from cuebook.app.gold import Fact, some
 from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import ReplayClock, ReplayDice
 from cuebook.app.transcripts import Transcript, read_transcripts
+from cuebook.app.transcripts.transcript import FilePlace
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
 
+T = TypeVar("T", bound=Struct)
 #: Default number of questions per conversation.
 QUESTIONS = 200
 #: The compaction profile, and the number of posts that it keeps verbatim after the summary.
@@ -58,20 +60,6 @@ class Evaluation(Struct, frozen=True, kw_only=True, rename="camel"):
     first_pass: tuple[Survival, ...]  # only the posts of the first pass
     current_facts: CurrentFacts | None  # None without a gold list
 
-    def plus(self, other: "Evaluation") -> "Evaluation":
-        """Return the sum with another conversation's figures."""
-        return Evaluation(
-            title="together",
-            conversations=self.conversations + other.conversations,
-            posts=self.posts + other.posts,
-            compactions=self.compactions + other.compactions,
-            recall=self.recall.plus(other.recall),
-            items=self.items.plus(other.items),
-            survival=tuple(added(self.survival, other.survival)),
-            first_pass=tuple(added(self.first_pass, other.first_pass)),
-            current_facts=None,
-        )
-
 
 async def evaluate(
     file: Path | str | None = None,
@@ -82,7 +70,7 @@ async def evaluate(
 ) -> list[Evaluation]:
     """Evaluate memory on each conversation of a file (default: the built-in conversation).
 
-    `file` has a format that `conversation import` accepts; `gold` is a list of its facts (see read_gold); `limit` is
+    `file` has a format that `conversation import` accepts; `gold` lists its facts (see gold.read_facts); `limit` is
     the maximum number of questions per conversation. Each uses a temporary SQLite database. Raises InvalidInput naming
     file and position.
     """
@@ -95,7 +83,35 @@ async def evaluate(
 
 def together(every: Sequence[Evaluation]) -> Evaluation | None:
     """Return the sum of a file's conversations; None if there is only one."""
-    return reduce(lambda one, two: one.plus(two), every) if len(every) > 1 else None
+    return reduce(_plus, every) if len(every) > 1 else None
+
+
+def _sum(one: T, two: T, **others: Any) -> T:
+    """Return the sum of the numbers and lists of two records; `others` are the fields that are no sums."""
+    sums = {name: value + getattr(two, name) for name, value in structs.asdict(one).items() if name not in others}
+    return structs.replace(one, **sums, **others)
+
+
+def _plus(one: Evaluation, two: Evaluation) -> Evaluation:
+    return _sum(
+        one,
+        two,
+        title="together",
+        recall=one.recall.plus(two.recall),
+        items=_sum(one.items, two.items),
+        survival=_added(one.survival, two.survival),
+        first_pass=_added(one.first_pass, two.first_pass),
+        current_facts=None,
+    )
+
+
+def _added(one: Sequence[Survival], two: Sequence[Survival]) -> tuple[Survival, ...]:
+    """Return the sum of two conversations' rows; omit marks that only one reached: their facts would differ."""
+    others = {(each.whose, each.compactions): each for each in two}
+    pairs = [(each, others.get((each.whose, each.compactions))) for each in one]
+    return tuple(
+        _sum(each, other, whose=each.whose, compactions=each.compactions) for each, other in pairs if other is not None
+    )
 
 
 def to_wire(every: Sequence[Evaluation]) -> dict[str, Any]:
@@ -116,9 +132,14 @@ def _found(file: Path | None, listed: Path | None) -> list[tuple[Transcript, Seq
     if len(transcripts) > 1:
         msg = f"{file.name}: {len(transcripts)} conversations, but a gold list covers one. Split the file."
         raise InvalidInput(msg, where=str(file))
-    facts = read_gold(listed)
-    check_sources(facts, transcripts[0], {post.id for post in on_path(transcripts[0])}, listed.name)
-    return [(transcripts[0], facts)]
+    [transcript], facts = transcripts, gold.read_facts(read_bytes(listed), name=listed.name)
+    ids = {post.id for post in on_path(transcript)}
+    for number, fact in enumerate(facts):
+        for source in fact.sources:
+            if source not in ids:
+                problem = f"{transcript.conversation!r} has no post {source!r}. Use the gold list of this file."
+                FilePlace(listed.name, f"facts[{number}].sources").refuse(problem)
+    return [(transcript, facts)]
 
 
 async def _evaluate(transcript: Transcript, facts: Sequence[Fact], limit: int, progress: Progress) -> Evaluation:
@@ -148,8 +169,8 @@ async def _report(
         compactions=passes,
         recall=await _recall(rehearsal, transcript, facts, limit),
         items=cleanness(items, texts=[post.text for post in rehearsal.heard], facts=facts),
-        survival=tuple(rehearsal.fates.report(passes)),
-        first_pass=tuple(rehearsal.fates.report(passes, first=True)),
+        survival=survivals_of(rehearsal.fates, passes),
+        first_pass=survivals_of(rehearsal.fates, passes, first=True),
         current_facts=_current(gold.survival(facts, items, "")) if facts else None,
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from cuebook.app.setup.atomic_files import write_whole
+from cuebook.app.files import write_whole
 from cuebook.app.setup.compose import database_of
 from cuebook.config import Config
 from cuebook.engine.core.services import Services

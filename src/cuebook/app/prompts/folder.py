@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.setup.atomic_files import write_whole
+from cuebook.app.files import write_whole
 from cuebook.errors import BackendError, InvalidInput, TooLarge
 from cuebook.prompts import registry as registries
 from cuebook.prompts.files import read_file, stated_keys

@@ -11,7 +11,6 @@
 import asyncio
 import logging
 import os
-import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +18,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.errors import InvalidInput, TooLarge
+from cuebook.app.files import decode, read_bytes
+from cuebook.errors import InvalidInput
 from cuebook.memory.experience import read_experience
 from cuebook.prompts import yaml_text
 from cuebook.records.persona import Experience
@@ -145,24 +145,10 @@ class ExperienceFiles:
         return _ExperienceFile(mark=mark, said=experience, unknown=unknown)
 
     def _experience(self, name: str) -> tuple[Experience, tuple[str, ...]]:
-        file, content = self._folder / name, self._named(name)
-        try:
-            status = file.stat()
-            if not stat.S_ISREG(status.st_mode):
-                raise InvalidInput(f"{content}: not a regular file", where=content)
-            if status.st_size > MAX_BYTES:
-                msg = f"{content}: {status.st_size:,} bytes exceed the limit of {MAX_BYTES:,}; shorten it"
-                raise TooLarge(msg, where=content)
-            text = file.read_bytes().decode("utf-8-sig")
-        except OSError as error:
-            msg = f"{content}: cannot be read ({error.strerror}); check its permissions"
-            raise InvalidInput(msg, where=content) from error
-        except UnicodeDecodeError as error:
-            msg = f"{content}: not UTF-8 text ({error.reason} at byte {error.start}); convert it"
-            raise InvalidInput(msg, where=content) from error
-        nodes = yaml_text.load(text, where=content)
-        document = {key: _value(node) for key, node in nodes.items()}
-        return read_experience(document, file=content)
+        label = self._named(name)
+        text = decode(read_bytes(self._folder / name, label, most=MAX_BYTES), label)
+        document = {key: _value(node) for key, node in yaml_text.load(text, where=label).items()}
+        return read_experience(document, file=label)
 
     def _named(self, name: str) -> str:
         """Return a file's path for messages; escape bytes that are not UTF-8."""

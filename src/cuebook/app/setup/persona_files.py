@@ -7,13 +7,13 @@ a number. Anchors, tags, duplicate keys and a second document are refused with t
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, Final
 
 from msgspec import Struct
 
+from cuebook.app.files import decode, read_bytes
 from cuebook.config import Config
-from cuebook.errors import InvalidInput, TooLarge
+from cuebook.errors import InvalidInput
 from cuebook.prompts import strict_json, yaml_text
 from cuebook.prompts.names import instructions
 from cuebook.records.persona import Persona, read_persona, warnings_of
@@ -110,7 +110,7 @@ def _keys(persona: Persona) -> list[Fault]:
 
 def document_of(data: bytes, name: str) -> Any:
     """Parse a definition into plain values, by its file suffix. Raises InvalidInput naming file and error."""
-    text = _text_of(data, name)
+    text = decode(data, name)
     if name.lower().endswith(YAML):
         nodes = yaml_text.load(text, where=name, what="the file")
         return {key: _value(key, node) for key, node in nodes.items()}
@@ -123,29 +123,7 @@ def document_of(data: bytes, name: str) -> Any:
 
 def bytes_of(file: Path, name: str) -> bytes:
     """Return a file's bytes. Raises InvalidInput if it cannot be read, or is too large."""
-    try:
-        status = file.stat()
-        if not S_ISREG(status.st_mode):
-            msg = f"{name}: not a regular file. Remove it, or change its suffix."
-            raise InvalidInput(msg, where=name)
-        with file.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-    except OSError as error:
-        msg = f"{name}: cannot be read ({error.strerror}). Check the path and its permissions."
-        raise InvalidInput(msg, where=name) from error
-    if len(data) > MOST_BYTES:
-        msg = f"{name}: exceeds {MOST_BYTES:,} bytes. Move a long text to prompts/, as persona/ID.md."
-        raise TooLarge(msg, where=name)
-    return data
-
-
-def _text_of(data: bytes, name: str) -> str:
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        msg = f"{name}: line {line}: not UTF-8 (byte 0x{data[error.start]:02x}). Save the file as UTF-8."
-        raise InvalidInput(msg, where=name) from error
+    return read_bytes(file, name, most=MOST_BYTES, advice="Move a long text to prompts/, as persona/ID.md.")
 
 
 def _value(key: str, node: yaml_text.Node) -> Any:

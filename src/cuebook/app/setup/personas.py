@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.setup.atomic_files import write_whole
+from cuebook.app.files import write_whole
 from cuebook.app.setup.builtin_prompts import builtin_prompts
 from cuebook.app.setup.persona_files import (
     ENDINGS,

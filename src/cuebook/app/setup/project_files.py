@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from cuebook.app.files import decode, read_bytes
 from cuebook.app.setup.persona_files import folder_of, own_methods, read_folder
 from cuebook.config import Config, StoreConfig, build
 from cuebook.errors import InvalidInput
@@ -160,11 +161,9 @@ def _read_json(file: Path) -> Any:
 
 
 def _read(file: Path, kind: str, parse: Any) -> Any:
+    text = decode(read_bytes(file), file.name)
     try:
-        return parse(file.read_text("utf-8-sig"))
-    except OSError as error:
-        msg = f"{str(file)!r} cannot be read ({error.strerror}). Check the path and its permissions."
-        raise InvalidInput(msg, where=str(file)) from error
-    except (ValueError, UnicodeDecodeError, RecursionError) as error:
+        return parse(text)
+    except (ValueError, RecursionError) as error:
         msg = f"{file.name}: invalid {kind} ({error})"
         raise InvalidInput(msg, where=file.name) from error

@@ -4,42 +4,15 @@ from pathlib import Path
 
 from cuebook.errors import BackendError, Conflict
 
-#: The template of each file, in this folder; `gitignore` has no dot, so that it has no effect here.
-FILES = {
-    "cuebook.toml": "cuebook.toml",
-    "config/metaprompt-presets.json": "config/metaprompt-presets.json",
-    "experience/handcrafted_exp_corrections.yaml": "experience/handcrafted_exp_corrections.yaml",
-    "experience/handcrafted_exp_decisions.yaml": "experience/handcrafted_exp_decisions.yaml",
-    "experience/handcrafted_exp_debugging.yaml": "experience/handcrafted_exp_debugging.yaml",
-    "experience/handcrafted_exp_hard_day.yaml": "experience/handcrafted_exp_hard_day.yaml",
-    "experience/handcrafted_exp_plans.yaml": "experience/handcrafted_exp_plans.yaml",
-    "experience/handcrafted_exp_practice.yaml": "experience/handcrafted_exp_practice.yaml",
-    "personas/companion.json": "personas/companion.json",
-    "personas/engineer.yaml": "personas/engineer.yaml",
-    "personas/helper.json": "personas/helper.json",
-    "personas/tutor.json": "personas/tutor.json",
-    "prompts/_meta/concise.md": "prompts/_meta/concise.md",
-    "prompts/_meta/deep_dive.md": "prompts/_meta/deep_dive.md",
-    "prompts/_meta/planner.md": "prompts/_meta/planner.md",
-    "prompts/_meta/reviewer.md": "prompts/_meta/reviewer.md",
-    "prompts/default/agent_init.md": "prompts/default/agent_init.md",
-    "prompts/default/agent_summary.md": "prompts/default/agent_summary.md",
-    "prompts/default/lesson_review.md": "prompts/default/lesson_review.md",
-    "prompts/default/persona/helper.md": "prompts/default/persona/helper.md",
-    "prompts/system/fallback_handler.md": "prompts/system/fallback_handler.md",
-    "prompts/system/gmi_confusion_clarification.md": "prompts/system/gmi_confusion_clarification.md",
-    "prompts/system/gmi_engagement_boost.md": "prompts/system/gmi_engagement_boost.md",
-    "prompts/system/gmi_error_recovery.md": "prompts/system/gmi_error_recovery.md",
-    "prompts/system/gmi_frustration_recovery.md": "prompts/system/gmi_frustration_recovery.md",
-    "prompts/system/gmi_satisfaction_reinforcement.md": "prompts/system/gmi_satisfaction_reinforcement.md",
-    "prompts/system/gmi_self_trait_adjustment.md": "prompts/system/gmi_self_trait_adjustment.md",
-    "prompts/system/experience_selection.md": "prompts/system/experience_selection.md",
-    "prompts/system/memory_compactor_v2_json.md": "prompts/system/memory_compactor_v2_json.md",
-    "prompts/system/sentiment_llm.md": "prompts/system/sentiment_llm.md",
-    ".gitignore": "gitignore",
-}
 _TEMPLATES = Path(__file__).with_name("project")
 _GITIGNORE = ".gitignore"
+
+
+def templates() -> dict[str, Path]:
+    """Return the template of each file of a project. That of .gitignore has no dot, so that it has no effect here."""
+    files = sorted((file for file in _TEMPLATES.rglob("*") if file.is_file()), key=lambda each: (len(each.parts), each))
+    names = {file.relative_to(_TEMPLATES).as_posix(): file for file in files}
+    return {_GITIGNORE if name == "gitignore" else name: file for name, file in names.items()}
 
 
 def init_project(folder: Path, *, force: bool = False) -> list[Path]:
@@ -47,7 +20,7 @@ def init_project(folder: Path, *, force: bool = False) -> list[Path]:
 
     Raises Conflict naming an existing file, unless `force` overwrites it; BackendError if it cannot write.
     """
-    texts = {folder / name: (_TEMPLATES / template).read_text("utf-8") for name, template in FILES.items()}
+    texts = {folder / name: template.read_text("utf-8") for name, template in templates().items()}
     ignored = folder / _GITIGNORE
     try:
         if folder.exists() and not folder.is_dir():

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from cuebook.app.files import decode, read_bytes
 from cuebook.app.transcripts.posts import id_of, post_of, read_messages, read_posts
 from cuebook.app.transcripts.transcript import FilePlace, Question, Transcript, kind_of
 from cuebook.engine.core.drafts import Posted
@@ -100,7 +101,7 @@ def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
     A conversation without an id gets the file's name. Raises InvalidInput naming file and position.
     """
     name = name or (source.name if isinstance(source, Path) else "the text")
-    text = _text_of(source) if isinstance(source, Path) else source.removeprefix("\ufeff")
+    text = decode(read_bytes(source), name) if isinstance(source, Path) else source.removeprefix("\ufeff")
     place = FilePlace(name)
     if not text.strip():
         place.refuse("empty")
@@ -111,18 +112,6 @@ def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
     if _is_message(lines[0][1]) or "sendFrom" in lines[0][1]:
         return [_lines(lines, place, stem)]
     return [each for n, (line, value) in enumerate(lines, 1) for each in _one(value, line, f"{stem}-{n}")]
-
-
-def _text_of(file: Path) -> str:
-    try:
-        return file.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        msg = f"{str(file)!r} cannot be read ({error.strerror}). Check the path and its permissions."
-        raise InvalidInput(msg, where=str(file)) from error
-    except UnicodeDecodeError as error:
-        wrong = f"byte {error.start} is {error.object[error.start]:#04x}"
-        msg = f"{file.name}: not UTF-8 text ({wrong}). Save it as UTF-8."
-        raise InvalidInput(msg, where=file.name) from error
 
 
 # ---- the syntax -----------------------------------------------------------------------------------------------------

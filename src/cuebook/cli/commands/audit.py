@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cuebook.app.files import write_whole
 from cuebook.app.reports.audit import checkpoints_of, mirror_lines
-from cuebook.app.setup.atomic_files import write_whole
 from cuebook.cli.group import command, new_app
 from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen

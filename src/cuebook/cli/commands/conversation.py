@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.blocking import BlockingCuebook
-from cuebook.app.setup.atomic_files import write_whole
+from cuebook.app.files import write_whole
 from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
 from cuebook.app.transcripts.write import Format
 from cuebook.cli.group import Conversation, Cursor, PageLimit, Tenant, TimeZone, User, command, new_app

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.cuebook import Cuebook
+from cuebook.app.files import write_whole
 from cuebook.app.prompts import VersionIdentity, lookup
 from cuebook.app.prompts.answers import MigrationResult
 from cuebook.app.prompts.draft import import_files
 from cuebook.app.prompts.export import export_prompts, file_of, read_document
-from cuebook.app.setup.atomic_files import write_whole
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, wait, write_through

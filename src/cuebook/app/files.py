@@ -1,0 +1,68 @@
+"""Read files with errors that name them, and write files atomically, with the same bytes on every operating system."""
+
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from stat import S_ISREG
+
+from cuebook.errors import InvalidInput, TooLarge
+
+
+def read_bytes(file: Path, name: str = "", *, most: int = 0, advice: str = "Shorten it.") -> bytes:
+    """Return a file's bytes; `name` is its name in errors. Raises InvalidInput if it cannot be read.
+
+    With `most`, it must be a regular file of at most that many bytes; else TooLarge is raised with the `advice`.
+    """
+    where = name or str(file)
+    try:
+        if most and not S_ISREG(file.stat().st_mode):
+            msg = f"{where}: not a regular file. Remove it, or change its suffix."
+            raise InvalidInput(msg, where=where)
+        with file.open("rb") as stream:
+            data = stream.read(most + 1 if most else -1)
+    except OSError as error:
+        label = f"{name}:" if name else repr(where)
+        msg = f"{label} cannot be read ({error.strerror}). Check the path and its permissions."
+        raise InvalidInput(msg, where=where) from error
+    if most and len(data) > most:
+        msg = f"{where}: exceeds {most:,} bytes. {advice}"
+        raise TooLarge(msg, where=where)
+    return data
+
+
+def decode(data: bytes, name: str) -> str:
+    """Return the text of a file without a byte order mark. Raises InvalidInput naming the line that is not UTF-8."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        msg = f"{name}: line {line}: not UTF-8 (byte 0x{data[error.start]:02x}). Save the file as UTF-8."
+        raise InvalidInput(msg, where=name) from error
+
+
+def write_whole(path: Path, texts: Iterable[str], *, durable: bool = True) -> None:
+    """Write a temporary file, flush it to disk and rename it over `path`. The old file stays until then.
+
+    Pipes and devices are written directly. Without `durable` a power failure may lose the file: use it for files that
+    can be recreated. Raises OSError naming the path.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(texts)
+        return
+    place = path.resolve()  # keep symbolic links
+    aside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
+    try:
+        with aside.open("x", encoding="utf-8", newline="\n") as file:
+            file.writelines(texts)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        if place.exists():
+            aside.chmod(place.stat().st_mode & 0o7777)
+        aside.replace(place)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        aside.unlink(missing_ok=True)
