@@ -23,7 +23,7 @@ from cuebook.engine.turn.plan import plan_window, window_request
 from cuebook.engine.turn.request import read_ask
 from cuebook.engine.turn.scene import path_query
 from cuebook.engine.turn.system_prompt import SystemPrompt
-from cuebook.interfaces.model import Model
+from cuebook.interfaces import Model
 from cuebook.records.turn import Window
 from cuebook.storage.database.sqlite import SQL
 

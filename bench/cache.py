@@ -15,7 +15,7 @@ from cuebook.config import BudgetConfig, Config, MemoryConfig, Settings, StoreCo
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
-from cuebook.interfaces.model import RelayAnswer, RelayRequest
+from cuebook.interfaces import RelayAnswer, RelayRequest
 from cuebook.testing import FrozenClock, LoadedDice
 from cuebook.window.cache import RULES, CacheChunk, CacheTotals, simulate
 from cuebook.window.tokens import counter

@@ -18,8 +18,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.redaction import Redactor
 from cuebook.storage.database.sqlite import transaction_on
 from cuebook.storage.database.sqlite_files import connect, prepare
-from cuebook.storage.database.transaction import Transaction
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints, Transaction
 from cuebook.storage.writes import ConversationWriter
 from cuebook.window.tokens import counter
 

@@ -11,7 +11,7 @@ from bench.measure import Figure, Run, compared, interleave, wall
 from cuebook.records.memory import Dense
 from cuebook.storage.database.sqlite import SQL, transaction_on
 from cuebook.storage.database.sqlite_files import connect, prepare
-from cuebook.storage.failpoints import Failpoints
+from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.vectors import Matrices, scope_of
 
 _SCOPE = 1_000  # vectors
