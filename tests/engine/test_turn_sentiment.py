@@ -15,7 +15,7 @@ from cuebook.errors import BackendError
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.answer import to_wire
 from cuebook.records.conversation import Part
-from cuebook.signals.task_examples import EXAMPLES
+from cuebook.signals.tasks import examples
 from cuebook.testing import ScriptedModel
 from cuebook.testing.embedder import HashingEmbedder
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
@@ -279,7 +279,7 @@ async def test_an_unmatched_task_is_classified_by_meaning(project):
         assert sentiment == ["", "coding", ""]
         before = len(embedder.asked)
         await cue.settle()
-        assert not any(each in EXAMPLES["coding"] for each in embedder.asked[before:])
+        assert not any(each in examples()["coding"] for each in embedder.asked[before:])
 
 
 async def test_a_failing_embedder_leaves_task_rules(project):

@@ -14,7 +14,7 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces import Analyzer
 from cuebook.prompts.names import check_project
 from cuebook.records.turn import Ask
-from cuebook.signals.model_sentiment import NAME as BY_MODEL
+from cuebook.signals.sentiment import BY_MODEL
 from cuebook.validate import check, format_value
 
 _NAMES = ("conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")

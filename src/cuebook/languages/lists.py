@@ -2,6 +2,8 @@
 
 A list names what its words indicate (`health`, `rule`, `date`, `question` …). For languages without a file only
 numbers, names and numeric dates are recognized. docs/languages.md explains how to add a language.
+
+The folder `english` has what only English has: patterns and words by subject, one TOML file each.
 """
 
 import re
@@ -11,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 #: Languages with a file, and the scripts that are checked before words.
 CODES: Final = ("en", "de", "es", "fr", "zh", "ja")
@@ -23,6 +25,7 @@ _LETTERS: Final = str.maketrans({"ß": "ss", "ı": "i", "ł": "l", "æ": "ae", "
 _APART: Final = ("'ll", "'d")
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _HAN: Final = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
+_PART: Final = re.compile(r"<<(\w+)>>")
 
 
 class Language:
@@ -144,3 +147,30 @@ def language(code: str) -> Language:
         return Language(code, {})
     lists = tomllib.loads(files(__package__).joinpath(f"{code}.toml").read_text("utf-8"))
     return Language(code, {name: text for name, text in lists.items() if name not in {"name", "code"}})
+
+
+# ---- English patterns -----------------------------------------------------------------------------------------------
+
+
+@cache
+def english(subject: str) -> Mapping[str, Any]:
+    """Return the patterns and words of a subject, by name."""
+    return tomllib.loads(files(__package__).joinpath("english", f"{subject}.toml").read_text("utf-8"))
+
+
+@cache
+def english_lines(subject: str, name: str) -> tuple[str, ...]:
+    """Return the alternatives of a pattern, one per line of the file. `<<NAME>>` inserts another pattern."""
+    text = _PART.sub(lambda match: english_pattern(subject, match[1]), english(subject)[name])
+    return tuple(line for line in text.split("\n") if line and not line.startswith("# "))
+
+
+def english_pattern(subject: str, name: str) -> str:
+    """Return a pattern as a regular expression."""
+    return "|".join(english_lines(subject, name))
+
+
+@cache
+def english_words(subject: str, name: str) -> frozenset[str]:
+    """Return a list of words."""
+    return frozenset(english(subject)[name].split())

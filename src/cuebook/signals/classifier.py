@@ -20,9 +20,7 @@ from msgspec import Struct
 from cuebook.languages import reads
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Polarity, Sentiment
-from cuebook.signals.emphasis import intensity_of
-from cuebook.signals.irony import tempered
-from cuebook.signals.topic_words import plain, sentences, without_matter
+from cuebook.signals.tone import intensity_of, plain, sentences, tempered, without_matter
 from cuebook.signals.user_text import spoken
 
 NAME: Final = "trained_classifier"
@@ -43,29 +41,25 @@ class Weights(Struct, frozen=True):
     negative: float
 
 
-class Classifier:
-    """Computes sentiment of English text. About 5 µs a word; the first text loads the weights (20 ms)."""
-
-    name: Final = NAME
-
-    def read(self, text: str) -> Sentiment:
-        content = plain(spoken(text))
-        if not reads(("en",), content):
-            return Sentiment(method=NAME)
-        weights, parts = shipped(), sentences(content)
-        results = features("\n".join(without_matter(each) for each in parts))
-        if weights.features.keys().isdisjoint(results):
-            return Sentiment(polarity="neutral", intensity=intensity_of(content, 0.0), method=NAME)
-        negative, neutral, positive = probabilities(results, weights)
-        score = round(tempered(positive - negative, content, parts), 4) + 0.0
-        bad = sum(_sounds_bad(feature, weights) for feature in results)
-        if score < 0 < positive - negative:  # irony
-            negative, bad = 1.0, max(1, bad)
-        likeliest = max(negative, neutral, positive)
-        polarity: Polarity = "neutral" if likeliest == neutral else "positive" if likeliest == positive else "negative"
-        return Sentiment(
-            score=score, intensity=intensity_of(content, abs(score)), polarity=polarity, method=NAME, negatives=bad
-        )
+def by_classifier(text: str) -> Sentiment:
+    """Compute the sentiment of English text. About 5 µs a word; the first text loads the weights (20 ms)."""
+    content = plain(spoken(text))
+    if not reads(("en",), content):
+        return Sentiment(method=NAME)
+    weights, parts = shipped(), sentences(content)
+    results = features("\n".join(without_matter(each) for each in parts))
+    if weights.features.keys().isdisjoint(results):
+        return Sentiment(polarity="neutral", intensity=intensity_of(content, 0.0), method=NAME)
+    negative, neutral, positive = probabilities(results, weights)
+    score = round(tempered(positive - negative, content, parts), 4) + 0.0
+    bad = sum(_sounds_bad(feature, weights) for feature in results)
+    if score < 0 < positive - negative:  # irony
+        negative, bad = 1.0, max(1, bad)
+    likeliest = max(negative, neutral, positive)
+    polarity: Polarity = "neutral" if likeliest == neutral else "positive" if likeliest == positive else "negative"
+    return Sentiment(
+        score=score, intensity=intensity_of(content, abs(score)), polarity=polarity, method=NAME, negatives=bad
+    )
 
 
 def features(text: str) -> list[str]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from cuebook.languages import english_pattern, english_words
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Counters, Sentiment
 from cuebook.signals.tasks import TASKS
@@ -32,39 +33,13 @@ LEAST, CONTENT = 2, 3
 #: Seconds between two messages of a quick user, and of one who is not slow.
 QUICK, BRISK = 15.0, 60.0
 
-_SHIFTS: Final = Expression(
-    r"\b(?:by the way|btw|on another (?:note|topic|subject)|on a different (?:note|topic|subject)|(?:switching"
-    r"|changing|new|different) (?:the )?(?:topics?|subjects?)|(?:change|switch) (?:the |of )?(?:topic|subject)|"
-    r"something (?:else|completely different|different)|(?:a|one|another) (?:completely |totally "
-    r"|quite )?(?:different|unrelated|separate) (?:question|thing|topic|matter|problem)"
-    r"|unrelated(?: question)?\s*[:,]|"
-    r"(?:and )?now for something|let's (?:talk about|move on to|switch to)|off[- ]topic|before i forget"
-    r"|(?:ok(?:ay)?|right|well),? enough (?:of|about)|next topic|moving on(?: to)?)\b"
-    r"|^(?:and |oh,? |ok(?:ay)?,? )*(?:another|one other|one more) (?:thing|question|topic)\b",
-    re.IGNORECASE,
-)
-#: How a message continues the previous one: with new words on the same topic.
-_GOES_ON: Final = Expression(
-    r"^(?:and|but|or|then|so|also|ok(?:ay)?|yes|no|what about|how about|why|because|instead|now|which of"
-    r"|is (?:it|that|this|there)|does (?:it|that|this)|can (?:it|that)|what if|same|still|"
-    r"again|actually|sorry|thanks|thank)\b|\b(?:it|its|that|this|these|those|them|they|he|she|him|her|there|one"
-    r"|ones|above|former|latter|again|instead|too|else)\b",
-    re.IGNORECASE,
-)
+_SHIFTS: Final = Expression(lambda: english_pattern("messages", "shifts"), re.IGNORECASE)
+_GOES_ON: Final = Expression(lambda: english_pattern("messages", "goes_on"), re.IGNORECASE)
 #: Characters of a message whose words are compared: its topic comes before pasted text.
 READ: Final = 10_000
 _WORD: Final = Expression(r"[^\W\d_]{3,}|\d{2,}")
 _SHOUT: Final = Expression(r"\b[A-Z]{3,}\b")
 _LONG_DRAWN: Final = Expression(r"([a-z])\1{2,}", re.IGNORECASE)
-_LITTLE: Final = frozenset(
-    """
-    the and for are was were with you your from have has had not but can could would should will what which who
-    whom when where why how does did doing done this that these those there their they them then than some any all
-    more most about into over under also just like want need make made get got give show tell please help know
-    think use using one two its his her our out new now way much many very too other same here been being say said
-    let see look good okay yes thanks thank write add find first next
-    """.split()
-)
 
 
 def signals_of(
@@ -117,7 +92,8 @@ def drift_by_words(content: str, earlier: Sequence[str]) -> float:
 
 def stems(text: str) -> Iterable[str]:
     """Return the first letters of a text's content words: "deploy" and "deployment" are equal. O(1): READ at most."""
-    return (word[:5] for word in map(str.lower, _WORD.findall(text[:READ])) if word not in _LITTLE)
+    little = english_words("messages", "little_words")
+    return (word[:5] for word in map(str.lower, _WORD.findall(text[:READ])) if word not in little)
 
 
 def _faded(scores: Sequence[float]) -> float:

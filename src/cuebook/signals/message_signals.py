@@ -10,16 +10,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from cuebook.languages import english_pattern
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.mind import Counters, Sentiment, TurnSignals
 from cuebook.records.persona import UNTRACKED, SentimentTracking
-from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import AMONG, LASTS, signals_of
-from cuebook.signals.corrections import corrections_in
+from cuebook.signals.corrections import confusion_in, corrections_in
 from cuebook.signals.events import TRACE, events_in, is_confused, past_cooldown
-from cuebook.signals.lexicon import sounds_bad
+from cuebook.signals.sentiment import sounds_bad
 from cuebook.signals.tasks import task_in
-from cuebook.signals.topic_words import sentences
+from cuebook.signals.tone import sentences
 from cuebook.signals.user_text import spoken
 
 # ---- negative words without a mood ----------------------------------------------------------------------------------
@@ -29,38 +29,11 @@ from cuebook.signals.user_text import spoken
 LOOKED_AT: Final = 6
 
 _SENTENCE: Final = Expression(r"(?<=[.!?])\s+|\n+")
-_OPENS: Final = r"(?:please|pls|now|then|and|also|ok(?:ay)?|so|next|but|or|can you|could you|would you|help me)"
-#: How a sentence begins that gives an order.
-_ORDERS_ONLY: Final = Expression(
-    rf"(?:{_OPENS},? )*(?:add|adjust|answer|apply|ask|book|build|calculate|call|change|check|clean|commit"
-    rf"|compare|convert|"
-    r"count|create|cut|delete|deploy|describe|draft|explain|extend|fetch|find|fix|format|generate|give|insert|install|"
-    r"invite|kill|keep|leave|let|list|make|merge|move|name|open|order|pick|plan|print|pull|push|put|quiz|read"
-    r"|remove|rename|"
-    r"replace|rewrite|run|save|search|send|set|shorten|show|sort|split|start|summari[sz]e|take|teach|test"
-    r"|translate|try|"
-    r"turn|update|use|write)\b"
-)
-#: And one that asks about a thing. "Why" and questions to a person are excluded.
-_ASKS_ONLY: Final = Expression(
-    rf"(?:{_OPENS},? )*(?:is|are|was|were|does|do|did|has|have|should|would|could|can|may|will) (?:it|that|this"
-    rf"|there|the|a|an|"
-    rf"i|we|one|they|he|she|\w+s)\b.*\?$|(?:{_OPENS},? )*(?:what|which|who|where|when|how)\b.*\?$"
-)
-#: Signs of a mood.
-_MOVED: Final = Expression(
-    r"!|\?\s?\?|\b(?:you|your|you're|why|wtf|hell|damn|fuck\w*|shit\w*|crap|stupid|useless|ridiculous|garbage"
-    r"|still|again|"
-    r"i'm|i am|i hate|i feel|sick of|tired of|fed up|annoy\w*|frustrat\w*|angry|furious|seriously)\b"
-)
+_ORDERS_ONLY: Final = Expression(lambda: english_pattern("messages", "orders_only"))
+_ASKS_ONLY: Final = Expression(lambda: english_pattern("messages", "asks_only"))
+_MOVED: Final = Expression(lambda: english_pattern("messages", "moved"))
+_POINTED: Final = Expression(lambda: english_pattern("messages", "pointed"))
 _SHOUTED: Final = Expression(r"\b[A-Z]{4,}\b[^a-z]*\b[A-Z]{2,}\b")
-
-
-#: What a complaint refers to: the helper, an answer, a repetition; or its tone.
-_POINTED: Final = Expression(
-    r"\b(?:you\w*|ur|u|this|that|that's|it|it's|its|again|still|keeps?|kept|never|nothing|same|"
-    r"wtf|ffs|fuck\w*|shit\w*|damn\w*|crap|hell|ugh\w*|argh\w*)\b|!|\?\s?\?"
-)
 #: A shorter sentence is an exclamation, not a report.
 REPORT: Final = 5
 
@@ -90,18 +63,7 @@ _UNREAD: Final = Sentiment()
 WORDY: Final = 5
 #: What people at work write, however short: a number, a version, an option, a path, a file name.
 _NAMED: Final = Expression(r"\d|\w[/_=]\w|(?<!\S)--?\w|\w\.[a-z]{1,4}\b")
-#: How a message begins that asks or orders something, with at least two more words.
-_ORDERS: Final = Expression(
-    r"(?:\W*(?:please|pls|now|then|and|also|ok(?:ay)?|so|next),? )*(?:who|what|when|where|why|which|how|is|are|was|"
-    r"were|do|does|did|can|could|would|should|will|may|has|have|add|adjust|answer|apply|ask|book|build|calculate|call|"
-    r"change|check|clean|commit|compare|convert|count|create|cut|delete|deploy|describe|draft|explain|extend"
-    r"|fetch|find|"
-    r"fix|format|generate|give|help|insert|install|invite|keep|leave|let|list|make|merge|move|name|open|order"
-    r"|pick|plan|"
-    r"print|pull|push|put|quiz|read|remove|rename|replace|rewrite|run|save|search|send|set|shorten|show|sort"
-    r"|split|start|"
-    r"stop|summari[sz]e|take|teach|test|translate|try|turn|update|use|write) \S+ \S"
-)
+_ORDERS: Final = Expression(lambda: english_pattern("messages", "orders"))
 
 
 def hear(

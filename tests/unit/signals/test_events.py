@@ -8,11 +8,10 @@ from cuebook.prompts.select import SIGNALS, checked
 from cuebook.records.conversation import Part
 from cuebook.records.mind import Counters, Sentiment, TurnSignals
 from cuebook.records.persona import EVENTS, SentimentTracking
-from cuebook.signals.confusion import confusion_in
 from cuebook.signals.context import drift_by_meaning, drift_by_words, goes_on
+from cuebook.signals.corrections import confusion_in
 from cuebook.signals.message_signals import hear, is_about_its_matter
-from cuebook.signals.task_examples import EXAMPLES, nearest
-from cuebook.signals.tasks import TASKS
+from cuebook.signals.tasks import TASKS, examples, nearest
 from cuebook.signals.tool_errors import failed
 
 ON = SentimentTracking(enabled=True)
@@ -321,13 +320,13 @@ def test_a_topic_shift_is_detected_by_cue_or_words():
 
 
 def test_a_task_by_similarity_needs_a_clear_lead():
-    far = dict.fromkeys(EXAMPLES, 0.0)
+    far = dict.fromkeys(examples(), 0.0)
     assert nearest(far | {"coding": 0.31}, akin=0.5) == "coding"
     assert nearest(far | {"coding": 0.29}, akin=0.5) == ""
     assert nearest(far | {"coding": 0.5, "planning": 0.45}, akin=0.5) == ""
     assert nearest(far | {"crisis": 0.9}, akin=0.5) == ""
     assert nearest(far | {"": 0.9}, akin=0.5) == ""
-    assert set(EXAMPLES) == {*TASKS, ""}
+    assert set(examples()) == {*TASKS, ""}
     assert hear(SAID, kind="planning").task == "planning"
     assert hear("Why does pytest fail?", kind="planning").task == "coding", "a rule takes precedence"
 

@@ -19,7 +19,7 @@ from cuebook.languages import reads
 from cuebook.memory.tokenizer import spans_of
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
-from cuebook.signals.task_examples import EXAMPLES
+from cuebook.signals.tasks import examples
 from cuebook.storage.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
 
 # ---- Passages -------------------------------------------------------------------------------------------------------
@@ -272,8 +272,8 @@ async def _embed_examples(services: Services, _: DueWork[None]) -> bool:
     services.caches.task_means.wanted = False
     if embedder is None:
         return False
-    for task, examples in EXAMPLES.items():
-        vectors = await embedder.embed(examples)
+    for task, messages in examples().items():
+        vectors = await embedder.embed(messages)
         check_size(embedder, vectors)
         summed = [sum(column) for column in zip(*(array("f", each) for each in vectors), strict=True)]
         length = math.hypot(*summed) or 1.0

@@ -51,8 +51,8 @@ from cuebook.signals.metaprompts import (
     read_answer,
     schema_of,
 )
-from cuebook.signals.model_sentiment import SCHEMA, asked, parse_reply
 from cuebook.signals.mood_rules import RULES, by_rules
+from cuebook.signals.sentiment import SCHEMA, asked, parse_reply
 from cuebook.signals.tool_errors import failed
 from cuebook.window.post_forms import parts_of
 

@@ -32,7 +32,7 @@ from cuebook.signals.message_signals import hear
 from cuebook.signals.outcome import word_on
 from cuebook.signals.profiles import tracking_of
 from cuebook.signals.sentiment import FALLBACK
-from cuebook.signals.task_examples import nearest
+from cuebook.signals.tasks import nearest
 from cuebook.signals.tool_errors import failed
 from cuebook.window.post_forms import parts_of
 
