@@ -45,6 +45,14 @@ def read_file(text: str | bytes, *, path: str) -> Version:
 
     Raises InvalidInput naming file, line and key.
     """
+    return read_stated(text, path=path)[0]
+
+
+def read_stated(text: str | bytes, *, path: str, slug: str = "") -> tuple[Version, frozenset[str]]:
+    """Return the version in a prompt's file, and the keys that its front matter sets, by canonical name.
+
+    `slug` is the id if the file names none. Default: `path`. Raises InvalidInput naming file, line and key.
+    """
     page = open_page(text, path=path)
     front = FrontMatter(page)
     if front.text("cuebook") not in ("", FORMAT):
@@ -54,8 +62,8 @@ def read_file(text: str | bytes, *, path: str) -> Version:
     for name in overriding:
         if name not in texts:
             front.refuse("override_sections", f"{name!r} is not a section of this file")
-    return Version(
-        slug=front.checked("name", check_slug) or slug_of(path),
+    version = Version(
+        slug=front.checked("name", check_slug) or slug or check_slug(path.removesuffix(ENDING), where=path),
         branch=front.checked("branch", check_branch) or MAIN,
         semver=front.checked("version", check_semver) or "1.0.0",
         type=front.text("type") or "prompt",
@@ -70,12 +78,7 @@ def read_file(text: str | bytes, *, path: str) -> Version:
         description=front.text("description"),
         sync=front.flag("sync"),
     )
-
-
-def stated_keys(text: str | bytes, *, path: str) -> frozenset[str]:
-    """Return the keys that a file's front matter sets, by canonical name; empty for a file without front matter."""
-    front = FrontMatter(open_page(text, path=path))
-    return frozenset(key for key in front.nodes if front.value_of(key) is not None)
+    return version, frozenset(key for key in front.nodes if front.value_of(key) is not None)
 
 
 def with_semver(text: str | bytes, semver: str, *, path: str) -> str:
@@ -95,11 +98,6 @@ def with_semver(text: str | bytes, semver: str, *, path: str) -> str:
         lines.insert(at, f"version: {semver}" + "\r" * lines[at - 1].endswith("\r"))
     changed = "\n".join(lines)
     return changed if read_file(changed, path=path).semver == semver else whole
-
-
-def slug_of(path: str) -> str:
-    """Return the id of a file that names none: its path below `prompts/` without the extension."""
-    return check_slug(path.removesuffix(ENDING), where=path)
 
 
 def write_file(version: Version) -> str:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.digest import digest_of, unix
-from cuebook.prompts.files import read_file, stated_keys, write_file
+from cuebook.prompts.files import read_stated, write_file
 from cuebook.prompts.names import DEFAULT, check_branch, check_slug
 from cuebook.prompts.pages import decoded
 from cuebook.prompts.params import bare, read_params
@@ -413,8 +413,8 @@ def _of_entry(entry: RegistryEntry, text: str | bytes | None) -> Iterator[Disagr
         yield Disagreement("object", entry.path, entry.id, message)
         return
     try:
-        version = read_file(text, path=entry.path)
-        version = version if stated_keys(text, path=entry.path) else complete(version, entry)
+        version, keys = read_stated(text, path=entry.path)
+        version = version if keys else complete(version, entry)
         digest = digest_of(version)
     except InvalidInput as error:
         yield Disagreement("unreadable", entry.path, entry.id, str(error))

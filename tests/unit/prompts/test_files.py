@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts.digest import digest_of
-from cuebook.prompts.files import read_file, stated_keys, write_file
+from cuebook.prompts.files import read_file, read_stated, write_file
 from cuebook.prompts.names import check_section
 from cuebook.prompts.params import read_params
 from cuebook.records.prompt import Param, Version
@@ -194,8 +194,8 @@ def test_field_names_of_the_originals_are_parsed():
         "base",
         ["agent_name", "user_name"],
     )
-    assert stated_keys(text, path="x.md") == {"name", "params", "inherits"}
-    assert stated_keys("Hi", path="x.md") == frozenset()
+    assert read_stated(text, path="x.md")[1] == {"name", "params", "inherits"}
+    assert read_stated("Hi", path="x.md")[1] == frozenset()
 
 
 def test_a_json_schema_and_defaults_are_parsed():

@@ -1,8 +1,7 @@
 """Store the last synchronized state of prompt files and database, so that push and pull know which side changed.
 
-One line per branch: the SHA-256 of the file's content, its path and the SHA-256 of its bytes, so that unchanged files
-are not parsed again (0.8 ms each). Without it (a new or in-memory database) the version history identifies older
-texts. The file is specific to this machine and may be deleted at any time.
+One line per branch: the SHA-256 of the file's content, and its path. Without it (a new or in-memory database) the
+version history identifies older texts. The file is specific to this machine and may be deleted at any time.
 """
 
 import hashlib
@@ -79,11 +78,10 @@ Place = tuple[str, str]
 
 
 class Base(Struct, frozen=True):
-    """The content that a branch's file and head last shared, and its path; `data` is "" for a file never cached."""
+    """The SHA-256 of the content that a branch's file and head last shared, and the file's path."""
 
     text: str
-    path: str = ""
-    data: str = ""
+    path: str
 
 
 Agreed = dict[Place, Base]
@@ -100,10 +98,10 @@ class BaseFile:
         if self._file is None or not self._file.is_file():
             return {}
         try:
-            rows = msgspec.json.decode(self._file.read_bytes(), type=list[tuple[str, str, str, str, str]])
+            rows = msgspec.json.decode(self._file.read_bytes(), type=list[tuple[str, str, str, str]])
         except (OSError, msgspec.DecodeError):
             return {}
-        return {(slug, branch): Base(text, path, data) for slug, branch, text, path, data in rows}
+        return {(slug, branch): Base(text, path) for slug, branch, text, path in rows}
 
     def write(self, agreed: Agreed) -> None:
         """Write the state. Raises BackendError."""

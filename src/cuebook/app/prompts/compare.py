@@ -12,7 +12,6 @@
 The last synchronized state decides. If it is unknown, a text found in the branch's history counts as an old one.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping
 from typing import Literal
 
@@ -20,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts.base import Agreed, Base, text_hash
-from cuebook.app.prompts.folder import Contents, Place, PromptFile, PromptFolder
+from cuebook.app.prompts.folder import Contents, Place, PromptFile
 from cuebook.engine.core.services import Services
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.difference import raised
@@ -35,7 +34,7 @@ _PAGE = 200
 
 
 class BranchState(Struct, frozen=True, kw_only=True):
-    """A branch's file and active version. `file` is the version to store, None if the file was not parsed again."""
+    """A branch's file and active version. `file` is the version to store."""
 
     place: Place
     path: str
@@ -55,7 +54,7 @@ class BranchState(Struct, frozen=True, kw_only=True):
     @property
     def base(self) -> Base:
         """The state to store once both sides are equal."""
-        return Base(self.text, self.path, self.source.data if self.source else "")
+        return Base(self.text, self.path)
 
 
 async def families_of(services: Services, slugs: Collection[str] | None) -> dict[str, Family]:
@@ -73,7 +72,7 @@ async def families_of(services: Services, slugs: Collection[str] | None) -> dict
 
 
 async def compare(
-    services: Services, shelf: PromptFolder, contents: Contents, families: Mapping[str, Family], agreed: Agreed
+    services: Services, contents: Contents, families: Mapping[str, Family], agreed: Agreed
 ) -> list[BranchState]:
     """Return the state of each branch in the folder or of these prompts."""
     branches = {(slug, each.name): each for slug, family in families.items() for each in family.branches}
@@ -86,24 +85,22 @@ async def compare(
             path = path_of(*place)
             standings.append(BranchState(place=place, path=path, state="missing", active=active, newest=newest))
             continue
-        if active is None and source.version is None:  # not the database that it was pushed to
-            source = await asyncio.to_thread(shelf.reread, source)
         file = wanted(source, active)
         base = agreed.get(place)
-        text = text_hash(file) if file else base.text if base else ""
+        text = text_hash(file)
         state, restores = await _state(services, text, active, base.text if base else None)
         entry = BranchState(place=place, path=source.path, state=state, source=source, file=file, active=active)
         standings.append(replace(entry, newest=newest, restores=restores, text=text))
     return standings
 
 
-def wanted(source: PromptFile, active: Version | None) -> Version | None:
+def wanted(source: PromptFile, active: Version | None) -> Version:
     """Return the version that a file would become on top of the active one, which supplies omitted fields.
 
     A file without a `version`, or with that of the active text, gets the semantic version that its change requires.
     """
     version = source.version
-    if version is None or active is None:
+    if active is None:
         return version
     if not source.said:
         version = replace(active, sections=version.sections, override_sections={})

@@ -14,7 +14,7 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family, Write
 from cuebook.prompts.difference import raised
 from cuebook.prompts.digest import sealed
-from cuebook.prompts.files import read_file, stated_keys, write_file
+from cuebook.prompts.files import read_file, read_stated, write_file
 from cuebook.prompts.inherit import parents_first
 from cuebook.prompts.names import check_branch
 from cuebook.records.memory import Scope
@@ -103,8 +103,7 @@ def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Vers
     Raises InvalidInput naming line and reason.
     """
     path = name or f"{draft.slug.rpartition('/')[2]}.md"
-    keys = stated_keys(text, path=path)
-    version = read_file(text, path=path if "name" in keys else f"{draft.slug}.md")
+    version, keys = read_stated(text, path=path, slug=draft.slug)
     if not keys:
         was = draft.before or Version(slug=draft.slug, branch=draft.branch)
         version = replace(was, sections=version.sections, override_sections=version.override_sections)

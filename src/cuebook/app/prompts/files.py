@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.base import Agreed, Base, BaseFile, base_file_of, text_hash
-from cuebook.app.prompts.compare import BranchState, State, compare, families_of, wanted
+from cuebook.app.prompts.compare import BranchState, State, compare, families_of
 from cuebook.app.prompts.draft import PlannedVersion, check_planned, save_planned
-from cuebook.app.prompts.folder import CachedFile, Contents, Place, PromptFolder, data_hash
+from cuebook.app.prompts.folder import Contents, Place, PromptFolder, data_hash
 from cuebook.app.prompts.history import Pointers, astray, brought, history_of, registry_of
 from cuebook.app.setup.project_files import FILE as PROJECT
 from cuebook.config import Config
@@ -73,11 +73,11 @@ class ProjectPrompts(Prompts):
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(_read, shelf, base)
         families = await families_of(self._services, [each.place[0] for each in contents.prompts])
-        standings = await compare(self._services, shelf, contents, families, agreed)
+        standings = await compare(self._services, contents, families, agreed)
         if not force:
             _refuse_clash(shelf, standings, "`push --force` keeps the file, `pull --force` keeps the stored version")
         over = ("new", "changed", *(("both", "behind") if force else ()))
-        due = [await self._filled(shelf, each) for each in standings if each.state in over]
+        due = [each for each in standings if each.state in over]
         registry = contents.registry
         if registry is None and due:
             registry = await asyncio.to_thread(shelf.rebuilt, contents.prompts)
@@ -119,7 +119,7 @@ class ProjectPrompts(Prompts):
         shelf, base = self._shelf(folder)
         contents, agreed = await asyncio.to_thread(_read, shelf, base)
         families = await families_of(self._services, slugs)
-        compared = await compare(self._services, shelf, contents, families, agreed)
+        compared = await compare(self._services, contents, families, agreed)
         standings = [each for each in compared if slugs is None or each.place[0] in families]
         if not force:
             _refuse_clash(shelf, standings, "`pull --force` overwrites the file, `push --force` stores it")
@@ -130,11 +130,10 @@ class ProjectPrompts(Prompts):
         if dry_run:
             return changes
         fresh = {each.place for each in due}
-        files = await self._lay_out(shelf, contents, None if slugs is None else set(families), fresh)
+        await self._lay_out(shelf, contents, None if slugs is None else set(families), fresh)
         for each in standings:
             if each.place in fresh and each.active is not None:
-                data = data_hash(files[each.path].encode())
-                agreed[each.place] = replace(each.base, text=text_hash(each.active), data=data)
+                agreed[each.place] = replace(each.base, text=text_hash(each.active))
             elif each.state == "same":
                 agreed[each.place] = await asyncio.to_thread(_stated, shelf, each, {})
         await asyncio.to_thread(base.write, agreed)
@@ -146,9 +145,9 @@ class ProjectPrompts(Prompts):
         A database without prompts, as after a fresh checkout, is not compared if there is a registry.
         """
         shelf, base = self._shelf(folder)
-        contents, agreed = await asyncio.to_thread(lambda: (shelf.read(), base.read()))
+        contents, agreed = await asyncio.to_thread(_read, shelf, base)
         families = await families_of(self._services, None)
-        standings = await compare(self._services, shelf, contents, families, agreed)
+        standings = await compare(self._services, contents, families, agreed)
         fine = ("same",) if families or contents.registry is None else ("same", "new")
         sync_changes = [_change(each) for each in standings if each.state not in fine]
         if contents.fault is not None:
@@ -191,7 +190,7 @@ class ProjectPrompts(Prompts):
                 raise InvalidInput(why, where=path)
         own = replace(contents, prompts=tuple(each for each in contents.prompts if each.place == (slug, branch)))
         families = await families_of(self._services, [slug])
-        for each in await compare(self._services, shelf, own, families, agreed):
+        for each in await compare(self._services, own, families, agreed):
             if each.place == (slug, branch) and each.state in ("changed", "both") and each.file is not None:
                 return shelf.display_name(each.path), replace(each.file, number=0, digest="")
         return None
@@ -203,13 +202,6 @@ class ProjectPrompts(Prompts):
         if folder is None or folder.resolve() == self._root.resolve():
             return PromptFolder(self._root), self._base
         return PromptFolder(folder), BaseFile(None)
-
-    async def _filled(self, shelf: PromptFolder, standing: BranchState) -> BranchState:
-        """Parse a file that was skipped because its bytes were unchanged."""
-        if standing.file is not None or standing.source is None:
-            return standing
-        source = await asyncio.to_thread(shelf.reread, standing.source)
-        return replace(standing, source=source, file=wanted(source, standing.active))
 
     async def _planned(
         self, shelf: PromptFolder, registry: Registry | None, standing: BranchState
@@ -243,11 +235,8 @@ class ProjectPrompts(Prompts):
 
     async def _lay_out(
         self, shelf: PromptFolder, contents: Contents, slugs: Collection[str] | None, fresh: Collection[Place] = ()
-    ) -> Mapping[str, str]:
-        """Write the files of the `fresh` branches, other versions' objects and the registry, of all or some prompts.
-
-        Return all files of these prompts by path.
-        """
+    ) -> None:
+        """Write the files of the `fresh` branches, other versions' objects and the registry, of all or some prompts."""
         paths = {each.place: each.path for each in contents.prompts}
         old = contents.registry
         registry_entries = () if slugs is None or old is None or not old.text else old.entries
@@ -259,7 +248,6 @@ class ProjectPrompts(Prompts):
         }
         due = {path: text for path, text in files.items() if path not in heads or heads[path] in fresh}
         await asyncio.to_thread(lambda: [shelf.write(path, text) for path, text in due.items()])
-        return files
 
 
 def _is_fine(each: registry_drift.Disagreement, contents: Contents) -> bool:
@@ -290,10 +278,7 @@ async def push_by_itself(prompts: ProjectPrompts) -> None:
 
 
 def _read(shelf: PromptFolder, base: BaseFile) -> tuple[Contents, Agreed]:
-    """Load a folder and its synchronized state; do not parse files with unchanged bytes."""
-    agreed = base.read()
-    cached_files = {each.path: CachedFile(place, each.data) for place, each in agreed.items() if each.data}
-    return shelf.read(cached_files), agreed
+    return shelf.read(), base.read()
 
 
 def _refuse_clash(shelf: PromptFolder, standings: Sequence[BranchState], way_out: str) -> None:
@@ -337,7 +322,7 @@ def _semver_of(standing: BranchState, stored: Mapping[tuple[str, str, str], Vers
 def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[Place, str]) -> Base:
     """Write the stored semantic version into a file with another one or none. Return the state to store. Blocks."""
     source, file = standing.source, standing.file
-    if source is None or source.version is None or file is None:
+    if source is None or file is None:
         return standing.base
     semver = semvers.get(standing.place, file.semver)
     base = replace(standing.base, text=text_hash(replace(file, semver=semver)))
@@ -351,8 +336,7 @@ def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[Place, 
         shelf.write(source.path, text)
     except BackendError as error:
         _log.warning("%s (the push itself succeeded)", error)
-        return base
-    return replace(base, data=data_hash(text.encode()))
+    return base
 
 
 def _change(standing: BranchState, version: Version | None = None) -> SyncChange:

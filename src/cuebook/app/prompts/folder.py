@@ -11,7 +11,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from cuebook.app.files import write_whole
 from cuebook.errors import BackendError, InvalidInput, TooLarge
 from cuebook.prompts import registry as registries
-from cuebook.prompts.files import read_file, stated_keys
+from cuebook.prompts.files import read_file, read_stated
 from cuebook.prompts.names import check_branch, check_slug
 from cuebook.prompts.pages import MAX_FILE
 from cuebook.records.prompt import MAIN, Version
@@ -38,22 +38,14 @@ MAX_BYTES = 4 * MAX_FILE
 class PromptFile(Struct, frozen=True, kw_only=True):
     """A prompt file: its path in the folder, its content, and the keys set in its front matter.
 
-    `data` is the SHA-256 of its bytes, "" if the registry supplies part of it. `version` is None if the bytes were
-    unchanged and not parsed again.
+    `data` is the SHA-256 of its bytes.
     """
 
     path: str
     place: Place
     data: str
-    version: Version | None
+    version: Version
     said: frozenset[str] = frozenset()
-
-
-class CachedFile(Struct, frozen=True):
-    """A file parsed earlier: its prompt, and the SHA-256 of its bytes at that time."""
-
-    place: Place
-    data: str
 
 
 class Contents(Struct, frozen=True, kw_only=True):
@@ -86,8 +78,8 @@ class PromptFolder:
 
     # ---- reading
 
-    def read(self, known: Mapping[str, CachedFile] | None = None, *, lenient: bool = False) -> Contents:
-        """Parse all prompt files except those whose bytes are `known`. Return them by path.
+    def read(self, *, lenient: bool = False) -> Contents:
+        """Parse all prompt files. Return them by path.
 
         Raises InvalidInput naming an invalid file, BackendError for an unreadable one; `lenient` collects them instead.
         """
@@ -97,21 +89,13 @@ class PromptFolder:
         odd: list[tuple[str, str]] = []
         for path in self._paths(odd if lenient else None):
             try:
-                each = self._read(path, (known or {}).get(path), entries.get(path), fault)
+                each = self._prompt(path, self.bytes_of(path), entries.get(path), fault)
                 self._check_alone(each, results.setdefault(each.place, each))
             except (InvalidInput, BackendError) as error:
                 if not lenient:
                     raise
                 odd.append((self.display_name(path), str(error)))
         return Contents(prompts=tuple(results.values()), odd=tuple(odd), registry=registry, fault=fault)
-
-    def _read(
-        self, path: str, before: CachedFile | None, entry: registries.RegistryEntry | None, fault: InvalidInput | None
-    ) -> PromptFile:
-        data = self.bytes_of(path)
-        if before is not None and before.data == data_hash(data):
-            return PromptFile(path=path, place=before.place, data=before.data, version=None)
-        return self._prompt(path, data, entry, fault)
 
     def _check_alone(self, each: PromptFile, other: PromptFile) -> None:
         """Check that no two files contain the same prompt. Raises InvalidInput."""
@@ -121,10 +105,6 @@ class PromptFolder:
             both = f"{self.display_name(other.path)} and {self.display_name(each.path)}"
             msg = f"{both} both contain prompt {name!r}. Change the `name` of one, or delete it."
             raise InvalidInput(msg, where=self.display_name(each.path))
-
-    def reread(self, known: PromptFile) -> PromptFile:
-        """Parse a prompt file that was skipped because its bytes were known."""
-        return self._prompt(known.path, self.bytes_of(known.path), None, None)
 
     def texts(self) -> dict[str, bytes]:
         """Return the bytes of all files that a registry may list, prompts and objects, by path."""
@@ -137,7 +117,7 @@ class PromptFolder:
 
     def rebuilt(self, prompts: Iterable[PromptFile]) -> registries.Registry:
         """Return the registry that the front matter of these files and of all objects implies; skip invalid objects."""
-        texts = {each.path: each.version for each in prompts if each.version is not None}
+        texts = {each.path: each.version for each in prompts}
         for path, data in self._objects().items():
             with suppress(InvalidInput):
                 if registries.is_object(path, data):
@@ -215,8 +195,7 @@ class PromptFolder:
         try:
             check_slug(plain, where=path)
             check_branch(branch or MAIN, where=path)
-            keys = stated_keys(data, path=path)
-            version = read_file(data, path=path if "name" in keys else f"{plain}{ENDING}")
+            version, keys = read_stated(data, path=path, slug=plain)
         except InvalidInput as error:
             raise type(error)(self.located(str(error), path), where=file_name) from error
         if at and "branch" not in keys:
@@ -227,7 +206,7 @@ class PromptFolder:
         if not keys and entry is not None:
             version = replace(registries.complete(version, entry), number=0)
         place = version.slug, version.branch
-        return PromptFile(path=path, place=place, data=data_hash(data) if keys else "", version=version, said=keys)
+        return PromptFile(path=path, place=place, data=data_hash(data), version=version, said=keys)
 
     # ---- writing
 

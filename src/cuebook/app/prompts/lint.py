@@ -77,12 +77,8 @@ async def _versions(services: Services, shelf: PromptFolder | None) -> tuple[Seq
     heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
     if shelf is None:
         return list(heads.values()), []
-    prompt_files = await asyncio.to_thread(shelf.read, None, lenient=True)
-    files = {
-        each.place: version
-        for each in prompt_files.prompts
-        if (version := wanted(each, heads.get(each.place))) is not None
-    }
+    prompt_files = await asyncio.to_thread(shelf.read, lenient=True)
+    files = {each.place: wanted(each, heads.get(each.place)) for each in prompt_files.prompts}
     fresh = {
         place: replace(version, number=heads[place].number if place in heads else 0) for place, version in files.items()
     }
