@@ -12,7 +12,7 @@ from cuebook import Ask, Posted
 from cuebook.errors import BackendError
 from cuebook.interfaces.memories import MemoryQuery, PlaceChange
 from cuebook.records.memory import Dense, Memory, Place, Scope
-from cuebook.storage.vectors import EmbeddedPlace
+from cuebook.storage.vectors import NewVectors
 from cuebook.testing import FrozenClock
 from cuebook.testing.embedder import HashingEmbedder
 
@@ -177,15 +177,15 @@ async def test_a_late_embedding_is_discarded_if_the_text_changed(tmp_path):
         memory = await cue.memory.put_knowledge("domain", "pet", "Adopted a puppy", user="ann")
         store = cue.services.store.vectors
         [due] = await store.places_due("m")
-        [text] = await store.memory_texts(Scope(), ANN, after=due.upto, limit=9)
-        rows = ((text.number, 0, bytes(16)),)
-        late = EmbeddedPlace(place=ANN, model="m", after=0, upto=due.said, rows=rows, now=1.0)
+        [(number, _, _)] = await store.memory_texts(Scope(), ANN, after=due.upto, limit=9)
+        rows = ((number, 0, bytes(16)),)
+        late = NewVectors(model="m", after=0, upto=due.said, rows=rows, now=1.0)
         await cue.memory.update(memory.id, "Bought a canary", user="ann")
-        assert await store.keep_of_place(Scope(), late)
+        assert await store.keep_of_place(Scope(), ANN, late)
         assert vectors(tmp_path) == []
         assert [each.upto for each in await store.places_due("m")] == [due.said], "the new text is due"
-        assert not await store.keep_of_place(Scope(), late)
-        assert not await store.keep_of_place(Scope("others"), late)
+        assert not await store.keep_of_place(Scope(), ANN, late)
+        assert not await store.keep_of_place(Scope("others"), ANN, late)
 
 
 async def test_another_embedding_model_re_embeds_posts_and_memories(tmp_path):
@@ -272,13 +272,12 @@ async def test_ended_memories_do_not_displace_current_ones():
         assert [each.id for each in results.memories if each.no in results.found] == [current.id]
         past = await store.memories.find(Scope(), [ANN], MemoryQuery(text="lamp harbour", limit=24, at=1.5))
         assert len(past.found) == 24
-        numbers = {
-            each.number: each.text for each in await store.vectors.memory_texts(Scope(), ANN, after=0, limit=9999)
-        }
+        rows = await store.vectors.memory_texts(Scope(), ANN, after=0, limit=9999)
+        numbers = {number: text for number, _, text in rows}
         unit = {True: _numbers(1.0), False: _numbers(0.0)}
         rows = tuple((number, 0, unit["lamp" in text]) for number, text in numbers.items())
-        embedded = EmbeddedPlace(place=ANN, model="m", after=0, upto=max(numbers), rows=rows, now=1.0)
-        assert await store.vectors.keep_of_place(Scope(), embedded)
+        embedded = NewVectors(model="m", after=0, upto=max(numbers), rows=rows, now=1.0)
+        assert await store.vectors.keep_of_place(Scope(), ANN, embedded)
         dense = Dense("m", _numbers(1.0), 0.5)
         near = await store.memories.find(Scope(), [ANN], MemoryQuery(text="", dense=dense, limit=3))
         by_no = {each.no: each for each in near.memories}

@@ -81,7 +81,7 @@ class MoodState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 NEUTRAL: Final = MoodState()
 
 
-class MetapromptRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MetapromptRun(Struct, frozen=True, kw_only=True):
     """One metaprompt run: its trigger, its model and its result."""
 
     metaprompt: str
@@ -113,25 +113,13 @@ class MoodEntry(Answer, frozen=True, kw_only=True):
     imprints: dict[str, str]
 
 
-class RunEntry(Struct, frozen=True, kw_only=True):
-    """A metaprompt run: trigger, decider, outcome, and changes as `[before, after]`."""
-
-    metaprompt: str
-    trigger: str
-    by: str
-    outcome: str
-    reason: str = ""
-    changes: dict[str, Any] = {}
-    prompt: str = ""
-
-
 class ReflectionEntry(Answer, frozen=True, kw_only=True):
     """The metaprompt runs of a turn; `sentiment` if a model rated it."""
 
     turn: int
     at: Time
     mind: MoodEntry
-    runs: tuple[RunEntry, ...]
+    runs: tuple[MetapromptRun, ...]
     sentiment: dict[str, Any] | UnsetType = UNSET
 
 
@@ -153,6 +141,5 @@ def reflection_entry(value: Reflection, *, sentiment: Mapping[str, Any] | None) 
         ReflectionEntry,
         value,
         mind=as_answer(MoodEntry, value.mind),
-        runs=tuple(as_answer(RunEntry, each) for each in value.runs),
         sentiment=UNSET if sentiment is None else dict(sentiment),
     )

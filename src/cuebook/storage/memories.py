@@ -18,7 +18,7 @@ from cuebook.records.memory import Dense, Memory, Place, Scope, Source, Trust
 from cuebook.records.turn import Manifest
 from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
 from cuebook.storage.database.transaction import Transaction, columns, record
-from cuebook.storage.search import OwnerMatches, SearchCache, rarest_words, words_at
+from cuebook.storage.search import OwnerMatches, SearchCache, rarest_words, sharing, words_at
 from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
 
 #: A place with at most so many memories is loaded whole for a delivery; of a larger one,
@@ -138,9 +138,9 @@ def find(
     known: dict[int, MemoryRow] = {}
     close: dict[Place, Close] = {}
     for place in places:
-        owner_matches = (
-            matching(transaction, tenant, place, memory_query, search_cache, query=query) if query else OwnerMatches()
-        )
+        owner_matches = OwnerMatches()
+        if query:
+            owner_matches = matching(transaction, tenant, place, memory_query, search_cache, query=query)
         held, frequencies = held + owner_matches.held, frequencies + Counter(owner_matches.frequencies)
         keys |= owner_matches.keys
         near = _close(transaction, tenant, place, memory_query, search_cache)
@@ -150,15 +150,12 @@ def find(
         closest = _closest(transaction, tenant, place, memory_query, near)
         known |= {each.no: each for each in closest}
         results += in_turn(owner_matches.found, [each.no for each in closest])
-        for each in transaction.records(
-            MemoryRow, "memory_standing", limit=memory_query.standing, **place_values(tenant, place)
-        ):
-            known[each.no] = each
+        values = place_values(tenant, place)
+        standing = transaction.records(MemoryRow, "memory_standing", limit=memory_query.standing, **values)
+        known |= {each.no: each for each in standing}
     if left := [no for no in results if no not in known]:
-        known |= {
-            each.no: each
-            for each in transaction.records(MemoryRow, "memories_by_no", tenant=tenant, nos=json.dumps(left))
-        }
+        rest = transaction.records(MemoryRow, "memories_by_no", tenant=tenant, nos=json.dumps(left))
+        known |= {each.no: each for each in rest}
     _add_newer(transaction, tenant, known, memory_query.at)
     return MemoryMatches(
         memories=tuple(memories_of(transaction, list(known.values()))),
@@ -206,7 +203,7 @@ def matching(
         else words_at(transaction, values, memory_query.at)
     )
     if here.holding is not None:
-        return here.sharing(query, memory_query.limit)
+        return sharing(here, query, memory_query.limit)
     token = place_token(tenant, place)
     query, counts = rarest_words(transaction, here, query, token)
     match = match_expression(query, token)
@@ -221,11 +218,8 @@ def matching(
 def _close(
     transaction: Transaction, tenant: str, place: Place, memory_query: MemoryQuery, search_cache: SearchCache
 ) -> Close | None:
-    return (
-        search_cache.matrices.close(transaction, tenant, scope_of_place(place), memory_query.dense)
-        if memory_query.dense
-        else None
-    )
+    dense = memory_query.dense
+    return search_cache.matrices.close(transaction, tenant, scope_of_place(place), dense) if dense else None
 
 
 def _closest(
@@ -238,10 +232,8 @@ def _closest(
     count, items = most, list[MemoryRow]()
     while True:
         best = close.best(count, EVERYWHERE)
-        by_said = {
-            each.said: each
-            for each in transaction.records(MemoryRow, "memories_by_said", said=json.dumps(best), **values)
-        }
+        here = transaction.records(MemoryRow, "memories_by_said", said=json.dumps(best), **values)
+        by_said = {each.said: each for each in here}
         items = [by_said[said] for said in best if said in by_said and _held(by_said[said], memory_query.at)]
         if len(items) >= most or count >= len(close.seqs):
             return items[:most]
@@ -286,9 +278,8 @@ def like(
             some = [(no, f"{text} {subject}") for no, text, subject, ended in fields if bool(ended) == over]
             results = nearest(near, [text for _, text in some], ALIKE)
             wanted |= {some[at][0] for at in results}
-        return memories_of(
-            transaction, transaction.records(MemoryRow, "memories_by_no", tenant=tenant, nos=json.dumps(sorted(wanted)))
-        )
+        nos = json.dumps(sorted(wanted))
+        return memories_of(transaction, transaction.records(MemoryRow, "memories_by_no", tenant=tenant, nos=nos))
     return memories_of(transaction, transaction.records(MemoryRow, "memory_of_place", **values))
 
 

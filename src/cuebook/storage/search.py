@@ -4,6 +4,7 @@ import json
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
@@ -11,10 +12,25 @@ from msgspec import Struct
 from cuebook.interfaces.store import SearchLook
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
 from cuebook.records.memory import PostMatch, Scope, SearchResult
-from cuebook.storage.access import ConversationRow, by_no
+from cuebook.storage.access import ConversationRow, by_no, current_epoch
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.tree import SHIFT, Runs, bodies, decode_body, on_path, owner_token, runs_to, tenant_token
 from cuebook.storage.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
+
+NOTHING = SearchResult()
+_SEQ = (1 << SHIFT) - 1
+_ALL_ROWS = {"first": 0, "last": (1 << 63) - 1}
+#: A conversation with at most so many posts is searched for every query word.
+SMALL = 2_000
+#: A larger one is searched for the rarest words, up to about so many posts in total: a word that occurs everywhere
+#: is no use, and scoring its posts would make a search cost the whole conversation (docs/design/005).
+MATCHES = 2_000
+#: Newest conversations of a user whose vectors are searched if no conversation is named.
+CONVERSATIONS = 200
+#: Newest joined conversations of others that are searched.
+JOINED = 1_000
+#: Most cached word counts.
+REMEMBERED = 20_000
 
 # ---- words of places (memory owners) --------------------------------------------------------------------------------
 
@@ -49,14 +65,15 @@ class Words(Struct):
     keys: Mapping[int, str] = {}
     counts: dict[str, int] = {}
 
-    def sharing(self, query: Query, limit: int) -> OwnerMatches:
-        """Find memories of a small place."""
-        holding = self.holding or {}
-        counts = {term: len(holding[term]) for term in query.terms if term in holding}
-        shared = Counter(no for term in counts for no in holding[term])
-        best = sorted(((count, no) for no, count in shared.items()), reverse=True)
-        results = [no for _, no in best[:limit]]
-        return OwnerMatches(results, self.held, counts, {no: self.keys[no] for no in results})
+
+def sharing(words: Words, query: Query, limit: int) -> OwnerMatches:
+    """Find the memories of a small place that share words with a query."""
+    holding = words.holding or {}
+    counts = {term: len(holding[term]) for term in query.terms if term in holding}
+    shared = Counter(no for term in counts for no in holding[term])
+    best = sorted(((count, no) for no, count in shared.items()), reverse=True)
+    results = [no for _, no in best[:limit]]
+    return OwnerMatches(results, words.held, counts, {no: words.keys[no] for no in results})
 
 
 class PlaceWords:
@@ -71,14 +88,14 @@ class PlaceWords:
         """Return a place's words in this snapshot. `values` are its columns."""
         self._see(transaction, values["tenant"])
         key = (values["tenant"], values["kind"], values["owner"])
-        row = transaction.one("place_generation", **values)
-        generation = int(row["generation"]) if row else 0
+        generation = int(transaction.value("place_generation", **values) or 0)
         with self._lock:
             held = self._held.get(key)
             if held is not None and held.generation == generation:
                 self._held.move_to_end(key)
                 return held
-        words = _read(transaction, values, generation)
+        keys = transaction.run("memory_keys", **{**values, "limit": SMALL_PLACE + 1}).fetchall()
+        words = _words(transaction, values, generation, keys)
         with self._lock:
             self._held[key] = words
             self._held.move_to_end(key)
@@ -93,8 +110,7 @@ class PlaceWords:
 
     def _see(self, transaction: Transaction, tenant: str) -> None:
         """Drop a tenant's cached places if data of it was erased since."""
-        row = transaction.one("epoch_get", tenant=tenant, kind="", owner="")
-        epoch = int(row["epoch"]) if row else 0
+        epoch = current_epoch(transaction, tenant)
         with self._lock:
             if self._epochs.setdefault(tenant, epoch) != epoch:
                 self._epochs[tenant] = epoch
@@ -104,17 +120,8 @@ class PlaceWords:
 
 def words_at(transaction: Transaction, values: Mapping[str, str], at: float) -> Words:
     """Return the words of a place's memories that were valid at a time."""
-    return _words(
-        transaction,
-        values,
-        0,
-        transaction.run("memory_keys_at", **{**values, "at": at, "limit": SMALL_PLACE + 1}).fetchall(),
-    )
-
-
-def _read(transaction: Transaction, values: Mapping[str, str], generation: int) -> Words:
-    keys = transaction.run("memory_keys", **{**values, "limit": SMALL_PLACE + 1}).fetchall()
-    return _words(transaction, values, generation, keys)
+    keys = transaction.run("memory_keys_at", **{**values, "at": at, "limit": SMALL_PLACE + 1}).fetchall()
+    return _words(transaction, values, 0, keys)
 
 
 def _words(
@@ -139,31 +146,10 @@ def rarest_words(transaction: Transaction, words: Words, query: Query, token: st
             match = match_expression(Query(text="", terms=(term,)), token)
             words.counts[term] = transaction.value("memory_count_of_word", match=match)
     counts = {term: words.counts[term] for term in query.terms}
-    chosen: list[str] = []
-    total = 0
-    for term, count in sorted(counts.items(), key=lambda each: (each[1], each[0])):
-        if chosen and total + count > MATCHES:
-            break
-        if count:
-            chosen.append(term)
-            total += count
-    return Query(text=query.text, terms=tuple(chosen)), counts
+    return Query(text=query.text, terms=tuple(rarest(counts))), counts
 
 
-NOTHING = SearchResult()
-_SEQ = (1 << SHIFT) - 1
-_ALL_ROWS = {"first": 0, "last": (1 << 63) - 1}
-#: A conversation with at most so many posts is searched for every query word.
-SMALL = 2_000
-#: A larger one is searched for the rarest words, up to about so many posts in total: a word that occurs everywhere
-#: is no use, and scoring its posts would make a search cost the whole conversation (docs/design/005).
-MATCHES = 2_000
-#: Newest conversations of a user whose vectors are searched if no conversation is named.
-CONVERSATIONS = 200
-#: Newest joined conversations of others that are searched.
-JOINED = 1_000
-#: Most cached word counts.
-REMEMBERED = 20_000
+# ---- posts -----------------------------------------------------------------------------------------------------------
 
 
 class SearchCache:
@@ -345,29 +331,9 @@ def _with_neighbours(
 def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
     """Return the seqs of up to `reach` posts before and after a post on a path. Runs are newest first."""
     at = next(place for place, (first, last) in enumerate(runs) if first <= seq <= last)
-    if runs[at][0] <= seq - reach and seq + reach <= runs[at][1]:
-        return [*range(seq - 1, seq - reach - 1, -1), *range(seq + 1, seq + reach + 1)]
-    near: list[int] = []
-    place, here = at, seq
-    while len(near) < reach:
-        here -= 1
-        if here < runs[place][0]:
-            place += 1
-            if place >= len(runs):
-                break
-            here = runs[place][1]
-        near.append(here)
-    before = len(near)
-    place, here = at, seq
-    while len(near) - before < reach:
-        here += 1
-        if here > runs[place][1]:
-            place -= 1
-            if place < 0:
-                break
-            here = runs[place][0]
-        near.append(here)
-    return near
+    before = (near for first, last in runs[at:] for near in range(min(last, seq - 1), first - 1, -1))
+    after = (near for first, last in runs[at::-1] for near in range(max(first, seq + 1), last + 1))
+    return [*islice(before, reach), *islice(after, reach)]
 
 
 def _found(transaction: Transaction, row: ConversationRow, *, direct: set[int], around: set[int]) -> list[PostMatch]:

@@ -29,22 +29,6 @@ class EmbeddingBacklog(Struct, frozen=True, kw_only=True):
     epoch: int = 0  # number of erasures in the conversation
 
 
-class PostVectors(Struct, frozen=True, kw_only=True):
-    """Vectors of a conversation's posts from `after` + 1 to `upto`, computed while `after` was the last with vectors.
-
-    `rows` are seq, part and vector, ascending. A post without supported text has none.
-    """
-
-    conversation: str
-    no: int
-    model: str
-    after: int
-    upto: int
-    rows: tuple[tuple[int, int, bytes], ...]
-    now: float
-    epoch: int = 0  # from before the posts were loaded: vectors of data erased since are rejected
-
-
 class UnembeddedPlace(Struct, frozen=True):
     """A place with memory texts without vectors of a model after `upto`."""
 
@@ -54,21 +38,13 @@ class UnembeddedPlace(Struct, frozen=True):
     said: int  # number of its newest text
 
 
-class MemoryText(Struct, frozen=True):
-    """A memory's text. Each text of a place has its own, increasing number."""
+class NewVectors(Struct, frozen=True, kw_only=True):
+    """Vectors of the texts `after` + 1 to `upto` of a scope, computed while `after` was the last with vectors.
 
-    number: int
-    name: str
-    text: str
-
-
-class EmbeddedPlace(Struct, frozen=True, kw_only=True):
-    """Vectors of a place's memory texts from `after` + 1 to `upto`, computed while `after` was the last with vectors.
-
-    `rows` are number, part and vector, ascending. A text in an unsupported language has none.
+    `rows` are a post's seq or a memory text's number, part and vector, ascending. A text in an unsupported language
+    has none.
     """
 
-    place: Place
     model: str
     after: int
     upto: int
@@ -155,10 +131,6 @@ class _Matrix(Struct):
     seqs: Any
     starts: Any
 
-    @property
-    def size(self) -> int:
-        return int(self.rows.nbytes)
-
 
 class Matrices:
     """An LRU cache of matrices. A matrix is extended or reloaded after changes by other processes."""
@@ -201,7 +173,7 @@ class Matrices:
         with self._lock:
             self._held[key] = matrix
             self._held.move_to_end(key)
-            while len(self._held) > 1 and sum(each.size for each in self._held.values()) > self._memory:
+            while len(self._held) > 1 and sum(each.rows.nbytes for each in self._held.values()) > self._memory:
                 self._held.popitem(last=False)
         return matrix
 
@@ -255,12 +227,15 @@ class VectorStore(Noun):
         ]
 
     @write
-    def keep(self, transaction: Transaction, scope: Scope, embedded: PostVectors) -> bool:
-        """Store vectors. Return False if another worker was first, or the conversation was erased or replaced."""
-        row = access.find(transaction, scope, embedded.conversation)
-        if row is None or row.no != embedded.no or row.last_seq < embedded.upto:
+    def keep(self, transaction: Transaction, scope: Scope, due: EmbeddingBacklog, embedded: NewVectors) -> bool:
+        """Store vectors of posts.
+
+        Return False if another worker was first, or the conversation was replaced or erased from since `due` was read.
+        """
+        row = access.find(transaction, scope, due.conversation)
+        if row is None or row.no != due.no or row.last_seq < embedded.upto:
             return False
-        if embedded.epoch != own_epoch(transaction, row):
+        if due.epoch != own_epoch(transaction, row):
             return False
         return _keep(transaction, row.tenant, scope_of(row.no), embedded, embedded.rows, owner=row.user or "")
 
@@ -275,19 +250,19 @@ class VectorStore(Noun):
     @read
     def memory_texts(
         self, transaction: Transaction, scope: Scope, place: Place, *, after: int, limit: int
-    ) -> Sequence[MemoryText]:
-        """Load a place's memory texts after a number, ended ones too, in order."""
+    ) -> list[tuple[int, str, str]]:
+        """Load a place's memory texts after a number, ended ones too, in order: number, name and text."""
         values = {"tenant": scope.tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
-        return [MemoryText(*each) for each in transaction.run("memories_said", **values)]
+        return transaction.run("memories_said", **values).fetchall()
 
     @write
-    def keep_of_place(self, transaction: Transaction, scope: Scope, embedded: EmbeddedPlace) -> bool:
+    def keep_of_place(self, transaction: Transaction, scope: Scope, owner: Place, embedded: NewVectors) -> bool:
         """Store vectors of texts that memories still have. Return False if another worker was first, or the place is
         gone.
 
         Corrected or erased texts get no vector; their replacements are due again.
         """
-        place = {"tenant": scope.tenant, "kind": embedded.place.kind, "owner": embedded.place.id}
+        place = {"tenant": scope.tenant, "kind": owner.kind, "owner": owner.id}
         last = transaction.value("place_last_said", **place)
         if last is None or last < embedded.upto:
             return False  # it was erased; a new place continues after its old numbers
@@ -296,7 +271,7 @@ class VectorStore(Noun):
             for (number,) in transaction.run("memories_said_still", **place, after=embedded.after, upto=embedded.upto)
         }
         rows = [each for each in embedded.rows if each[0] in still]
-        return _keep(transaction, scope.tenant, scope_of_place(embedded.place), embedded, rows)
+        return _keep(transaction, scope.tenant, scope_of_place(owner), embedded, rows)
 
     @read
     def counts(self, transaction: Transaction, model: str) -> tuple[int, int]:
@@ -309,7 +284,7 @@ def _keep(
     transaction: Transaction,
     tenant: str,
     scope: str,
-    embedded: PostVectors | EmbeddedPlace,
+    embedded: NewVectors,
     rows: Sequence[tuple[int, int, bytes]],
     *,
     owner: str = "",

@@ -1,7 +1,6 @@
 """The contract of vectors: similarity search, one vector per model and text, and deletion with the text."""
 
 from array import array
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -9,7 +8,7 @@ from cuebook.interfaces.memories import MemoryQuery, PlaceChange
 from cuebook.interfaces.store import Batch, SearchLook
 from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.storage.store import Store
-from cuebook.storage.vectors import EmbeddedPlace, PostVectors
+from cuebook.storage.vectors import EmbeddingBacklog, NewVectors
 from cuebook.testing.doubles import BEGINNING
 from storage.makers import drafts
 
@@ -37,10 +36,12 @@ async def stored(store: Store, *, scope: Scope = US, name: str = "c", count: int
     return (await store.conversation(scope, name)).no
 
 
-def embedded(no: int, *rows: tuple[int, int, bytes], after: int = 0, upto: int = 3, **fields: Any) -> PostVectors:
-    """Return vectors to store."""
-    told: dict[str, Any] = {"conversation": "c", "model": MODEL, **fields}
-    return PostVectors(no=no, after=after, upto=upto, rows=rows, now=BEGINNING, **told)
+def embedded(
+    no: int, *rows: tuple[int, int, bytes], after: int = 0, upto: int = 3, conversation: str = "c", model: str = MODEL
+) -> tuple[EmbeddingBacklog, NewVectors]:
+    """Return vectors to store, and the conversation that lacks them."""
+    due = EmbeddingBacklog(tenant=US.tenant, conversation=conversation, no=no, upto=after, last_seq=upto)
+    return due, NewVectors(model=model, after=after, upto=upto, rows=rows, now=BEGINNING)
 
 
 async def find_similar(store: Store, look: Dense, *, conversation: str | None = "c") -> dict[int, float]:
@@ -57,9 +58,11 @@ async def store_memories(store: Store, place: Place, *texts: str) -> None:
     assert await store.memories.save(US, PlaceChange(place=place, generation=0, memories=memories), now=BEGINNING)
 
 
-def embedded_place(place: Place, *rows: tuple[int, int, bytes], after: int = 0, upto: int = 2) -> EmbeddedPlace:
-    """Return vectors of memories to store."""
-    return EmbeddedPlace(place=place, model=MODEL, after=after, upto=upto, rows=rows, now=BEGINNING)
+def embedded_place(
+    place: Place, *rows: tuple[int, int, bytes], after: int = 0, upto: int = 2
+) -> tuple[Place, NewVectors]:
+    """Return vectors of memories to store, and their owner."""
+    return place, NewVectors(model=MODEL, after=after, upto=upto, rows=rows, now=BEGINNING)
 
 
 async def find_similar_memories(store: Store, look: Dense, place: Place, *, scope: Scope = US) -> dict[str, float]:
@@ -74,7 +77,7 @@ class VectorsContract:
     async def test_similar_posts_are_found_without_a_common_word(self, store: Store) -> None:
         no = await stored(store)
         rows = ((1, 0, vector(1, 0)), (2, 0, vector(0, 1)), (2, 1, vector(3, 4)), (3, 0, vector(-1, 0)))
-        assert await store.vectors.keep(US, embedded(no, *rows))
+        assert await store.vectors.keep(US, *embedded(no, *rows))
         assert await find_similar(store, dense(1, 0)) == {1: 1.0, 2: 0.6, 3: -1.0}
         assert await find_similar(store, dense(1, 0), conversation=None) == {1: 1.0, 2: 0.6, 3: -1.0}
         result = await store.search(US, SearchLook(text="unheard", dense=dense(1, 0)), conversation="c")
@@ -84,23 +87,23 @@ class VectorsContract:
 
     async def test_another_model_finds_nothing(self, store: Store) -> None:
         no = await stored(store)
-        await store.vectors.keep(US, embedded(no, (1, 0, vector(1, 0))))
+        await store.vectors.keep(US, *embedded(no, (1, 0, vector(1, 0))))
         assert await find_similar(store, dense(1, 0, model="other")) == {}
 
     async def test_added_vectors_are_found(self, store: Store) -> None:
         no = await stored(store)
-        await store.vectors.keep(US, embedded(no, (1, 0, vector(1, 0)), upto=1))
+        await store.vectors.keep(US, *embedded(no, (1, 0, vector(1, 0)), upto=1))
         assert await find_similar(store, dense(1, 0)) == {1: 1.0}
-        await store.vectors.keep(US, embedded(no, (3, 0, vector(0, 1)), after=1))
+        await store.vectors.keep(US, *embedded(no, (3, 0, vector(0, 1)), after=1))
         assert await find_similar(store, dense(1, 0)) == {1: 1.0, 3: 0.0}
         assert await store.vectors.counts(MODEL) == (3, 2)
 
     async def test_the_second_writer_stores_nothing(self, store: Store) -> None:
         no = await stored(store)
-        assert await store.vectors.keep(US, embedded(no, (1, 0, vector(1, 0))))
-        assert not await store.vectors.keep(US, embedded(no, (1, 0, vector(0, 1))))
-        assert not await store.vectors.keep(US, embedded(no + 1, (1, 0, vector(0, 1)), model="other"))
-        assert not await store.vectors.keep(US, embedded(no, (9, 0, vector(0, 1)), after=3, upto=9))
+        assert await store.vectors.keep(US, *embedded(no, (1, 0, vector(1, 0))))
+        assert not await store.vectors.keep(US, *embedded(no, (1, 0, vector(0, 1))))
+        assert not await store.vectors.keep(US, *embedded(no + 1, (1, 0, vector(0, 1)), model="other"))
+        assert not await store.vectors.keep(US, *embedded(no, (9, 0, vector(0, 1)), after=3, upto=9))
         assert await store.vectors.counts(MODEL) == (3, 1)
 
     async def test_posts_without_vectors_are_listed_as_due(self, store: Store) -> None:
@@ -108,29 +111,29 @@ class VectorsContract:
         [due] = await store.vectors.due(MODEL)
         assert (due.conversation, due.no, due.upto, due.last_seq) == ("c", no, 0, 3)
         assert await store.vectors.due(MODEL, since=BEGINNING + 1e6) == []
-        await store.vectors.keep(US, embedded(no, upto=2))
+        await store.vectors.keep(US, *embedded(no, upto=2))
         assert [each.upto for each in await store.vectors.due(MODEL)] == [2]
-        await store.vectors.keep(US, embedded(no, after=2))
+        await store.vectors.keep(US, *embedded(no, after=2))
         assert await store.vectors.due(MODEL) == []
         assert [each.upto for each in await store.vectors.due("other")] == [0]
 
     async def test_vectors_are_deleted_with_their_conversation(self, store: Store) -> None:
         no = await stored(store)
-        await store.vectors.keep(US, embedded(no, (1, 0, vector(1, 0))))
+        await store.vectors.keep(US, *embedded(no, (1, 0, vector(1, 0))))
         await find_similar(store, dense(1, 0))
         counts = await store.delete(US, "c")
         assert (counts["vectors"], counts["embedded"]) == (1, 1)
         again = await stored(store)
         assert await find_similar(store, dense(1, 0)) == {}
         assert await store.vectors.counts(MODEL) == (0, 0)
-        assert not await store.vectors.keep(US, embedded(no, (1, 0, vector(1, 0))))
-        assert await store.vectors.keep(US, embedded(again, (1, 0, vector(1, 0))))
+        assert not await store.vectors.keep(US, *embedded(no, (1, 0, vector(1, 0))))
+        assert await store.vectors.keep(US, *embedded(again, (1, 0, vector(1, 0))))
 
     async def test_similar_memories_of_the_requested_owners_are_found(self, store: Store) -> None:
         await store_memories(store, ANN, "lamp", "lantern")
         await store_memories(store, BOB, "lamp")
-        assert await store.vectors.keep_of_place(US, embedded_place(ANN, (1, 0, vector(1, 0)), (2, 0, vector(3, 4))))
-        assert await store.vectors.keep_of_place(US, embedded_place(BOB, (1, 0, vector(1, 0)), upto=1))
+        assert await store.vectors.keep_of_place(US, *embedded_place(ANN, (1, 0, vector(1, 0)), (2, 0, vector(3, 4))))
+        assert await store.vectors.keep_of_place(US, *embedded_place(BOB, (1, 0, vector(1, 0)), upto=1))
         assert await find_similar_memories(store, dense(1, 0), ANN) == {"lamp": 1.0, "lantern": 0.6}
         assert await find_similar_memories(store, dense(1, 0), BOB) == {"lamp": 1.0}
         assert await find_similar_memories(store, dense(1, 0, model="other"), ANN) == {}
@@ -141,8 +144,8 @@ class VectorsContract:
         [due] = await store.vectors.places_due(MODEL)
         assert (due.place, due.upto, due.said) == (ANN, 0, 2)
         assert await store.vectors.places_due(MODEL, since=BEGINNING + 1e6) == []
-        await store.vectors.keep_of_place(US, embedded_place(ANN, (1, 0, vector(1, 0)), (2, 0, vector(0, 1))))
-        assert not await store.vectors.keep_of_place(US, embedded_place(ANN, (1, 0, vector(0, 1)))), (
+        await store.vectors.keep_of_place(US, *embedded_place(ANN, (1, 0, vector(1, 0)), (2, 0, vector(0, 1))))
+        assert not await store.vectors.keep_of_place(US, *embedded_place(ANN, (1, 0, vector(0, 1)))), (
             "the second writer stores nothing"
         )
         assert await store.vectors.places_due(MODEL) == []
@@ -151,10 +154,10 @@ class VectorsContract:
         await store.memories.save(US, PlaceChange(place=ANN, generation=generation, memories=changes), now=BEGINNING)
         assert await find_similar_memories(store, dense(1, 0), ANN) == {"lantern": 0.0}
         [due] = await store.vectors.places_due(MODEL)
-        assert [each.text for each in await store.vectors.memory_texts(US, ANN, after=due.upto, limit=9)] == ["torch"]
+        assert [text for *_, text in await store.vectors.memory_texts(US, ANN, after=due.upto, limit=9)] == ["torch"]
         late = embedded_place(ANN, (2, 0, vector(1, 0)), (3, 0, vector(1, 0)), after=2, upto=3)
         assert await store.memories.remove(US, [(await store.memories.place(US, ANN))[1][0]]) == 1
-        assert await store.vectors.keep_of_place(US, late)
+        assert await store.vectors.keep_of_place(US, *late)
         assert await find_similar_memories(store, dense(1, 0), ANN) == {"lantern": 0.0}, (
             "the replaced text has no vector"
         )
@@ -162,5 +165,5 @@ class VectorsContract:
     async def test_a_user_finds_no_memories_of_others(self, store: Store) -> None:
         other = Scope(user="bob")
         no = await stored(store, scope=other, name="theirs")
-        await store.vectors.keep(other, embedded(no, (1, 0, vector(1, 0)), conversation="theirs"))
+        await store.vectors.keep(other, *embedded(no, (1, 0, vector(1, 0)), conversation="theirs"))
         assert await find_similar(store, dense(1, 0), conversation=None) == {}

@@ -20,7 +20,7 @@ from cuebook.memory.tokenizer import spans_of
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
 from cuebook.signals.tasks import examples
-from cuebook.storage.vectors import EmbeddedPlace, EmbeddingBacklog, MemoryText, PostVectors, UnembeddedPlace
+from cuebook.storage.vectors import EmbeddingBacklog, NewVectors, UnembeddedPlace
 
 # ---- Passages -------------------------------------------------------------------------------------------------------
 
@@ -148,17 +148,9 @@ async def _embed_posts(services: Services, embedder: Embedder, due: EmbeddingBac
     posts = await services.store.posts_in(scope, due.conversation, [(due.upto + 1, upto)])
     passages = ((post.seq, _passages_of_post(embedder, post)) for post in posts)
     rows, refused = await _rows(services, embedder, passages)
-    embedded = PostVectors(
-        conversation=due.conversation,
-        no=due.no,
-        model=space_of(embedder),
-        after=due.upto,
-        upto=upto,
-        rows=tuple(rows),
-        now=services.clock.now(),
-        epoch=due.epoch,
-    )
-    if not await services.store.vectors.keep(scope, embedded):
+    space, now = space_of(embedder), services.clock.now()
+    embedded = NewVectors(model=space, after=due.upto, upto=upto, rows=tuple(rows), now=now)
+    if not await services.store.vectors.keep(scope, due, embedded):
         return False
     for seq, why in refused:
         _log_rejection(services, embedder, f"text of post {seq} in conversation {due.conversation}", why)
@@ -170,20 +162,21 @@ async def _embed_memories(services: Services, embedder: Embedder, dues: Sequence
     vectors, is_first = services.store.vectors, False
     read = [await vectors.memory_texts(Scope(due.tenant), due.place, after=due.upto, limit=POSTS) for due in dues]
     passages = (
-        ((at, each.number), _passages_of_memory(embedder, each)) for at, texts in enumerate(read) for each in texts
+        ((at, number), _passages_of_memory(embedder, name, text))
+        for at, texts in enumerate(read)
+        for number, name, text in texts
     )
     rows, refused = await _rows(services, embedder, passages)
     for at, (due, texts) in enumerate(zip(dues, read, strict=True)):
-        last = texts[-1].number if texts else 0
-        embedded = EmbeddedPlace(
-            place=due.place,
+        last = texts[-1][0] if texts else 0
+        embedded = NewVectors(
             model=space_of(embedder),
             after=due.upto,
             upto=last if len(texts) == POSTS else max(due.said, last),
             rows=tuple((number, part, vector) for (of, number), part, vector in rows if of == at),
             now=services.clock.now(),
         )
-        if await vectors.keep_of_place(Scope(due.tenant), embedded):
+        if await vectors.keep_of_place(Scope(due.tenant), due.place, embedded):
             is_first = True
             for (of, _), why in refused:
                 if of == at:
@@ -237,11 +230,11 @@ def _passages_of_post(embedder: Embedder, post: PathPost) -> list[str]:
     return passages_of(post.sender, text)
 
 
-def _passages_of_memory(embedder: Embedder, memory_text: MemoryText) -> list[str]:
+def _passages_of_memory(embedder: Embedder, name: str, text: str) -> list[str]:
     """Return the passages to embed: the text, with the memory's name if the text does not contain it."""
-    if not reads(embedder.languages, memory_text.text):
+    if not reads(embedder.languages, text):
         return []
-    return passages_of(memory_text.name if memory_text.name not in memory_text.text else "", memory_text.text)
+    return passages_of(name if name not in text else "", text)
 
 
 def _together(places: Sequence[UnembeddedPlace]) -> Iterator[list[UnembeddedPlace]]:

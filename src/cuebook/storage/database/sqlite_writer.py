@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, StoreFull
 from cuebook.storage.database.transaction import Failpoints
@@ -23,22 +23,14 @@ _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 _TAKEN = ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
 
 
-class WriteRequest(Generic[T]):
-    """One write: a function of the connection, and the future of its result."""
-
-    __slots__ = ("future", "run")
-
-    def __init__(self, run: Callable[[sqlite3.Connection], T]) -> None:
-        self.run = run
-        self.future: Future[T] = Future()
+#: One write: a function of the connection, and the future of its result.
+WriteRequest = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
+#: A request with its result or exception.
+Outcome = tuple[WriteRequest, Any, BaseException | None]
 
 
 class _GivenUpError(Exception):
     """SQLite rolled back the whole transaction inside a request: nothing of the batch is stored."""
-
-
-#: A request with its result or exception.
-Outcome = tuple[WriteRequest[Any], Any, BaseException | None]
 
 
 def translate(error: sqlite3.Error) -> CuebookError:
@@ -77,7 +69,7 @@ class Writer:
     def __init__(self, connect: Callable[[], sqlite3.Connection], failpoints: Failpoints) -> None:
         self._connect = connect
         self._failpoints = failpoints
-        self._requests: queue.SimpleQueue[WriteRequest[Any] | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[WriteRequest | None] = queue.SimpleQueue()
         self._gate = threading.Lock()  # all queued requests came before the end
         self._closed = False
         self.commits = 0
@@ -88,12 +80,12 @@ class Writer:
 
     def submit(self, run: Callable[[sqlite3.Connection], T]) -> "Future[T]":
         """Queue a write; the future is done when it is durable."""
-        request = WriteRequest(run)
+        future: Future[T] = Future()
         with self._gate:
             if self._closed:
                 raise _closed()
-            self._requests.put(request)
-        return request.future
+            self._requests.put((run, future))
+        return future
 
     def close(self) -> None:
         """Finish queued writes, then end the thread."""
@@ -121,7 +113,7 @@ class Writer:
             self._refuse_rest()
             connection.close()
 
-    def _gather(self, first: WriteRequest[Any]) -> tuple[list[WriteRequest[Any]], bool]:
+    def _gather(self, first: WriteRequest) -> tuple[list[WriteRequest], bool]:
         batch = [first]
         while len(batch) < BATCH:
             try:
@@ -142,23 +134,23 @@ class Writer:
                 request = self._requests.get_nowait()
             except queue.Empty:
                 return
-            if request is not None and request.future.set_running_or_notify_cancel():
-                request.future.set_exception(_closed())
+            if request is not None and request[1].set_running_or_notify_cancel():
+                request[1].set_exception(_closed())
 
-    def _commit(self, connection: sqlite3.Connection, batch: Sequence[WriteRequest[Any]]) -> None:
+    def _commit(self, connection: sqlite3.Connection, batch: Sequence[WriteRequest]) -> None:
         """Run a batch in one transaction; if SQLite rolls it back (a full disk), run each request in its own."""
-        waiting = [request for request in batch if request.future.set_running_or_notify_cancel()]
+        waiting = [request for request in batch if request[1].set_running_or_notify_cancel()]
         try:
             if not self._together(connection, waiting):
                 for request in waiting:
                     self._together(connection, [request])
         except BaseException as error:
-            for request in waiting:
-                if not request.future.done():
-                    request.future.set_exception(explain(error))
+            for _, future in waiting:
+                if not future.done():
+                    future.set_exception(explain(error))
             raise
 
-    def _together(self, connection: sqlite3.Connection, requests: Sequence[WriteRequest[Any]]) -> bool:
+    def _together(self, connection: sqlite3.Connection, requests: Sequence[WriteRequest]) -> bool:
         """Run requests, commit once, then set all results. Return False if each must be tried alone."""
         outcomes: list[Outcome] = []
         begun = committed = False
@@ -179,20 +171,20 @@ class Writer:
             if begun and not committed and len(requests) > 1 and not isinstance(error, CuebookError):
                 return False
             outcomes = [(request, None, error) for request in requests]
-        for request, result, failure in outcomes:
+        for (_, future), result, failure in outcomes:
             if failure is None:
-                request.future.set_result(result)
+                future.set_result(result)
             else:
-                request.future.set_exception(explain(failure))
+                future.set_exception(explain(failure))
         return True
 
 
-def _run(connection: sqlite3.Connection, request: WriteRequest[Any], *, alone: bool) -> Outcome:
+def _run(connection: sqlite3.Connection, request: WriteRequest, *, alone: bool) -> Outcome:
     """Run one request in a savepoint; a failed request is rolled back alone."""
     if not alone:
         connection.execute("SAVEPOINT request")
     try:
-        result = request.run(connection)
+        result = request[0](connection)
     except BaseException as error:
         if not connection.in_transaction and not alone:
             raise _GivenUpError from error
