@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from cuebook.interfaces.store import Decision, Scene
-from cuebook.records.conversation import Draft, Part, PostState, Role
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import Draft, Part, PostState, Role, digest_of
 from cuebook.records.turn import Manifest
 from cuebook.testing.doubles import BEGINNING
 

@@ -112,8 +112,8 @@ async def test_a_failed_write_stores_nothing(store: Store) -> None:
 async def test_concurrent_changes_of_an_organization_are_all_stored(store: Store) -> None:
     fields = ("enabled", "allowWrites", "defaultRetrievalEnabled")
     changes = [change_of({"memory": {"longTermMemory": {field: False}}}) for field in fields]
-    await asyncio.gather(*(store.organizations.change(HERE, "acme", each, now=NOW) for each in changes))
-    memory = (await store.organizations.settings(HERE, "acme")).memory.long_term_memory
+    await asyncio.gather(*(store.keys.change_organization(HERE, "acme", each, now=NOW) for each in changes))
+    memory = (await store.keys.organization(HERE, "acme")).memory.long_term_memory
     assert (memory.enabled, memory.allow_writes, memory.default_retrieval_enabled) == (False, False, False)
 
 

@@ -269,9 +269,7 @@ class Conversations(Namespace):
         check_alone("last", last)
         limit = limit or LIMIT
         found, head, after = await self._start(conversation, "posts", scope, branches=branches, cursor=cursor)
-        posts = await store.posts_behind(
-            scope, conversation, after=after, limit=limit + 1, path=not branches, head=head
-        )
+        posts = await store.posts(scope, conversation, after=after, limit=limit + 1, path=not branches, head=head)
         more = write_cursor("posts", head, posts[limit - 1].seq, no=found.no) if len(posts) > limit else None
         return Page(items=await self._post_entries(scope, conversation, posts[:limit]), next=more)
 
@@ -338,7 +336,7 @@ class Conversations(Namespace):
         states = await store.round_states(scope, conversation)
         posts: Any = []
         while True:
-            read = await store.posts_behind(scope, conversation, after=after, limit=ROUND_POSTS, head=head)
+            read = await store.posts(scope, conversation, after=after, limit=ROUND_POSTS, head=head)
             posts += read
             rounds = _seen(rounds_of(posts, states), role, include_failed=include_failed)
             if len(rounds) > limit:  # the last one may be incomplete: leave it out

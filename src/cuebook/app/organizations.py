@@ -39,7 +39,7 @@ class Organizations(Namespace):
         """Return an organization's settings, or the defaults. Only for its admins. Raises InvalidInput, NotFound."""
         check_text(organization, "organization")
         caller.check_organization(organization)
-        return await self._services.store.organizations.settings(self._scope, organization)
+        return await self._services.store.keys.organization(self._scope, organization)
 
     @operation("PATCH /api/organizations/{organization}/settings", role="admin", hidden=True, stores=True)
     async def change(
@@ -60,5 +60,5 @@ class Organizations(Namespace):
         change = checked(OrganizationChange(memory=memory))
         value = msgspec.to_builtins(change)
         record = record_of(self._services, f"organization:{organization}", "organization", by=by, said=value)
-        store, now = self._services.store.organizations, self._services.clock.now()
-        return await store.change(self._scope, organization, change, now=now, audit=[record])
+        store, now = self._services.store.keys, self._services.clock.now()
+        return await store.change_organization(self._scope, organization, change, now=now, audit=[record])

@@ -45,11 +45,6 @@ class SecretFinding(Struct, frozen=True):
     end: int
     fingerprint: str
 
-    @property
-    def token(self) -> str:
-        """Return the token that replaces it."""
-        return f"{TOKEN_START}{self.family}#{self.fingerprint}]]"
-
 
 class _Secret(Struct, frozen=True):
     start: int

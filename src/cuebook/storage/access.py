@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.records.conversation import Conversation
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import Conversation, digest_of
 from cuebook.records.memory import Correction, Memory, Place, Scope
 from cuebook.storage.database.transaction import Transaction, columns, record
 

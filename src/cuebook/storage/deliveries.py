@@ -185,7 +185,8 @@ class MemoryStore(Noun):
         posts = reads.posts_on(transaction, row, behind(runs, mark["seq"]), limit)
         before: Sequence[Post] = ()
         if mark["seq"]:
-            before = reads.posts_of(transaction, row, last=_CONTEXT, head=mark["seq"])
+            earlier = runs_to(transaction, row, mark["seq"])
+            before = reads.posts_on(transaction, row, reads.newest(earlier, _CONTEXT))
         version = summaries.head_summary(transaction, row)
         items = _fresh(transaction, row, mark["version"], version)
         ids = {post.id for post in (*before, *posts)}.union(*(item.sources for item in items))

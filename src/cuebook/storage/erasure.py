@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import BackendError
 from cuebook.records.audit import CommittedText, Record
-from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost, digest_of
 from cuebook.records.erasure import (
     AffectedConversation,
     MemoryToErase,

@@ -24,7 +24,10 @@ class PresentedKey(Struct, frozen=True):
 
 
 class KeyStore(Noun):
-    """Stores API keys. Keys are never deleted, so that a project with keys stays closed to callers without one."""
+    """Stores API keys and the settings of organizations.
+
+    Keys are never deleted, so that a project with keys stays closed to callers without one.
+    """
 
     @read
     def present(self, transaction: Transaction, id_: str | None) -> PresentedKey:
@@ -64,17 +67,13 @@ class KeyStore(Noun):
             chained(transaction, scope.tenant, audit)
         return record(Key, row)
 
-
-class OrganizationStore(Noun):
-    """Stores the settings of organizations."""
-
     @read
-    def settings(self, transaction: Transaction, scope: Scope, organization: str) -> OrganizationSettings:
+    def organization(self, transaction: Transaction, scope: Scope, organization: str) -> OrganizationSettings:
         """Return an organization's settings, by default the defaults."""
         return settings_of(transaction, scope.tenant, organization)
 
     @write
-    def change(
+    def change_organization(
         self,
         transaction: Transaction,
         scope: Scope,

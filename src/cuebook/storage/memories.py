@@ -13,12 +13,12 @@ from cuebook.memory.item_keys import memory_key
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Participants, effective, read_places
 from cuebook.memory.supersede import nearest
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import digest_of
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source, Trust
 from cuebook.records.turn import Manifest
 from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
 from cuebook.storage.database.transaction import Transaction, columns, record
-from cuebook.storage.search import OwnerMatches, SearchCache, rarest_words, sharing, words_at
+from cuebook.storage.search import SearchCache, rarest_words, sharing, words_at
 from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
 
 #: A place with at most so many memories is loaded whole for a delivery; of a larger one,
@@ -138,7 +138,7 @@ def find(
     known: dict[int, MemoryRow] = {}
     close: dict[Place, Close] = {}
     for place in places:
-        owner_matches = OwnerMatches()
+        owner_matches = MemoryMatches()
         if query:
             owner_matches = matching(transaction, tenant, place, memory_query, search_cache, query=query)
         held, frequencies = held + owner_matches.held, frequencies + Counter(owner_matches.frequencies)
@@ -191,7 +191,7 @@ def matching(
     search_cache: SearchCache,
     *,
     query: Query,
-) -> OwnerMatches:
+) -> MemoryMatches:
     """Find a place's memories that share words with a query, among those valid now or at a time.
 
     A small place is scanned: full-text search would have to walk over the words of all other memories.
@@ -208,11 +208,11 @@ def matching(
     query, counts = rarest_words(transaction, here, query, token)
     match = match_expression(query, token)
     if match is None:
-        return OwnerMatches(held=here.held, frequencies=counts)
+        return MemoryMatches(held=here.held, frequencies=counts)
     at = {} if memory_query.at is None else {"at": memory_query.at}
     name = "memory_find" if memory_query.at is None else "memory_find_at"
     results = transaction.run(name, match=match, limit=memory_query.limit, **at)
-    return OwnerMatches([no for (no,) in results], here.held, counts)
+    return MemoryMatches(found=tuple(no for (no,) in results), held=here.held, frequencies=counts)
 
 
 def _close(

@@ -32,7 +32,6 @@ from cuebook.storage.reflections import newest_on, turn_on
 from cuebook.storage.tree import (
     Paths,
     Runs,
-    after,
     backlog,
     bodies,
     decode_body,
@@ -94,8 +93,7 @@ class ConversationReader(Noun):
         last = _turn(transaction, turns[0]) if turns else None
         previous = last.steps[-1].manifest if last and last.steps else None
         mark, version = read_mark(transaction, row, runs, path_query, shown=previous.summary_version if previous else 0)
-        behind = after(runs, mark)
-        path, left = _read_path(transaction, (tenant, no), behind, path_query, self.paths, epoch=epoch)
+        path, left = _read_path(transaction, (tenant, no), runs_after(runs, mark), path_query, self.paths, epoch=epoch)
         said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
         return Scene(
             conversation=row.record(),
@@ -174,27 +172,20 @@ class ConversationReader(Noun):
         conversation: str,
         *,
         path: bool = True,
+        head: int | None = None,
         last: int | None = None,
-        head: int | None = None,
+        after: int = 0,
+        limit: int | None = None,
     ) -> list[Post]:
-        """Return posts of a path, by default the head's, oldest first, or of all branches by seq."""
-        return posts_of(transaction, access.need(transaction, scope, conversation), path=path, last=last, head=head)
+        """Return posts of a path, by default the head's, oldest first, or of all branches by seq.
 
-    @read
-    def posts_behind(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        conversation: str,
-        *,
-        path: bool = True,
-        head: int | None = None,
-        after: int,
-        limit: int,
-    ) -> list[Post]:
-        """Return the next posts after a seq, oldest first, of a path (by default the head's) or of all branches."""
+        `last` is the number of newest posts; `limit` that of the first ones after the seq `after`.
+        """
         row = access.need(transaction, scope, conversation)
-        return posts_on(transaction, row, runs_after(_runs(transaction, row, path=path, head=head), after), limit)
+        runs = runs_to(transaction, row, row.head if head is None else head) if path else [(1, row.last_seq)]
+        if last is not None:
+            runs = newest(runs, last)
+        return posts_on(transaction, row, runs_after(runs, after), limit)
 
     @read
     def posts_in(
@@ -363,23 +354,6 @@ def summary(transaction: Transaction, row: ConversationRow, version: int) -> Sum
     return record(Summary, data, made_by=made_by, prompt=prompt)
 
 
-def posts_of(
-    transaction: Transaction,
-    row: ConversationRow,
-    *,
-    path: bool = True,
-    last: int | None = None,
-    head: int | None = None,
-) -> list[Post]:
-    """Return the posts of a path (by default the head's), oldest first, or of all branches by seq."""
-    runs = _runs(transaction, row, path=path, head=head)
-    return posts_on(transaction, row, runs if last is None else _newest(runs, last))
-
-
-def _runs(transaction: Transaction, row: ConversationRow, *, path: bool, head: int | None) -> Runs:
-    return runs_to(transaction, row, row.head if head is None else head) if path else [(1, row.last_seq)]
-
-
 def posts_on(transaction: Transaction, row: ConversationRow, runs: Runs, limit: int | None = None) -> list[Post]:
     """Return the posts of a path, oldest first: the first `limit`, by default all."""
     posts: list[Post] = []
@@ -393,7 +367,8 @@ def posts_on(transaction: Transaction, row: ConversationRow, runs: Runs, limit: 
     return posts
 
 
-def _newest(runs: Runs, count: int) -> Runs:
+def newest(runs: Runs, count: int) -> Runs:
+    """Return the last posts of a path, newest first."""
     remaining: Runs = []
     for first, last in runs:
         if count <= 0:

@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.memory.copied_text import CopyIndex
-from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in, digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, CLIENT, Manifest

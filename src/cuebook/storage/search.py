@@ -9,6 +9,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
+from cuebook.interfaces.memories import MemoryMatches
 from cuebook.interfaces.store import SearchLook
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
 from cuebook.records.memory import PostMatch, Scope, SearchResult
@@ -41,18 +42,6 @@ SMALL_PLACE = 1_000
 PLACES = 64
 
 
-class OwnerMatches(Struct, frozen=True):
-    """The word matches of a query in a place: memories with the most common words first, and counts.
-
-    The counts are the number of memories, and of memories with each query word. `keys` are cached search keys.
-    """
-
-    found: Sequence[int] = ()
-    held: int = 0
-    frequencies: Mapping[str, int] = {}
-    keys: Mapping[int, str] = {}
-
-
 class Words(Struct):
     """The cached words of a place. `holding` maps a word to its memories (numbers), None for a large place.
 
@@ -66,14 +55,15 @@ class Words(Struct):
     counts: dict[str, int] = {}
 
 
-def sharing(words: Words, query: Query, limit: int) -> OwnerMatches:
+def sharing(words: Words, query: Query, limit: int) -> MemoryMatches:
     """Find the memories of a small place that share words with a query."""
     holding = words.holding or {}
     counts = {term: len(holding[term]) for term in query.terms if term in holding}
     shared = Counter(no for term in counts for no in holding[term])
     best = sorted(((count, no) for no, count in shared.items()), reverse=True)
     results = [no for _, no in best[:limit]]
-    return OwnerMatches(results, words.held, counts, {no: words.keys[no] for no in results})
+    keys = {no: words.keys[no] for no in results}
+    return MemoryMatches(found=tuple(results), held=words.held, frequencies=counts, keys=keys)
 
 
 class PlaceWords:

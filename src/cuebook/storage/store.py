@@ -13,7 +13,7 @@ from cuebook.storage.database.sqlite_files import MEMORY
 from cuebook.storage.database.transaction import Database, Failpoints, KeyedRequest, Transaction, read, write
 from cuebook.storage.deliveries import MemoryStore
 from cuebook.storage.erasure import ErasureStore
-from cuebook.storage.keys import KeyStore, OrganizationStore
+from cuebook.storage.keys import KeyStore
 from cuebook.storage.outcomes import OutcomeStore
 from cuebook.storage.prompts import PromptStore
 from cuebook.storage.reads import ConversationReader
@@ -40,7 +40,6 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         self.tuning = TuningStore(database)
         self.erasure = ErasureStore(database, self)
         self.keys = KeyStore(database)
-        self.organizations = OrganizationStore(database)
         self.memories = MemoryStore(database, self.cache)
         self.reflections = ReflectionStore(database)
         self.talks = ConversationListStore(database)

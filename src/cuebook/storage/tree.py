@@ -10,8 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.records.conversation import Draft, Part, PathPost, Stretch
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import Draft, Part, PathPost, Stretch, digest_of
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.database.transaction import Transaction
 

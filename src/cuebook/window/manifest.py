@@ -8,8 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import NotFound
-from cuebook.records.conversation import PathPost
-from cuebook.records.digest import messages_digest, text_digest
+from cuebook.records.conversation import PathPost, messages_digest, text_digest
 from cuebook.records.erasure import GONE
 from cuebook.records.turn import CLIENT, Cut, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
 from cuebook.window.partition import Partition

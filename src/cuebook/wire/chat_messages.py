@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, SYSTEM, TOOL, Part, Post, Role
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, SYSTEM, TOOL, Part, Post, Role, digest_of
 
 #: Wire roles and ours. `developer` is OpenAI's newer name of `system`, `function` the legacy one of `tool`.
 ROLES: dict[str, Role] = {

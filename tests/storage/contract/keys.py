@@ -73,15 +73,15 @@ class KeysContract:
         assert found.revoked_at is None
 
     async def test_an_organizations_settings_change_field_by_field(self, store: Store) -> None:
-        of = store.organizations
-        assert await of.settings(HERE, "acme") == OrganizationSettings()
+        of = store.keys
+        assert await of.organization(HERE, "acme") == OrganizationSettings()
         one = change_of({"memory": {"longTermMemory": {"allowWrites": False}}})
         two = change_of({"memory": {"longTermMemory": {"allowedCategories": ["facts"]}}})
-        await of.change(HERE, "acme", one, now=NOW, audit=[audit_record("organization")])
-        after = await of.change(HERE, "acme", two, now=NOW + 1)
+        await of.change_organization(HERE, "acme", one, now=NOW, audit=[audit_record("organization")])
+        after = await of.change_organization(HERE, "acme", two, now=NOW + 1)
         memory = after.memory.long_term_memory
         assert (memory.enabled, memory.allow_writes, memory.allowed_categories) == (True, False, ("facts",))
-        assert await of.settings(HERE, "acme") == after
-        assert await of.settings(ELSEWHERE, "acme") == OrganizationSettings()
-        assert await of.settings(HERE, "other") == OrganizationSettings()
+        assert await of.organization(HERE, "acme") == after
+        assert await of.organization(ELSEWHERE, "acme") == OrganizationSettings()
+        assert await of.organization(HERE, "other") == OrganizationSettings()
         assert len(await store.audit.records(HERE)) == 1

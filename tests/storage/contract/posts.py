@@ -6,8 +6,7 @@ import pytest
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.interfaces.store import ROOT, Appended, Batch
-from cuebook.records.conversation import Draft, Part
-from cuebook.records.digest import text_digest
+from cuebook.records.conversation import Draft, Part, text_digest
 from cuebook.records.memory import Scope
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
@@ -148,11 +147,11 @@ class PostsContract:
             for limit in (1, 2, 3, 99):
                 read = [[each for each in everything if each.seq > after][:limit] for after in range(8)]
                 assert read == [
-                    await store.posts_behind(OWNER, "c", after=after, limit=limit, path=path) for after in range(8)
+                    await store.posts(OWNER, "c", after=after, limit=limit, path=path) for after in range(8)
                 ]
-        assert [post.id for post in await store.posts_behind(OWNER, "c", after=2, limit=9, head=4)] == ["p3", "p4"]
+        assert [post.id for post in await store.posts(OWNER, "c", after=2, limit=9, head=4)] == ["p3", "p4"]
         with pytest.raises(NotFound):
-            await store.posts_behind(OWNER, "nowhere", after=0, limit=1)
+            await store.posts(OWNER, "nowhere", after=0, limit=1)
 
     async def test_ranges_are_returned_in_order(self, store: Store) -> None:
         await say(store, "c", *drafts("one", "two", "three", "four", "five"))

@@ -7,7 +7,7 @@ import pytest
 
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Batch, PathQuery
-from cuebook.records.digest import text_digest
+from cuebook.records.conversation import text_digest
 from cuebook.records.memory import Scope
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING

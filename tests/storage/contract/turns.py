@@ -9,8 +9,7 @@ from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost, NotFound
 from cuebook.interfaces.prompts import Write
 from cuebook.interfaces.store import Lease, PathQuery, StepEnd
 from cuebook.prompts.digest import sealed
-from cuebook.records.conversation import Draft
-from cuebook.records.digest import text_digest
+from cuebook.records.conversation import Draft, text_digest
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import TurnState, Usage

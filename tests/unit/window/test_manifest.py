@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from cuebook.errors import NotFound
-from cuebook.records.digest import messages_digest
+from cuebook.records.conversation import messages_digest
 from cuebook.records.turn import Manifest
 from cuebook.window.manifest import digests_of, dropped_ranges, ranges_of, remember, restore
 from cuebook.window.window import render

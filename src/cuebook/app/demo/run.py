@@ -33,8 +33,8 @@ from cuebook.engine.proxy.request import RelayCall as Request
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.records.answer import to_wire as answer_to_wire
+from cuebook.records.conversation import digest_of
 from cuebook.records.conversation_answers import summary_state
-from cuebook.records.digest import digest_of
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.records.memory_answers import item_entry
 from cuebook.records.turn import Ask, Window

@@ -102,7 +102,7 @@ class OpenAIConversations:
             new = dated(drafts[len(posts) :], zone)
             batch = Batch(conversation=conversation, drafts=new, now=self._services.clock.now(), begins=False)
             appended = await self._append(batch, user=user, key=key)
-        posts += await self._services.store.posts_behind(
+        posts += await self._services.store.posts(
             scope, conversation, after=appended.last_seq - appended.stored, limit=appended.stored, path=False
         )
         return _page([item async for item in self._items(scope, stored, posts)], more=False)
@@ -158,7 +158,7 @@ class OpenAIConversations:
         scope = Scope(user=user)
         stored = await self._services.store.conversation(scope, conversation)
         seq = await self._seq(scope, stored, item)
-        posts = await self._services.store.posts_behind(scope, conversation, after=seq - 1, limit=1, path=False)
+        posts = await self._services.store.posts(scope, conversation, after=seq - 1, limit=1, path=False)
         async for each in self._items(scope, stored, posts):
             if each["id"] == item:
                 return each
@@ -237,7 +237,7 @@ class OpenAIConversations:
         store, at = self._services.store, start
         while True:
             if order == "asc":
-                posts = await store.posts_behind(scope, conversation.id, after=max(at - 1, 0), limit=many, head=head)
+                posts = await store.posts(scope, conversation.id, after=max(at - 1, 0), limit=many, head=head)
                 at = posts[-1].seq + 1 if posts else 0
             else:
                 end = at or head

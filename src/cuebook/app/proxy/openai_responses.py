@@ -134,7 +134,7 @@ class Responses:
         scope, head = Scope(user=user), turn.query_seq
         conversation = await self._services.store.conversation(scope, answer_id.conversation)
         if step.reply_seq:
-            [reply] = await self._services.store.posts_behind(
+            [reply] = await self._services.store.posts(
                 scope, conversation.id, after=step.reply_seq - 1, limit=1, path=False
             )
             head = reply.parent

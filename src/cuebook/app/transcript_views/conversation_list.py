@@ -99,7 +99,7 @@ class ConversationListing:
         else:
             start = way.count if behind is None else way.before(behind)
         start = max(0, min(start, way.count - POSTS))
-        posts = await store.posts_behind(
+        posts = await store.posts(
             scope, conversation, after=way.seq_at(start), limit=POSTS, head=way.last
         ) if way.count else []  # fmt: skip
         rounds = [each.round for each in posts]

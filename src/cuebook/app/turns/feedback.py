@@ -126,7 +126,7 @@ async def _why_unread(services: Services, scope: Scope, conversation: str, turn:
 async def _next_post(services: Services, scope: Scope, conversation: str, seq: int) -> Post | None:
     """Return the first post that follows a post, on any branch."""
     after = seq
-    while posts := await services.store.posts_behind(scope, conversation, after=after, limit=PAGE, path=False):
+    while posts := await services.store.posts(scope, conversation, after=after, limit=PAGE, path=False):
         for post in posts:
             if post.parent == seq:
                 return post

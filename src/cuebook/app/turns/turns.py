@@ -20,7 +20,7 @@ from cuebook.interfaces.store import Alignment
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page, as_answer
 from cuebook.records.conversation import Conversation as StoredConversation
-from cuebook.records.conversation import PathPost
+from cuebook.records.conversation import PathPost, messages_digest
 from cuebook.records.conversation_answers import (
     ListedTurn,
     ReplayEntry,
@@ -29,7 +29,6 @@ from cuebook.records.conversation_answers import (
     turn_fields,
     window_entry,
 )
-from cuebook.records.digest import messages_digest
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import TaskOutcome, TurnFeedback
 from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window

@@ -21,7 +21,7 @@ from cuebook.memory.scopes import Policy
 from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
 from cuebook.prompts.rollback_evidence import Docket
-from cuebook.records.digest import keyed_digest
+from cuebook.records.conversation import keyed_digest
 from cuebook.records.memory import DEFAULT_TENANT, Dense, Scope
 from cuebook.records.persona import Experience, Persona
 from cuebook.records.prompt import Missing, Version

@@ -37,8 +37,7 @@ from cuebook.memory.supersede import LinkOutcome, merge, unmarked
 from cuebook.memory.tokenizer import day_of
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
-from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post
-from cuebook.records.digest import chain
+from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post, chain
 from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary
 from cuebook.window.budget import allot
 from cuebook.window.tokens import Counter, cut

@@ -11,8 +11,7 @@ from cuebook.engine.core.services import Key, Services
 from cuebook.engine.turn.request import ResentMessage, TurnRequest
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import read_control
-from cuebook.records.conversation import SYSTEM
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import SYSTEM, digest_of
 from cuebook.records.key import no_organization
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask

@@ -16,8 +16,7 @@ from cuebook.engine.turn.compare import chunks_of
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import Upstream
-from cuebook.records.conversation import PathPost
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import PathPost, digest_of
 from cuebook.records.turn import SHADOW, CacheEstimate, ShadowCallUsage
 from cuebook.window.anchors import FIELD
 from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator, CacheUse, rule_for

@@ -18,7 +18,7 @@ from cuebook.engine.replay.recorded_turn import RecordedTurn, plan_again
 from cuebook.engine.turn.compare import prefix_ratio
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces import ModelRequest
-from cuebook.records.digest import messages_digest
+from cuebook.records.conversation import messages_digest
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import Block, Window

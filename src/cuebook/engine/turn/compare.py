@@ -9,7 +9,7 @@ from cuebook.engine.core.services import Last, Services
 from cuebook.engine.turn.plan import WindowPlan
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Scene
-from cuebook.records.digest import digest_of
+from cuebook.records.conversation import digest_of
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Anchor, Block, Manifest, Turn, Window
 from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator

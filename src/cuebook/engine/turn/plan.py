@@ -22,8 +22,7 @@ from cuebook.interfaces.store import Scene
 from cuebook.memory.recall import Query
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of
-from cuebook.records.conversation import Draft, PathPost
-from cuebook.records.digest import fence_of
+from cuebook.records.conversation import Draft, PathPost, fence_of
 from cuebook.records.memory import Hit, Summary
 from cuebook.records.turn import Dropped, Manifest, Turn, Window
 from cuebook.window.budget import Allotment, Limits, allot

@@ -29,7 +29,7 @@ from cuebook.engine.turn.step import OpenTurn
 from cuebook.engine.turn.turn_signals import speaker_in
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.store import PathQuery
-from cuebook.records.digest import keyed_digest
+from cuebook.records.conversation import keyed_digest
 from cuebook.records.memory import Scope
 
 log = logging.getLogger("cuebook.logs")
