@@ -428,7 +428,7 @@ async def test_a_relayed_persona_adds_experiences_and_steps_keep_them(tmp_path: 
     write(tmp_path, REFUND, PARCEL)
     persona(tmp_path, "ann")
     upstream = ScriptedUpstream()
-    async with cue_on(tmp_path, upstream=upstream, persona__default="ann") as cue:
+    async with cue_on(tmp_path, upstream=upstream, persona__default="ann", persona__speaks="always") as cue:
         client = Client(cue, upstream)
         call = {"id": "t1", "type": "function", "function": {"name": "find", "arguments": "{}"}}
         upstream.say(completion("", calls=[call]))

@@ -234,7 +234,7 @@ async def test_an_observation_scores_the_variant_of_its_conversation(project, mo
 async def test_a_prompt_changed_in_an_open_round_applies_to_the_next(project):
     await prepare(project)
     upstream = ScriptedUpstream()
-    async with cue_on(project, upstream=upstream, persona__default="helper") as cue:
+    async with cue_on(project, upstream=upstream, persona__default="helper", persona__speaks="always") as cue:
         client = Client(cue, upstream)
         client.history = [{"role": "user", "content": "look"}]
         upstream.say(completion("", calls=[call("c1", "look", {})]))
@@ -272,10 +272,10 @@ async def test_a_persona_on_request_leaves_a_clients_system_text_alone(tmp_path)
         assert upstream.messages()[0]["content"].endswith("You are a pirate.")
         await other.say("Still there?")
         assert "You are Helper" in upstream.messages()[0]["content"]
-        # A client without system text gets both.
+        # A client without system text gets no persona either.
         plain = Client(cue, upstream, conversation="plain")
         await plain.say("Hello.")
-        assert "You are Helper" in upstream.messages()[0]["content"]
+        assert upstream.messages() == [{"role": "user", "content": "Hello."}]
 
 
 async def test_an_add_on_without_a_prompt_is_a_file_error(project):

@@ -20,7 +20,7 @@ def upstream():
 
 @pytest.fixture
 async def cue(tmp_path, upstream):
-    async with cue_on(tmp_path, upstream=upstream, memory__profile="standard") as handle:
+    async with cue_on(tmp_path, upstream=upstream, memory__profile="standard", memory__user=True) as handle:
         yield handle
 
 

@@ -77,7 +77,7 @@ async def test_http_routes_accept_a_project(cue: Cuebook, client: httpx.AsyncCli
     own = await client.get("/api/prompts/persona~assistant", params={"project": "acme"})
     assert own.json()["slug"] == "projects/acme/persona/assistant"
     assert (await client.get("/api/prompts/persona~assistant")).json()["slug"] == "persona/assistant"
-    payload = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+    payload = {"model": "assistant", "messages": [{"role": "user", "content": "hello"}]}
     headers = {"X-Cuebook-Project": "acme", "X-Conversation-Id": "w"}
     assert (await client.post("/v1/chat/completions", json=payload, headers=headers)).status_code == 200
     turn = (await client.get("/api/conversations/w/turns/1")).json()

@@ -43,6 +43,7 @@ class PathQuery(Struct, frozen=True, kw_only=True):
     post_tokens: int = 0  # most tokens of one post counted in `full_tokens`: no window shows more of it; 0 = no limit
     search: SearchLook | None = None
     use_summary: bool = True
+    whole: bool = False  # load the path from its start; by default from the summary's mark
     prompts: tuple[str, ...] = ()  # prompts for the system prompt, including the project's own
     project: str | None = None  # the requested project; None = the conversation's, else `otherwise`
     otherwise: str = ""
@@ -104,6 +105,13 @@ class MetapromptTask(Struct, frozen=True, array_like=True):
     trigger: str
 
 
+class Insertion(Struct, frozen=True):
+    """New posts after a stored post (0: the root), apart from the path that goes on there."""
+
+    parent: int
+    drafts: tuple[Draft, ...]
+
+
 class Decision(Struct, frozen=True, kw_only=True):
     """A step to open, based on the head and last seq of a scene."""
 
@@ -116,6 +124,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     texts: dict[str, str]  # digest (hex) -> text of the manifest's derived blocks
     now: float
     lease_s: float
+    insertions: tuple[Insertion, ...] = ()  # stored after the drafts
     user: str | None = None
     persona: str | None = None
     turn: int = 0  # a waiting turn that this step continues; 0 opens a new one

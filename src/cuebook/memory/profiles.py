@@ -25,8 +25,9 @@ class CompactionProfile(Document, frozen=True, kw_only=True):
     least: Whole = field(default=12, name="minTurnsToSummarize")
     most: Annotated[int, Meta(ge=1)] = field(default=48, name="maxTurnsToSummarizePerPass")
     max_summary_tokens: Whole = 900
-    #: posts: as soon as enough precede the tail; budget: when the window fills
-    trigger: Literal["posts", "budget"] = "posts"
+    #: posts: as soon as enough precede the tail; budget: when the window fills; overflow: as budget, but the summary is
+    #: used only if the messages do not fit
+    trigger: Literal["posts", "budget", "overflow"] = "posts"
     prompt_key: str = "memory_compactor_v2_json"
     model_id: str = "openai/gpt-4o-mini"
     label: str = ""
@@ -36,6 +37,7 @@ class CompactionProfile(Document, frozen=True, kw_only=True):
 OFF = CompactionProfile(id="off", enabled=False)
 STANDARD = CompactionProfile(id="standard")
 BUDGET = CompactionProfile(id="budget", tail=30, most=480, trigger="budget")
+FIT = CompactionProfile(id="fit", tail=30, most=480, trigger="overflow")
 
 
 class Compaction(Struct, frozen=True, kw_only=True):
@@ -47,10 +49,10 @@ class Compaction(Struct, frozen=True, kw_only=True):
 
 
 #: The mode of a conversation from the OpenAI wire that names none. Its client sends the full history each time and
-#: expects all of it to be used, so nothing is summarized before the window fills.
+#: expects all of it to be used, so nothing is left out while it fits.
 RELAY = "relay"
 #: The defaults without a file.
-SHIPPED = Compaction(profiles={"off": OFF, "standard": STANDARD, "budget": BUDGET}, by_mode={RELAY: "budget"})
+SHIPPED = Compaction(profiles={"off": OFF, "fit": FIT, "standard": STANDARD, "budget": BUDGET}, by_mode={RELAY: "fit"})
 
 _SECTION = "memoryCompaction"
 #: R8: each environment variable and the field of the file that it overrides.

@@ -75,7 +75,7 @@ def due(
         return PassDue("disabled")
     if not backlog:
         return PassDue("no_messages")
-    if behind < max(1, profile.least) or (profile.trigger == "budget" and backlog_tokens <= room * trigger_ratio):
+    if behind < max(1, profile.least) or (profile.trigger != "posts" and backlog_tokens <= room * trigger_ratio):
         return PassDue("below_threshold")
     wait = not_before
     if behind <= profile.most and last_at <= now:  # a clock set back must not stop passes

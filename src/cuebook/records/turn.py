@@ -38,6 +38,7 @@ class Ask(Struct, frozen=True):
     authenticated: bool = False  # the user is authenticated by a key: AgentOS's server defaults apply
     may_publish: bool = True  # the caller may write to the organization's memory
     key: str = ""  # the id of the API key; "" if no keys are configured
+    relayed: bool = False  # from a client of the proxy
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -114,6 +115,13 @@ class Cut(Struct, frozen=True, array_like=True):
     tail: int
 
 
+class ManifestCopy(Struct, frozen=True, array_like=True):
+    """A post as a client resent it, with other fields than the stored message: its tokens and digest."""
+
+    tokens: int
+    digest: str
+
+
 class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The data to render a window again, stored at the cost of its changes, not of its size.
 
@@ -133,6 +141,8 @@ class Manifest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     digest: str
     stable_prefix_ratio: float = 1.0
     cut: dict[int, Cut] = field(default_factory=dict)  # by seq
+    copies: dict[int, ManifestCopy] = field(default_factory=dict)  # by seq
+    listed: bool = False  # the path has the client's messages, in its order
     tools_digest: str = ""
     tools_tokens: int = 0
     summary_version: int = 0  # the summary after which the path is read, shown or not

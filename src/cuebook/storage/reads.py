@@ -11,7 +11,14 @@ from typing import Any
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryContext
 from cuebook.interfaces.prompts import DEPTH
-from cuebook.interfaces.store import Alignment, PathQuery, PostSpot, Scene, SearchLook, StoredAnswer
+from cuebook.interfaces.store import (
+    Alignment,
+    PathQuery,
+    PostSpot,
+    Scene,
+    SearchLook,
+    StoredAnswer,
+)
 from cuebook.prompts.names import overrides, project_of
 from cuebook.records.answer import Page
 from cuebook.records.conversation import Conversation, PathPost, Post, RoundState
@@ -86,7 +93,8 @@ class ConversationReader(Noun):
         last = _turn(transaction, turns[0]) if turns else None
         previous = last.steps[-1].manifest if last and last.steps else None
         mark, version = read_mark(transaction, row, runs, path_query, shown=previous.summary_version if previous else 0)
-        path, left = _read_path(transaction, (tenant, no), runs_after(runs, mark), path_query, self.paths, epoch=epoch)
+        behind = runs if path_query.whole else runs_after(runs, mark)
+        path, left = _read_path(transaction, (tenant, no), behind, path_query, self.paths, epoch=epoch)
         said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
         return Scene(
             conversation=row.record(),

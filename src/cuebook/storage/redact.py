@@ -204,11 +204,16 @@ def _take_derived(transaction: Transaction, row: ConversationRow, going: _Erased
     for table in ("reflections", "tuning", "optimizations", "outbox", "embedded"):
         transaction.run(f"delete_{table}", **place)
     digests: set[bytes] = set()
+    gone = {post.seq for post in going.gone}
     fronts: dict[bool, set[bytes]] = {True: set(), False: set()}  # client system texts
     for raw, round_ in transaction.run("manifests_of", **place).fetchall():
         manifest = _manifest(raw)
         fronts[round_ in going.rounds].update(
             bytes.fromhex(text.digest) for text in manifest.front if text.source == CLIENT
+        )
+        copies = {bytes.fromhex(each.digest): seq for seq, each in manifest.copies.items()}
+        digests.update(
+            digest for digest, seq in copies.items() if seq in gone or _quotes(transaction, row.tenant, digest, quoted)
         )
         for text in (*manifest.front, *manifest.volatile):
             digest = bytes.fromhex(text.digest)

@@ -65,8 +65,7 @@ class TurnStore(Noun):
             memories.wanted(transaction, row)
         memories.used(transaction, row.tenant, opening.uses, by=USE, now=opening.now)
         lease = _begin_step(transaction, scope, row, opening, base_seq=tip.seq, holder=holders.own_name())
-        if opening.calls:
-            reflections.ask(transaction, row, lease.turn, opening.calls)
+        reflections.ask(transaction, row, lease.turn, opening.calls)
         for text in opening.texts.values():
             keep(transaction, row, text.encode("utf-8", "surrogatepass"))
         if opening.idempotency:
@@ -179,11 +178,13 @@ def _place(transaction: Transaction, row: ConversationRow, opening: Decision) ->
     """Store the caller's posts and move the head as requested; return the post to be answered."""
     start = tip_at(transaction, row, opening.parent)
     tip = grow(transaction, row, opening.drafts, start)
+    for each in opening.insertions:
+        grow(transaction, row, each.drafts, tip_at(transaction, row, each.parent))
     if opening.moves_head and opening.drafts:
         settle_head(transaction, row, start, tip, now=opening.now)
     elif opening.moves_head and tip.seq != row.head:
         set_head(transaction, row, tip.seq, now=opening.now)
-    elif opening.drafts:
+    elif opening.drafts or opening.insertions:
         save_growth(transaction, row, now=opening.now)
     return tip
 

@@ -51,12 +51,21 @@ def most_posts(limits: Limits, token_budget: int | None) -> int:
 
 
 def allot(
-    limits: Limits, *, front: int, tools: int = 0, least: int = 0, frozen: int = 0, token_budget: int | None = None
+    limits: Limits,
+    *,
+    front: int,
+    tools: int = 0,
+    least: int = 0,
+    path: int = 0,
+    listed: bool = False,
+    frozen: int = 0,
+    token_budget: int | None = None,
 ) -> Allotment:
     """Divide a window by the tokens of its front and tools, with at least `least` for posts.
 
-    `frozen` are the tokens of an earlier step's volatile block, which keeps its room if possible. Raises InvalidInput,
-    with the least sufficient budget, if the required parts do not fit.
+    A path that fits takes its tokens before the volatile block. A client's own list of messages may fill the window;
+    else posts have a limit. `frozen` are the tokens of an earlier step's volatile block, which keeps its room if
+    possible. Raises InvalidInput, with the least sufficient budget, if the required parts do not fit.
     """
     budget = prompt_budget(limits, token_budget)
     room = budget - front - tools - least
@@ -66,10 +75,14 @@ def allot(
             f" tools, {least} of the query and open tool results. Allow at least {budget - room}"
         )
         raise InvalidInput(msg, where="tokenBudget")
-    memory = min(limits.memory_tokens, int(budget * limits.memory_share), (room + least) // 3, room)
+    left = room + least
+    most = left if listed else max(least, most_posts(limits, None))
+    memory = min(limits.memory_tokens, int(budget * limits.memory_share), left // 3, room)
     if memory < frozen <= room:
         memory = frozen
-    posts = min(room + least - memory, max(least, most_posts(limits, None)))
+    if path <= min(left, most):
+        memory = min(memory, left - path)
+    posts = min(left - memory, most)
     return Allotment(budget=budget, memory=memory, posts=posts)
 
 

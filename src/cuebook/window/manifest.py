@@ -1,6 +1,6 @@
 """Store a window as a manifest of seq ranges and digests, in O(changes), and restore it for rendering (N2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import count, groupby
 from operator import attrgetter, sub
 
@@ -10,9 +10,19 @@ from msgspec import Struct
 from cuebook.errors import NotFound
 from cuebook.records.conversation import PathPost, messages_digest, text_digest
 from cuebook.records.erasure import GONE
-from cuebook.records.turn import CLIENT, Cut, Dropped, Form, Manifest, ManifestRange, ManifestText, Window
+from cuebook.records.turn import (
+    CLIENT,
+    Cut,
+    Dropped,
+    Form,
+    Manifest,
+    ManifestCopy,
+    ManifestRange,
+    ManifestText,
+    Window,
+)
 from cuebook.window.partition import Partition
-from cuebook.window.post_forms import PostInForm, cut_again
+from cuebook.window.post_forms import PostInForm, cut_again, whole
 from cuebook.window.window import RENDERER, ClientSystem, Sheet, Text, client_system
 
 _FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
@@ -25,8 +35,16 @@ class StoredManifest(Struct, frozen=True):
     texts: dict[str, str]
 
 
-def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: str = "") -> StoredManifest:
-    """Return the manifest of a rendered window."""
+def remember(
+    window: Window,
+    sheet: Sheet,
+    *,
+    summary_version: int = 0,
+    tools: str = "",
+    copies: Collection[int] = (),
+    listed: bool = False,
+) -> StoredManifest:
+    """Return the manifest of a rendered window. `copies` are posts whose messages are stored with it."""
     texts: dict[str, str] = {}
 
     def keep(text: str) -> str:
@@ -55,6 +73,12 @@ def remember(window: Window, sheet: Sheet, *, summary_version: int = 0, tools: s
         digest=messages_digest(window.messages),
         stable_prefix_ratio=window.stable_prefix_ratio,
         cut={post_in_form.post.seq: post_in_form.cut for post_in_form in sheet.partition.kept if post_in_form.cut},
+        copies={
+            each.post.seq: ManifestCopy(each.post.tokens, keep(whole(each.post, sheet.owner).decode()))
+            for each in sheet.partition.kept
+            if each.post.seq in copies and each.form == "full"
+        },
+        listed=listed,
         tools_digest=keep(tools) if tools else "",
         tools_tokens=window.tools_tokens,
         summary_version=summary_version,
@@ -113,6 +137,7 @@ def anchored(manifest: Manifest) -> frozenset[int]:
 def digests_of(manifest: Manifest) -> list[str]:
     """Return the digests of texts that a manifest needs."""
     texts = [text.digest for text in (*manifest.front, *manifest.volatile)]
+    texts += [copy.digest for copy in manifest.copies.values()]
     return texts + ([manifest.tools_digest] if manifest.tools_digest else [])
 
 
@@ -133,7 +158,12 @@ def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, s
             if seq not in by_seq or by_seq[seq].state == GONE:
                 msg = f"A post of this window was erased: {seq}."
                 raise NotFound(msg)
-            post_in_forms.append(_placed(by_seq[seq], each.form, manifest.cut.get(seq)))
+            post = by_seq[seq]
+            if seq in manifest.copies:
+                copy = manifest.copies[seq]
+                wire = _known(texts, copy.digest).encode()
+                post = msgspec.structs.replace(post, wire=wire, tokens=copy.tokens, state="complete")
+            post_in_forms.append(_placed(post, each.form, manifest.cut.get(seq)))
     front, client, summary = _restore_front(manifest, texts)
     return Sheet(
         front=front,

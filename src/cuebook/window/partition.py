@@ -25,7 +25,7 @@ QUERY_SHARE, POST_SHARE = 0.5, 0.25
 #: Tokens by which shares of a room, each rounded down, may differ from the share of all.
 _ROUNDING = 8
 
-_seq, _tokens, _role = attrgetter("seq"), attrgetter("tokens"), attrgetter("role")
+_tokens, _role = attrgetter("tokens"), attrgetter("role")
 _message, _parts = attrgetter("message"), attrgetter("parts")
 
 
@@ -53,7 +53,7 @@ def reach(limits: Limits, token_budget: int | None) -> Reach:
     """Return how far back a window of this budget may reach, whatever else it contains."""
     room = most_posts(limits, token_budget)
     full, small = int(room * limits.full_share), int(room * limits.small_share)
-    return Reach(full=small + _ROUNDING, small_after=full, small=small - full + _ROUNDING, post=int(room * POST_SHARE))
+    return Reach(full=room + _ROUNDING, small_after=full, small=small - full + _ROUNDING, post=int(room * POST_SHARE))
 
 
 def least(path: Sequence[PathPost], query: int) -> int:
@@ -61,11 +61,23 @@ def least(path: Sequence[PathPost], query: int) -> int:
     return sum(least_of(path[i]) for i in _pinned(path, query))
 
 
-def partition(path: Sequence[PathPost], room: int, limits: Limits, *, query: int = 0, begins: bool = True) -> Partition:
+def partition(
+    path: Sequence[PathPost],
+    room: int,
+    limits: Limits,
+    *,
+    query: int = 0,
+    begins: bool = True,
+    listed: bool = False,
+) -> Partition:
     """Partition the posts of a path, oldest first, into `room` tokens, at least `least` of them.
 
-    `query` is the seq of the open turn's query. `begins`: nothing was omitted before the first post.
+    `query` is the seq of the open turn's query. `begins`: nothing was omitted before the first post. `listed`: the path
+    is a client's own list of messages, and stays whole if it fits.
     """
+    tokens = sum(map(_tokens, path))
+    if listed and tokens <= room:
+        return Partition(kept=tuple(PostInForm(post, "full", post.tokens) for post in path), dropped=(), tokens=tokens)
     lay = _lay(path, room, limits, query)
     full = _first_full(lay, limits, begins=begins)
     small = _first_small(lay, full, limits, begins=begins)
@@ -151,8 +163,7 @@ def _pinned(path: Sequence[PathPost], query: int) -> frozenset[int]:
     last = start = len(path) - 1
     while start > 0 and _answers(path[start]):
         start -= 1
-    at = bisect_left(path, query, key=_seq)
-    return frozenset(range(start, last + 1)) | ({at} if at <= last and path[at].seq == query else frozenset())
+    return frozenset(range(start, last + 1)) | frozenset(i for i, post in enumerate(path) if post.seq == query)
 
 
 def _squeeze(path: Sequence[PathPost], caps: list[int], pinned: frozenset[int], room: int) -> None:

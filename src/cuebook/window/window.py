@@ -5,7 +5,6 @@ contains all inputs, including token counts. A change here (or in `post_forms`) 
 so that a replay of an older window reports "renderer changed" and not "altered".
 """
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import overload
@@ -55,7 +54,6 @@ class Sheet(Struct, frozen=True, kw_only=True):
     owner: str | None = None  # whose posts need no name
     held: frozenset[int] = frozenset()  # seqs of the last anchors of the previous window
     frozen: bool = False  # in a later step of a turn: an earlier step's volatile block is reused
-    live: Mapping[int, bytes] = {}  # by seq: the message with secrets, if the stored one has them redacted
 
 
 def client_system(wire: bytes) -> ClientSystem:
@@ -111,7 +109,7 @@ def volatile_overhead(count: Counter) -> int:
 def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_tokens: int) -> Window:
     """Render a window. `dropped` lists what was omitted before, in this order."""
     post_in_forms = sheet.partition.kept
-    front, values = _front_messages(sheet), _path_messages(sheet)
+    front, values = _front_messages(sheet), messages_of(post_in_forms, sheet.owner)
     query_at = _at(post_in_forms, sheet.query)
     messages = front + values
     if query_at >= 0 and sheet.volatile:
@@ -179,9 +177,8 @@ def _weight(sheet: Sheet) -> int:
 
 
 def _at(post_in_forms: Sequence[PostInForm], seq: int) -> int:
-    """Return the index of a post among the kept ones, which are sorted by seq; -1 if it is missing."""
-    at: int = bisect_left(post_in_forms, seq, key=lambda post_in_form: post_in_form.post.seq)
-    return at if at < len(post_in_forms) and post_in_forms[at].post.seq == seq else -1
+    """Return the index of a post among the kept ones; -1 if it is missing. It is searched from the newest."""
+    return next((at for at in range(len(post_in_forms) - 1, -1, -1) if post_in_forms[at].post.seq == seq), -1)
 
 
 def _front_blocks(sheet: Sheet) -> list[Block]:
@@ -231,13 +228,26 @@ def _front_messages(sheet: Sheet) -> list[bytes]:
     return messages
 
 
-def _path_messages(sheet: Sheet) -> list[bytes]:
-    messages = messages_of(sheet.partition.kept, sheet.owner)
-    for seq, live in sheet.live.items():
-        at = _at(sheet.partition.kept, seq)
-        if at >= 0:
-            messages[at] = live
-    return messages
+def as_sent(
+    window: Window, sheet: Sheet, live: Mapping[int, bytes], client: Sequence[ClientSystem]
+) -> tuple[bytes, ...]:
+    """Return the messages to send: whole posts and system messages as the caller sent them, with its secrets.
+
+    `live` are messages by the seq of their post. `client` are the client's system messages, if they have secrets.
+    """
+    if not live and not client:
+        return window.messages
+    post_in_forms = sheet.partition.kept
+    front = len(window.messages) - len(post_in_forms)
+    messages = list(window.messages)
+    if client:
+        messages[:front] = _front_messages(msgspec.structs.replace(sheet, client=tuple(client)))
+    for at, post_in_form in enumerate(post_in_forms, front):
+        raw = live.get(post_in_form.post.seq) if post_in_form.form == "full" else None
+        if raw is not None:
+            recalled = sheet.volatile and post_in_form.post.seq == sheet.query
+            messages[at] = attach(raw, volatile_text(sheet.volatile, sheet.fence)) if recalled else raw
+    return tuple(messages)
 
 
 def attach(message: bytes, text: str) -> bytes:

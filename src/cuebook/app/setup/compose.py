@@ -154,6 +154,7 @@ def _settings(config: Config, methods: tuple[str, ...], *, limits: Limits, key: 
         wait_s=values.work.wait_s,
         memory_policy=_policy(config),
         keyed_policy=_policy(config, unset=True),
+        remembers_named=values.memory.user == "named",
         zone=read_zone(values.memory.time_zone, "memory.time_zone"),
         review_every=values.memory.review_every,
         recall=values.memory.recall,
@@ -218,7 +219,7 @@ def _policy(config: Config, *, unset: bool = False) -> Policy:
     memory = config.settings.memory
 
     def on(scope: str) -> bool:
-        return bool(getattr(memory, scope)) or (unset and not config.sets(f"memory.{scope}"))
+        return getattr(memory, scope) is True or (unset and not config.sets(f"memory.{scope}"))
 
     return Policy(user=on("user"), persona=on("persona"), organization=on("organization"))
 

@@ -6,7 +6,7 @@ import msgspec
 
 from cuebook.app.json_shapes import Wire
 from cuebook.config import Config, without_secret
-from cuebook.records.redaction import spans
+from cuebook.records.credentials import spans
 
 
 def setting_rows(config: Config) -> list[Wire]:

@@ -97,7 +97,7 @@ def _said(sentiment: Mapping[str, Any]) -> Iterator[str]:
 def why_lines(told: Wire) -> Iterator[str]:
     """Yield why these prompts were used: the preset of the add-ons, and how each variant was selected."""
     if told.get("personaSilent"):
-        yield "persona and presets: not used, because the client sends its own system text (persona.speaks)"
+        yield "persona and presets: not used, because the request names no persona (persona.speaks)"
     profile = told.get("promptProfile") or {}
     if profile.get("addonPromptKeys"):
         addons = ", ".join(profile["addonPromptKeys"])

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from cuebook.app.arguments import Cursor, IdempotencyKey, OnlyConversation, User
 from cuebook.app.namespace import Namespace
@@ -10,7 +10,7 @@ from cuebook.app.paging import short_page
 from cuebook.engine.jobs.optimizer import run_once
 from cuebook.errors import InvalidInput
 from cuebook.operations import Argument, operation
-from cuebook.records.answer import Answer, Page, Time, as_answer
+from cuebook.records.answer import Answer, Page, Time
 from cuebook.records.expression import counted
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, TuningState
@@ -86,12 +86,12 @@ class Optimizer(Namespace):
     )
     async def status(self, conversation: OnlyConversation = None, *, user: User = None) -> OptimizerStatus:
         """Return the totals of all optimizer runs, and the current parameters. Raises NotFound."""
-        runs, saved, current = await self._services.store.tuning.totals(Scope(user=user), conversation)
+        totals = await self._services.store.tuning.totals(Scope(user=user), conversation)
         return OptimizerStatus(
-            total_optimizations=runs,
-            total_tokens_saved=saved,
-            avg_savings_per_run=round(saved / runs) if runs else 0,
-            current_parameters=as_answer(Parameters, current or untuned(self._services.settings.limits)),
+            total_optimizations=totals.runs,
+            total_tokens_saved=totals.tokens_saved,
+            avg_savings_per_run=round(totals.tokens_saved / totals.runs) if totals.runs else 0,
+            current_parameters=_parameters(totals.current or untuned(self._services.settings.limits)),
         )
 
     @operation(
@@ -150,6 +150,15 @@ class Optimizer(Namespace):
         return Page(items=tuple(map(_run, page.items)), next=page.next)
 
 
+def _parameters(tuning: TuningState) -> Parameters:
+    return Parameters(
+        compression_trigger=tuning.compression_trigger,
+        full_message_window=tuning.full_message_window,
+        min_relevance=tuning.min_relevance,
+        target_usage_ratio=tuning.target_usage_ratio,
+    )
+
+
 def _sum(snapshots: list[Snapshot], untuned: TuningState, now: float) -> Snapshot:
     if len(snapshots) == 1:
         return snapshots[0]
@@ -169,4 +178,6 @@ def _sum(snapshots: list[Snapshot], untuned: TuningState, now: float) -> Snapsho
 
 
 def _run(value: Snapshot) -> OptimizerRun:
-    return as_answer(OptimizerRun, value, conversation_id=value.conversation_id or None)
+    fields = structs.asdict(value)
+    fields |= {"conversation_id": value.conversation_id or None, "timestamp": Time(value.timestamp)}
+    return OptimizerRun(**fields)

@@ -126,7 +126,7 @@ def list_(
         print_answer(page, f"no memories yet. {hint}")
     else:
         off = "Set `user = true` under [memory] to enable them."
-        on = not len(page) and state.settings().settings.memory.user
+        on = not len(page) and state.settings().settings.memory.user is True
         hint = "Run `cuebook settle` to extract them now." if on else off
         print_answer(page, f"no cross-conversation memories yet. {hint}")
 

@@ -107,7 +107,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     key: bytes
     personas: Mapping[str, Persona]
     default_persona: str
-    persona_waits: bool  # a client's own system text disables the persona unless requested
+    persona_waits: bool  # a client of the proxy gets a persona only if it names one
     compaction: Compaction
     presets: Presets = NO_PRESETS
     profiles: Profiles = TRACKING_PROFILES  # of sentiment tracking
@@ -127,6 +127,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     checkpoint_s: float = 2.0
     wait_s: float = 3600.0  # for the results of a turn's tools
     work_patience_s: float = 300.0  # for a model's complete answer in a background job
+    remembers_named: bool = True  # clients of the proxy have memory if they name their user
     memory_policy: Policy = Policy()  # for conversations without a policy of their own
     # likewise, for callers with an API key (A)
     keyed_policy: Policy = Policy(user=True, persona=True, organization=True)

@@ -112,7 +112,8 @@ def _messages(
             messages[last].changed = True
         for at, raw in enumerate(source.behind, source.at + 1) if source is not None else ():
             messages.append(_OutgoingMessage(SYSTEM, read_reminders(raw), at=at, pieces=1))
-    if messages and messages[0].role == ASSISTANT:
+    begins = bool(sheet.partition.kept) and numbers.get(sheet.partition.kept[0].post.seq) == 0
+    if messages and messages[0].role == ASSISTANT and not begins:
         messages.insert(0, _OutgoingMessage("user", [{"type": "text", "text": LEFT_OUT}], changed=True))
         places = {number: (at + 1, block) for number, (at, block) in places.items()}
     return messages, places

@@ -97,6 +97,7 @@ def turn_request(
         memory_control=_control(call, metadata),
         may_publish=call.may_publish,
         key=call.key,
+        relayed=True,
         authenticated=call.authenticated and (user or scope.user) is not None,
     )
     return TurnRequest(

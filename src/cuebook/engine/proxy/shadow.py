@@ -327,7 +327,7 @@ class Shadow:
 async def _truncated(services: Services, scope: Scope, turn: OpenTurn) -> tuple[int, ...]:
     """Return the posts stored before a turn that its new messages replace with truncated copies."""
     place, last = turn.place, turn.choice.decision.expected_last_seq
-    new = turn.request.history[place.first_new :]
+    new = [turn.request.history[number] for number in place.new[: len(place.drafts)]]
     if not place.parent or not new or place.side or place.parent == last:
         return ()
     span = (place.parent + 1, min(place.parent + len(new), last))

@@ -68,17 +68,26 @@ async def read_recorded(
     newer = min(conversation.last_seq - parent, NEWER)
     search = msgspec.structs.replace(seek.search, limit=CANDIDATES + newer) if seek.search else None
     version = manifest.summary_version if summary_version is None else summary_version
-    scene = await services.store.scene(scope, msgspec.structs.replace(seek, search=search, summary_version=version))
+    terms: Any = {"search": search, "summary_version": version, "whole": manifest.listed}
+    scene = await services.store.scene(scope, msgspec.structs.replace(seek, **terms))
     search_result = (
         msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found
     )  # as many as in the turn
     drafts = tuple(post for post in posts if query and post.seq >= query)
+    path = (*scene.path, *drafts)
+    if manifest.listed:  # the omitted messages, then the kept ones
+        omitted = [(each.first, each.last) for each in manifest.dropped if each.first]
+        kept = tuple(each.post for each in sheet.partition.kept)
+        path = (*await services.store.posts_in(scope, conversation.id, omitted), *kept)
     zone = zone_of(None, conversation, services.settings.zone)
     words = read_query(query_text, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
     memories = await _memories(services, scope, turn, sheet.volatile, zone)
     request = WindowRequest(
         conversation=conversation.id,
-        drafts=(),
+        path=path,
+        listed=manifest.listed,
+        copies=frozenset(manifest.copies),
+        keeps_all=manifest.listed and not sheet.summary,
         user=conversation.user,
         front=sheet.front,
         query=words if policy_of(turn).recalls else None,

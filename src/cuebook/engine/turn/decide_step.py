@@ -17,7 +17,7 @@ async def decide_step(
     services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace, turn: Turn
 ) -> TurnChoice:
     """Load the state and decide the next step of an open turn, after the results of its tools."""
-    scene = await load_step_scene(services, scope, place.ask, turn, parent=place.parent)
+    scene = await load_step_scene(services, scope, place.ask, turn, parent=place.parent, whole=place.listed)
     prompt = await first_system_prompt(services, scope, turn)
     frozen = await frozen_volatile(services, scope, turn)
     content = window_request(services, scene, request, place, prompt, frozen=frozen)

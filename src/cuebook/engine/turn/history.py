@@ -4,7 +4,9 @@ A run is a series of messages stored one after another in the tree. The longest 
 after it are new, with two exceptions. If the middle of a history was cut out, it continues with a run further down the
 same branch. If the messages before or between runs are at least as many as the posts there, these posts were edited:
 the history continues before them as a new branch. Fewer messages than posts mean that the client dropped posts or
-replaced them with a summary, which is no edit.
+replaced them with a summary, which is no edit: such messages are inserted as a side branch before the run.
+
+Alignment only determines where messages are stored. The window has all messages of the client, in their order.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +17,8 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.request import TurnRequest
-from cuebook.interfaces.store import Alignment, PathQuery, PostSpot
+from cuebook.engine.turn.request import ResentMessage, TurnRequest
+from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot
 from cuebook.memory.profiles import RELAY
 from cuebook.records.conversation import ASSISTANT, TOOL, Draft
 from cuebook.records.memory import Scope
@@ -37,16 +39,23 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
     ask: Ask  # as asked there: a side request asks nothing of the conversation
     drafts: tuple[Draft, ...] = ()
     parent: int | None = None  # the post they follow; None: the head of a conversation, or its start
-    first_new: int = 0  # number of the message that is the first draft
+    insertions: tuple[Insertion, ...] = ()  # new posts between stored ones, which the drafts do not follow
+    new: tuple[int, ...] = ()  # message number of each draft, then of each inserted one
     seqs: Mapping[int, int] = {}  # message number -> the stored post with the same content
+    listed: bool = False  # the client sent its whole history
     side: bool = False  # continues no path: stored apart, without observations
     waiting: Turn | None = None  # the open turn that waits for these tool results
     live: Draft | None = None  # the new post as sent, if the stored one has redacted secrets
 
+    @property
+    def new_drafts(self) -> tuple[Draft, ...]:
+        """Return all new posts, in the order of their seqs."""
+        return (*self.drafts, *(draft for each in self.insertions for draft in each.drafts))
+
     def messages_by_seq(self, last_seq: int) -> dict[int, int]:
         """Return the message number of each post of the request, stored or to be stored after `last_seq`."""
-        new = {last_seq + 1 + n: self.first_new + n for n in range(len(self.drafts))}
-        return {seq: number for number, seq in self.seqs.items()} | new
+        stored = {seq: number for number, seq in self.seqs.items()}
+        return stored | {last_seq + 1 + n: number for n, number in enumerate(self.new)}
 
 
 class Continuation(Struct, frozen=True):
@@ -54,13 +63,15 @@ class Continuation(Struct, frozen=True):
 
     New messages follow the stored post `parent` (0: the root). `seqs` maps message numbers to posts. Posts on the
     `side` are stored apart and move no head. `matched` messages are on the branch of the history, an answer among them
-    if `answered`. Messages after an edit are new even if they are equal.
+    if `answered`. Messages after an edit are new even if they are equal. `gaps` are the new messages before runs, by
+    the stored post that they follow.
     """
 
     alignment: Alignment
     parent: int = 0
     first_new: int = 0
     seqs: dict[int, int] = {}
+    gaps: tuple[tuple[int, range], ...] = ()
     side: bool = False
     matched: int = 0
     answered: bool = False
@@ -110,23 +121,16 @@ async def _place(
 ) -> HistoryPlace:
     """Return the place of a continuation or, without one, of messages that are all new, after `parent`."""
     first_new, seqs, side = 0, dict[int, int](), False
-    owner = request.ask.user
+    owner, gaps = request.ask.user, tuple[tuple[int, range], ...]()
     if continuation is not None:
-        parent, first_new, seqs, side = (
-            continuation.parent, continuation.first_new, continuation.seqs, continuation.side,
+        parent, first_new, seqs, side, gaps = (
+            continuation.parent, continuation.first_new, continuation.seqs, continuation.side, continuation.gaps,
         )  # fmt: skip
         owner = continuation.alignment.conversation.user
-    drafts = tuple(
-        services.writer.message(
-            each.raw,
-            each.content,
-            id=services.dice.new_id("post"),
-            user=request.ask.user,
-            now=services.clock.now(),
-            owner=owner,
-            clean=not each.secret,
-        )
-        for each in request.history[first_new:]
+    drafts = tuple(draft_of(services, request, each, owner=owner) for each in request.history[first_new:])
+    insertions = tuple(
+        Insertion(at, tuple(draft_of(services, request, request.history[n], owner=owner) for n in numbers))
+        for at, numbers in gaps
     )
     waiting = None
     if not side and parent != 0 and all(draft.role == TOOL for draft in drafts):
@@ -137,10 +141,25 @@ async def _place(
         ask=replace(request.ask, text="") if side else request.ask,
         drafts=drafts,
         parent=parent,
-        first_new=first_new,
+        insertions=insertions,
+        new=(*range(first_new, len(request.history)), *(n for _, numbers in gaps for n in numbers)),
         seqs=seqs,
+        listed=not request.only_new,
         side=side,
         waiting=waiting,
+    )
+
+
+def draft_of(services: Services, request: TurnRequest, message: ResentMessage, *, owner: str | None) -> Draft:
+    """Return the draft of a client's message. `owner` is the conversation's user."""
+    return services.writer.message(
+        message.raw,
+        message.content,
+        id=services.dice.new_id("post"),
+        user=request.ask.user,
+        now=services.clock.now(),
+        owner=owner,
+        clean=not message.secret,
     )
 
 
@@ -226,10 +245,10 @@ def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, 
     if 2 * matched < end + 1 + sure or not (answered or tree.begins(seqs) or seqs[end] == tree.head):
         return Continuation(alignment, side=True)
     side = not answered and not tree.leads_to(seqs[end], tree.head)
-    unedited = tree.unedited(runs)
+    unedited, gaps = tree.unedited(runs)
     last = max(unedited, default=-1)
     return Continuation(
-        alignment, unedited.get(last, 0), last + 1, unedited, side=side, matched=matched, answered=answered
+        alignment, unedited.get(last, 0), last + 1, unedited, gaps, side=side, matched=matched, answered=answered
     )
 
 
@@ -369,16 +388,28 @@ class _AlignmentTree:
             runs.append(tail)
             run = tail
 
-    def unedited(self, runs: Sequence[_Run]) -> dict[int, int]:
-        """Return the messages at unchanged positions: those of the runs before the first edit."""
+    def unedited(self, runs: Sequence[_Run]) -> tuple[dict[int, int], tuple[tuple[int, range], ...]]:
+        """Return the posts of the messages before the first edit, and the new messages between these runs.
+
+        A new message before a run follows the post before that run, and so does one inserted there before.
+        """
         remaining: dict[int, int] = {}
+        gaps: list[tuple[int, range]] = []
         number, depth = 0, 0
         for run in runs:
             members = self.members(run)
-            first: PostSpot = self._posts[members[-1][1]]
+            top = members[-1][1]
+            first: PostSpot = self._posts[top]
             between, posts = run.first - number, first.depth - 1 - depth
             if between and between >= posts:
-                return remaining
+                break
+            at = first.parent
+            for n in range(number, run.first):
+                inserted = next((seq for seq in self._places[n] if self._parents[seq] == at and seq != top), None)
+                if inserted is None:
+                    gaps.append((at, range(n, run.first)))
+                    break
+                remaining[n] = at = inserted
             remaining.update(members)
             number, depth = run.last + 1, first.depth - 1 + run.length
-        return remaining
+        return remaining, tuple(gaps)

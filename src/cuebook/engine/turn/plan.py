@@ -13,28 +13,30 @@ from cuebook.engine.core.recall import SelectedMemories, line_of, rank_found, sh
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.experiences import fit_advice
-from cuebook.engine.turn.history import HistoryPlace
+from cuebook.engine.turn.history import HistoryPlace, draft_of
 from cuebook.engine.turn.mood import fit_mind
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
+from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.memory.recall import Query
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of
 from cuebook.records.conversation import Draft, PathPost, fence_of
 from cuebook.records.memory import Hit, Summary
-from cuebook.records.turn import Dropped, Manifest, Turn, Window
+from cuebook.records.turn import Ask, Dropped, Manifest, Turn, Window
 from cuebook.window.budget import Allotment, Limits, allot
 from cuebook.window.manifest import anchored, dropped_ranges, remember
 from cuebook.window.partition import Partition, least, partition
-from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, cut_down, whole
+from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, cut_down, decode, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
 from cuebook.window.tuning_marks import NO_MARKS, Marks, in_force, lighten, limited, moves, newest
 from cuebook.window.window import (
     ClientSystem,
     Sheet,
     Text,
+    as_sent,
     render,
     volatile_overhead,
     weigh_front,
@@ -44,6 +46,7 @@ from cuebook.window.window import (
 
 #: Reasons why posts of a path are not in its window.
 TOO_OLD = "older than the token budget allows"
+SUMMARIZED = "replaced by the summary"
 OF_LITTLE_USE = "low relevance, and the window is nearly full"
 
 
@@ -51,8 +54,13 @@ class WindowRequest(Struct, frozen=True, kw_only=True):
     """The contents of a window, before the token budget is divided."""
 
     conversation: str
-    drafts: tuple[Draft, ...]
+    path: tuple[PathPost, ...]  # oldest first
     user: str | None
+    listed: bool = False  # the path has exactly the messages that the client sent, in its order
+    copies: frozenset[int] = (
+        frozenset()
+    )  # by seq: posts with other fields than the stored ones, as the client resent them
+    keeps_all: bool = False  # nothing is summarized or shortened while the path fits the budget
     front: tuple[Text, ...] = ()  # persona, sections and add-ons, as rendered
     dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
     query: Query | None  # None: no recall
@@ -87,10 +95,18 @@ def window_request(
     ask, conversation = place.ask, scene.conversation
     recalls = scene.known is None or scene.known.policy.recalls
     owner = conversation.user if conversation else ask.user
+    path = (
+        client_path(services, scene, request, place, owner)
+        if place.listed
+        else ClientPath(path_of(scene, place.drafts))
+    )
     return WindowRequest(
         conversation=ask.conversation,
-        drafts=place.drafts,
+        path=path.posts,
         user=owner,
+        listed=place.listed,
+        copies=path.copies,
+        keeps_all=place.listed and _profile(services, scene, ask).trigger == "overflow",
         front=prompt.rendered.texts,
         dropped=prompt.rendered.dropped,
         query=query if recalls else None,
@@ -111,15 +127,17 @@ def window_request(
     )
 
 
+def _profile(services: Services, scene: Scene, ask: Ask) -> CompactionProfile:
+    stored = scene.conversation.metadata.get("mode") if scene.conversation else None
+    return choose(services.settings.compaction, ask.mode or stored)
+
+
 def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None) -> dict[int, bytes]:
-    """Return the messages with secrets as the caller sent them, by the seq of their stored post."""
+    """Return the messages as the caller sent them, by the seq of their stored post."""
     last = scene.conversation.last_seq if scene.conversation else 0
     if place.live is not None:
         return {last + 1: whole(path_of(scene, (place.live,))[-1], owner)}
-    if not any(each.secret for each in request.history):
-        return {}
-    numbers = place.messages_by_seq(last)
-    return {seq: request.history[n].raw for seq, n in numbers.items() if request.history[n].secret}
+    return {seq: request.history[n].raw for seq, n in place.messages_by_seq(last).items()}
 
 
 class WindowPlan(Struct, frozen=True, kw_only=True):
@@ -157,15 +175,13 @@ def plan_window(
     """Build a step's window. Raises InvalidInput, with the least sufficient budget, if the required
     parts do not fit.
     """
-    path = path_of(scene, request.drafts)
-    query = _query(path) if request.query_seq is None else request.query_seq
+    query = _query(request.path) if request.query_seq is None else request.query_seq
     limits = limited(limits, marks)
     room = _Room(scene, request, fence_of(key, request.conversation, turn), limits, count)
-    fitted = _fit_front(room, least(path, query), sum(post.tokens for post in path))
+    fitted, path = _fit(room, query)
     owner = scene.conversation.user if scene.conversation else request.user
-    parted = _cut_down(
-        partition(path, fitted.allotment.posts, limits, query=query, begins=not scene.unread), owner, count
-    )
+    terms: Any = {"query": query, "begins": request.listed or not scene.unread, "listed": request.listed}
+    parted = _cut_down(partition(path, fitted.allotment.posts, limits, **terms), owner, count)
     parted, of_little_use = _lighten(room, parted, marks, fitted.allotment.posts, query)
     hits, volatile, no_room = _volatile(room, fitted.allotment.memory, parted, query) if query else ((), (), [])
     sheet = Sheet(
@@ -180,15 +196,16 @@ def plan_window(
         held=anchored(scene.previous) if scene.previous else frozenset(),
         frozen=request.frozen is not None,
     )
-    dropped = [*request.dropped, *_left_out(scene, parted, of_little_use), *fitted.dropped, *no_room]
+    dropped = [*request.dropped, *_left_out(room, parted, of_little_use), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # the summary covers its posts, shown or not
-    stored = remember(window, sheet, summary_version=standing, tools=request.tools)
+    kept: Any = {"tools": request.tools, "copies": request.copies, "listed": request.listed}
+    stored = remember(window, sheet, summary_version=standing, **kept)
     return WindowPlan(
         scene=scene,
         request=request,
         window=window,
-        messages=_live(sheet, request, window),
+        messages=as_sent(window, sheet, request.live, request.live_client),
         manifest=stored.manifest,
         texts=stored.texts,
         query_seq=query,
@@ -241,35 +258,83 @@ class _FixedBlocks(Struct, frozen=True, kw_only=True):
 # ---- The path -------------------------------------------------------------------------------------------------------
 
 
-def path_of(scene: Scene, drafts: Sequence[Draft]) -> list[PathPost]:
+class ClientPath(Struct, frozen=True):
+    """The path of a request, and the seqs of the posts that the client resent with other fields than it got."""
+
+    posts: tuple[PathPost, ...]
+    copies: frozenset[int] = frozenset()
+
+
+def path_of(scene: Scene, drafts: Sequence[Draft]) -> tuple[PathPost, ...]:
     """Return the stored path with the new posts appended, under their future seqs."""
-    path = list(scene.path)
     last = scene.conversation.last_seq if scene.conversation else 0
-    tokens = path[-1].path_tokens if path else 0
-    round_ = path[-1].round if path else 0
-    for number, draft in enumerate(drafts, 1):
-        seq = last + number
-        tokens += draft.tokens
-        round_ = seq if draft.opens_round else round_
-        path.append(
-            PathPost(
-                seq,
-                draft.id,
-                round_,
-                draft.role,
-                draft.sender,
-                draft.message,
-                draft.tokens,
-                draft.small,
-                draft.small_tokens,
-                tokens,
-                draft.created_at,
-                msgspec.json.encode(draft.parts) if draft.parts else None,
-                draft.wire,
-                draft.state,
-            )
-        )
-    return path
+    new = [post_of(draft, last + number) for number, draft in enumerate(drafts, 1)]
+    return (*scene.path, *_summed(new, after=scene.path[-1] if scene.path else None))
+
+
+def client_path(
+    services: Services, scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None
+) -> ClientPath:
+    """Return the messages of a client in its order, each as the client sent it, without secrets."""
+    last = scene.conversation.last_seq if scene.conversation else 0
+    seqs = {number: seq for seq, number in place.messages_by_seq(last).items()}
+    drafts = dict(zip(place.new, place.new_drafts, strict=True))
+    stored = {post.seq: post for post in scene.path if post.message is not None}
+    posts: list[PathPost] = []
+    copies: set[int] = set()
+    for number, message in enumerate(request.history):
+        seq = seqs[number]
+        post = stored.get(seq)
+        clean = services.writer.clean_json(message.raw) if message.secret else message.raw
+        if post is None or not _same_fields(clean, whole(post, owner)):
+            if number not in drafts:
+                copies.add(seq)
+            draft = drafts.get(number) or draft_of(services, request, message, owner=owner)
+            post = post_of(draft, seq)
+        posts.append(post)
+    return ClientPath(tuple(_summed(posts)), frozenset(copies))
+
+
+def _same_fields(resent: bytes, stored: bytes) -> bool:
+    """Return whether two messages have the same fields. An empty field equals a missing one."""
+    if resent == stored:
+        return True
+    return _filled(resent) == _filled(stored)
+
+
+def _filled(message: bytes) -> dict[str, Any]:
+    return {name: value for name, value in decode(message).items() if value not in (None, [], {})}
+
+
+def post_of(draft: Draft, seq: int) -> PathPost:
+    """Return the post that a draft becomes, without its sums along the path."""
+    return PathPost(
+        seq,
+        draft.id,
+        0,
+        draft.role,
+        draft.sender,
+        draft.message,
+        draft.tokens,
+        draft.small,
+        draft.small_tokens,
+        0,
+        draft.created_at,
+        msgspec.json.encode(draft.parts) if draft.parts else None,
+        draft.wire,
+        draft.state,
+    )
+
+
+def _summed(posts: Sequence[PathPost], *, after: PathPost | None = None) -> list[PathPost]:
+    """Return posts with their rounds and their running sums of tokens, after a post."""
+    tokens, round_ = (after.path_tokens, after.round) if after else (0, 0)
+    results = []
+    for post in posts:
+        tokens += post.tokens
+        round_ = post.seq if post.role == "user" else round_
+        results.append(msgspec.structs.replace(post, round=round_, path_tokens=tokens))
+    return results
 
 
 def _query(path: Sequence[PathPost]) -> int:
@@ -289,17 +354,17 @@ def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition
 def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: int) -> tuple[Partition, list[PathPost]]:
     """Apply compression marks once the posts after the summary exceed the conversation's trigger."""
     taken = sum(post_in_form.post.tokens for post_in_form in parted.kept) + sum(post.tokens for post in parted.dropped)
-    taken += sum(each.tokens for each in room.scene.unread)
-    if not marks.run or taken <= posts * marks.trigger:
+    taken += 0 if room.request.listed else sum(each.tokens for each in room.scene.unread)
+    if not marks.run or room.request.keeps_all or taken <= posts * marks.trigger:
         return parted, []
     return lighten(parted, marks, spare=query)
 
 
-def _left_out(scene: Scene, parted: Partition, of_little_use: Sequence[PathPost]) -> list[Dropped]:
+def _left_out(room: _Room, parted: Partition, of_little_use: Sequence[PathPost]) -> list[Dropped]:
     """Return posts of the path that are neither in the window nor in the summary, oldest first."""
     unread = [
         Dropped(kind="post", reason=TOO_OLD, tokens=each.tokens, count=each.count, first=each.first, last=each.last)
-        for each in scene.unread
+        for each in (() if room.request.listed else room.scene.unread)
     ]
     left = [*dropped_ranges(parted.dropped, TOO_OLD), *dropped_ranges(of_little_use, OF_LITTLE_USE)]
     return sorted([*unread, *left], key=lambda each: each.first)
@@ -320,6 +385,40 @@ def _summary_text(summary: Summary | None, zone: tzinfo) -> Text | None:
     return Text(kind="summary", source=f"summary:{summary.version}", text=_HEADING.format(day=day) + summary.markdown)
 
 
+def _fit(room: _Room, query: int) -> tuple[_FixedBlocks, Sequence[PathPost]]:
+    """Divide the token budget. Return the blocks before the path, and the posts for the path.
+
+    A summary replaces the posts that it covers. Where everything is kept, it does so only if the path does not fit.
+    """
+    request, scene, path = room.request, room.scene, room.request.path
+    tokens, summary = sum(post.tokens for post in path), _summary_text(scene.summary, request.zone)
+    if summary is None or request.keeps_all:
+        blocks = _fit_front(room, None, least(path, query), tokens)
+        if summary is None or tokens <= blocks.allotment.posts:
+            return blocks, path
+    if not request.listed:
+        return _fit_front(room, summary, least(path, query), tokens), path
+    covered = _covered(scene, path)
+    behind = [post for post in path if post.seq not in covered]
+    blocks = _fit_front(room, summary, least(behind, query), sum(post.tokens for post in behind))
+    if blocks.summary is None:
+        return blocks, path
+    named = dropped_ranges([post for post in path if post.seq in covered], SUMMARIZED)
+    return msgspec.structs.replace(blocks, dropped=(*blocks.dropped, *named)), behind
+
+
+def _covered(scene: Scene, path: Sequence[PathPost]) -> set[int]:
+    """Return the posts (seqs) of a client's messages that the summary covers."""
+    upto = scene.summary.upto_seq if scene.summary else 0
+    loaded = {post.seq for post in scene.path}
+    return {
+        post.seq
+        for post in path
+        if post.seq <= upto
+        and (post.seq in loaded or any(each.first <= post.seq <= each.last for each in scene.unread))
+    }
+
+
 def _shortened(summary: Text, most: int, count: Counter) -> Text | None:
     """Return a summary cut to a number of tokens by the importance of its lines, or None if nothing fits."""
     heading, _, markdown = summary.text.partition("\n\n")
@@ -327,7 +426,7 @@ def _shortened(summary: Text, most: int, count: Counter) -> Text | None:
     return msgspec.structs.replace(summary, text=f"{heading}\n\n{text}") if text else None
 
 
-def _fit_front(room: _Room, least: int, path: int) -> _FixedBlocks:
+def _fit_front(room: _Room, summary: Text | None, least: int, path: int) -> _FixedBlocks:
     """Divide the token budget. Cut a summary that is too large to its most important lines.
 
     `least` and `path` are the tokens of the required posts and of all posts.
@@ -343,11 +442,9 @@ def _fit_front(room: _Room, least: int, path: int) -> _FixedBlocks:
     frozen = sum(text.tokens for text in weigh_volatile(request.frozen or (), room.fence, count))
 
     def allotted(size: int) -> Allotment:
-        return allot(
-            room.limits, front=size, tools=tools, least=least, frozen=frozen, token_budget=request.token_budget
-        )
+        terms: Any = {"least": least, "path": path, "frozen": frozen, "token_budget": request.token_budget}
+        return allot(room.limits, front=size, tools=tools, listed=request.listed, **terms)
 
-    summary = _summary_text(room.scene.summary, request.zone)
     if summary is None:
         return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
     frame = 0 if own else MESSAGE_OVERHEAD
@@ -454,17 +551,7 @@ def _no_room(source: str, tokens: int, most: int, kind: str = "memory") -> Dropp
     return Dropped(kind=kind, source=source, tokens=tokens, reason=reason)
 
 
-# ---- As sent --------------------------------------------------------------------------------------------------------
-
-
-def _live(sheet: Sheet, request: WindowRequest, window: Window) -> tuple[bytes, ...]:
-    """Return the messages to send: the caller's original words where stored text has redacted secrets."""
-    if not request.live and not request.live_client:
-        return window.messages
-    full = {post_in_form.post.seq for post_in_form in sheet.partition.kept if post_in_form.form == "full"}
-    live = {seq: raw for seq, raw in request.live.items() if seq in full}
-    own = msgspec.structs.replace(sheet, live=live, client=request.live_client or sheet.client)
-    return render(own, (), budget=window.budget, tools_tokens=0).messages
+# ---- As shown -------------------------------------------------------------------------------------------------------
 
 
 def dropped_to_wire(each: Dropped) -> dict[str, Any]:

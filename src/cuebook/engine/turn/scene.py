@@ -26,15 +26,20 @@ async def embed_query(services: Services, text: str) -> Dense | None:
     return await sense(services, text) if services.settings.recall and text else None
 
 
-async def load_scene(services: Services, scope: Scope, ask: Ask, *, parent: int | None, dense: Dense | None) -> Scene:
-    """Load the scene of a new turn after the post `parent`. A summary that contains corrected text is corrected."""
+async def load_scene(
+    services: Services, scope: Scope, ask: Ask, *, parent: int | None, dense: Dense | None, whole: bool = False
+) -> Scene:
+    """Load the scene of a new turn after the post `parent`. A summary that contains corrected text is corrected.
+
+    `whole`: load the posts that the summary covers too.
+    """
     settings = services.settings
     profile = choose(settings.compaction, ask.mode)
     terms: Any = {"prompts": candidate_prompts(settings, ask.persona), "memory": memory_query(services, ask)}
     terms |= {"project": ask.project, "otherwise": settings.project}
     terms |= {"steady_posts": profile.tail + profile.most if profile.trigger == "posts" else 0}
     base = path_query(services, ask.conversation, ask.text, parent=parent, budget=ask.token_budget, dense=dense)
-    query = replace(base, **terms)
+    query = replace(base, **terms, whole=whole)
     scene = await services.store.scene(scope, query)
     if scene.summary and scene.summary.corrected < scene.corrected:
         await correct_summary(services, scope, ask.conversation, upto=scene.summary.upto_seq)
@@ -43,10 +48,12 @@ async def load_scene(services: Services, scope: Scope, ask: Ask, *, parent: int 
     return scene
 
 
-async def load_step_scene(services: Services, scope: Scope, ask: Ask, turn: Turn, *, parent: int | None) -> Scene:
+async def load_step_scene(
+    services: Services, scope: Scope, ask: Ask, turn: Turn, *, parent: int | None, whole: bool = False
+) -> Scene:
     """Load the scene of a later step of a turn: as for its first step, so that the text before it stays the same."""
     query = path_query(services, ask.conversation, "", parent=parent, budget=ask.token_budget)
-    query = replace(query, summary_version=turn.steps[0].manifest.summary_version)
+    query = replace(query, summary_version=turn.steps[0].manifest.summary_version, whole=whole)
     scene = await services.store.scene(scope, query)
     services.caches.drop_erased(scene.epoch)
     return await _with_query(services, scope, scene, turn.query_seq)
@@ -78,6 +85,9 @@ def memory_query(services: Services, ask: Ask) -> MemoryLook:
     """Return a turn's store query for cross-conversation memories."""
     settings = services.settings
     defaults = settings.keyed_policy if ask.authenticated else settings.memory_policy
+    if ask.relayed:  # what the client did not send is added only for a user whom memory may know
+        reads = ask.user is not None if settings.remembers_named else settings.memory_policy.user
+        defaults = replace(defaults, user=reads, conversation=reads)
     if ask.organization is None:
         defaults = replace(defaults, organization=False)
     return MemoryLook(

@@ -85,7 +85,7 @@ async def system_prompt(
     services: Services, scope: Scope, scene: Scene, request: TurnRequest, ask: Ask, *, signals: TurnSignals | None
 ) -> SystemPrompt:
     """Build a turn's system prompt. Where only the client's own text applies, there is no mood state either."""
-    if request.relayed and _is_silent(services, scene, ask, own_text=request.has_system_text):
+    if _is_silent(services, scene, ask):
         rendered, mood = RenderedTexts(metadata={SILENT: True}), TurnMood()
     else:
         rendered = await _render(services, scene, ask, signals_for(ask, signals))
@@ -125,14 +125,10 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
     )
 
 
-def _is_silent(services: Services, scene: Scene, ask: Ask, *, own_text: bool) -> bool:
-    """Return whether only the client's own system text applies. It came with this request, or with an earlier one after
-    which persona and add-ons stayed silent. A request for a persona overrides it.
-    """
-    conversation, last = scene.conversation, scene.last_turn
-    if not services.settings.persona_waits or ask.persona or (conversation and conversation.persona):
-        return False
-    return own_text or bool(last and last.metadata.get(SILENT))
+def _is_silent(services: Services, scene: Scene, ask: Ask) -> bool:
+    """Return whether a client of the proxy gets no persona, because it names none."""
+    named = ask.persona or (scene.conversation and scene.conversation.persona)
+    return ask.relayed and services.settings.persona_waits and not named
 
 
 def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:

@@ -117,7 +117,7 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
         return await decide_step(services, scope, request, place, place.waiting)
     ask = place.ask
     dense = await embed_query(services, ask.text)
-    scene = await load_scene(services, scope, ask, parent=place.parent, dense=dense)
+    scene = await load_scene(services, scope, ask, parent=place.parent, dense=dense, whole=place.listed)
     turn = scene.conversation.turns + 1 if scene.conversation else 1
     signals = None if place.side else await detect_signals(services, scene, ask, place.drafts)
     outcome = None if place.side else outcome_before(services, scene, ask, place.drafts, signals)
