@@ -119,7 +119,7 @@ async def test_the_turn_of_a_killed_process_ends_at_once(tmp_path: Path) -> None
     config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
     for n in (1, 2):
         run_until_killed(tmp_path, "stream.piece:kill@35", "3600")
-        async with Cuebook.open(config, worker=False) as cue, asyncio.timeout(5):
+        async with Cuebook.open(config, worker=False) as cue, asyncio.timeout(60):
             if n == 1:
                 await cue.ask(Ask("And key 9?", "c"))
             else:
@@ -149,7 +149,7 @@ async def test_a_waiter_for_a_killed_process_continues_at_once(tmp_path: Path) -
         await asyncio.sleep(1)
         assert not waiting.done(), "a stopped process still holds its turn"
         process.kill()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await waiting).turn == 2
         assert (await cue.turns.get("c", 1)).state == "interrupted"
     await process.communicate()

@@ -5,7 +5,7 @@ import json
 import time
 
 import pytest
-from turn_helpers import NAME, all_texts, count_tokens, cue_on, path
+from turn_helpers import NAME, Halting, all_texts, count_tokens, cue_on, path
 
 from cuebook import Ask, Busy, Cuebook, NotFound
 from cuebook.engine.turn.request import read_ask
@@ -246,25 +246,16 @@ async def test_a_caller_cancelled_repeatedly_leaves_no_lease(cue, times):
 
 
 async def test_a_heartbeat_stores_a_slow_answer(tmp_path):
-    first_piece, proceed = asyncio.Event(), asyncio.Event()
-
-    class Halting(ScriptedModel):
-        async def stream(self, request):
-            async for piece in super().stream(request):
-                yield piece
-                first_piece.set()  # its first piece was read
-                await proceed.wait()
-
     model = Halting(Script(text="slowly but surely", size=3))
     async with cue_on(tmp_path, model=model, work__checkpoint_s=0.05) as cue:
         asking = asyncio.create_task(cue.ask(Ask("hi", NAME)))
-        await first_piece.wait()
-        async with asyncio.timeout(20):
+        await model.reached.wait()
+        async with asyncio.timeout(60):
             while not (turn := await cue.turns.get(NAME, 1)).partial:  # noqa: ASYNC110  nothing tells of it
                 await asyncio.sleep(0.01)
         assert turn.state == "running"
         assert "slowly but surely".startswith(turn.partial)
-        proceed.set()
+        model.proceed.set()
         await asking
         assert await path(cue) == ["hi", "slowly but surely"]
 
@@ -320,11 +311,20 @@ async def test_parallel_asks_run_one_after_another(cue, model):
 
 
 async def test_asks_of_different_conversations_do_not_wait(tmp_path):
-    model = ScriptedModel(default=Script(text="ok", delay=0.1))
-    async with cue_on(tmp_path, model=model) as cue:
-        began = asyncio.get_running_loop().time()
-        await asyncio.gather(*(cue.ask(Ask("hi", f"c{n}")) for n in range(20)))
-        assert asyncio.get_running_loop().time() - began < 3
+    class Together(ScriptedModel):
+        """Answer nobody before everybody has asked."""
+
+        async def stream(self, request):
+            async for piece in super().stream(request):
+                if len(self.requests) == 20:
+                    everybody.set()
+                await everybody.wait()
+                yield piece
+
+    everybody = asyncio.Event()
+    async with cue_on(tmp_path, model=Together(default="ok")) as cue:
+        replies = await asyncio.gather(*(cue.ask(Ask("hi", f"c{n}")) for n in range(20)))
+        assert [reply.text for reply in replies] == ["ok"] * 20
 
 
 async def test_the_conversation_queue_is_bounded(tmp_path):
@@ -338,7 +338,9 @@ async def test_the_conversation_queue_is_bounded(tmp_path):
 
     async with cue_on(tmp_path, model=Waiting(default="ok")) as cue:
         asks = [asyncio.create_task(cue.ask(Ask(f"n{n}", NAME))) for n in range(65)]
-        await asyncio.sleep(0.05)
+        queue = cue.services.queue
+        while sum(queue._waiting.values()) < 65:  # noqa: ASYNC110, SLF001  nothing signals it
+            await asyncio.sleep(0.01)
         with pytest.raises(Busy) as refused:
             await cue.ask(Ask("the 65th that waits", NAME))
         assert refused.value.retry_after > 0
@@ -348,14 +350,15 @@ async def test_the_conversation_queue_is_bounded(tmp_path):
 
 
 async def test_a_cancelled_waiter_leaves_the_queue(tmp_path):
-    model = ScriptedModel(Script(text="slow", delay=0.1), default="ok")
+    model = Halting("slow", default="ok")
     async with cue_on(tmp_path, model=model) as cue:
         first = asyncio.create_task(cue.ask(Ask("a", NAME)))
-        await asyncio.sleep(0.02)
+        await model.reached.wait()
         second = asyncio.create_task(cue.ask(Ask("b", NAME)))
         third = asyncio.create_task(cue.ask(Ask("c", NAME)))
         await asyncio.sleep(0.02)
         second.cancel()
+        model.proceed.set()
         assert [(await first).turn, (await third).turn] == [1, 2]
         assert await path(cue) == ["a", "slow", "c", "ok"]
 
@@ -379,7 +382,8 @@ async def test_a_turn_waits_for_another_processes_turn(tmp_path):
     slow = ScriptedModel(Script(text="mine", delay=0.5))
     async with cue_on(tmp_path, model=slow) as mine, cue_on(tmp_path, dice=Other()) as theirs:
         first = asyncio.create_task(mine.ask(Ask("a", NAME)))
-        await asyncio.sleep(0.1)
+        while not slow.requests:  # noqa: ASYNC110 - the double tells nobody
+            await asyncio.sleep(0.01)
         assert (await theirs.ask(Ask("b", NAME))).turn == 2
         assert (await first).turn == 1
 
@@ -390,17 +394,18 @@ async def test_a_lease_from_a_wrong_clock_expires_in_time(tmp_path):
         lost = await open_turn(wrong.services, Scope(), read_ask(wrong.services, Ask("a", NAME)))
         assert lost.lease.until > clock.now()
         async with cue_on(tmp_path, clock=SystemClock(), dice=Other(), work__lease_s=0.5) as right:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 assert (await right.ask(Ask("b", NAME))).turn == 2
             assert await state_of(right) == ("interrupted", "the answering process ended")
 
 
 async def test_posts_appended_during_a_turn_stay_before_the_answer(tmp_path):
-    model = ScriptedModel(Script(text="answer", delay=0.1))
+    model = Halting("answer")
     async with cue_on(tmp_path, model=model) as cue:
         asking = asyncio.create_task(cue.ask(Ask("query", NAME)))
-        await asyncio.sleep(0.05)
+        await model.reached.wait()
         await cue.append(NAME, [{"role": "user", "content": "by the way"}])
+        model.proceed.set()
         await asking
         assert sorted(await path(cue)) == ["answer", "by the way", "query"]
         assert [post.seq for post in await cue.conversations.posts(NAME)] == [1, 2, 3]

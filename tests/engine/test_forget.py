@@ -5,12 +5,12 @@ import json
 import sqlite3
 import subprocess
 import sys
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from turn_helpers import cue_on
+from turn_helpers import Halting, cue_on
 
 from cuebook import Ask, Cuebook, InvalidInput, NotFound, Part, Posted
 from cuebook.errors import LeaseLost
@@ -18,7 +18,7 @@ from cuebook.interfaces.memories import DeliveryResult, PlaceChange
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.answer import Page
 from cuebook.records.memory import Memory, Place, Scope, Source
-from cuebook.testing import FrozenClock, Script, ScriptedModel
+from cuebook.testing import FrozenClock, ScriptedModel
 from storage.audit import audit
 
 CANARY = "Zanzibarquokka"
@@ -229,22 +229,24 @@ async def test_observations_of_a_forgotten_user_name_nobody(tmp_path):
 # ---- concurrent work ------------------------------------------------------------------------------------------------
 
 
+async def wait_for_checkpoint(cue: Cuebook, name: str, number: int) -> None:
+    """Wait until a running turn has stored a part of its answer."""
+    while True:
+        with suppress(NotFound):
+            if (await cue.turns.get(name, number)).partial:
+                return
+        await asyncio.sleep(0.01)
+
+
 async def test_a_running_answer_of_a_forgotten_conversation_is_not_stored(tmp_path):
-    model = ScriptedModel(Script(text=f"{CANARY} " * 40, delay=0.02))
+    model = Halting(f"{CANARY} " * 40)
     async with open_database(tmp_path, model=model, work__checkpoint_s=0.05) as cue:
         await cue.append("c", [Posted(sender="ann", message=f"I like {CANARY}.")], user="ann")
-
-        async def read() -> None:
-            async for chunk in cue.stream(Ask(f"What of {CANARY}?", "c", user="ann")):
-                if chunk.type == "text_delta":
-                    begun.set()
-
-        begun = asyncio.Event()
-        reading = asyncio.create_task(read())
-        await begun.wait()
-        await asyncio.sleep(0.2)
+        reading = asyncio.create_task(cue.ask(Ask(f"What of {CANARY}?", "c", user="ann")))
+        await wait_for_checkpoint(cue, "c", 1)
         receipt = await cue.memory.forget(user="ann")
         assert receipt.state == "done"
+        model.proceed.set()
         with pytest.raises(LeaseLost, match="Conversation 'c' was deleted while turn 1 was running"):
             await reading
         assert occurrences(tmp_path) == {}
@@ -253,12 +255,16 @@ async def test_a_running_answer_of_a_forgotten_conversation_is_not_stored(tmp_pa
 
 
 async def test_a_running_answer_containing_forgotten_words_is_not_stored(tmp_path):
-    model = ScriptedModel("Well.", Script(text=f"ann's garden is in {CANARY}. " * 10, delay=0.02), default="Fine.")
+    model = Halting("Well.", f"ann's garden is in {CANARY}. " * 10, default="Fine.")
+    model.proceed.set()
     async with open_database(tmp_path, model=model, work__checkpoint_s=0.05) as cue:
         await store_shared_conversation(cue)
+        model.proceed.clear()
+        number = len(await cue.turns.list("shared")) + 1
         reading = asyncio.create_task(cue.ask(Ask("Where is ann's garden?", "shared", user="bob")))
-        await asyncio.sleep(0.3)
+        await wait_for_checkpoint(cue, "shared", number)
         await cue.memory.forget(user="ann")
+        model.proceed.set()
         with pytest.raises(LeaseLost):
             await reading
         assert occurrences(tmp_path) == {}

@@ -7,7 +7,7 @@ import pytest
 from cuebook import Ask, Cuebook, Posted
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput, KeyReused
-from cuebook.testing import ScriptedModel
+from cuebook.testing import FrozenClock, ScriptedModel
 
 
 def settings(tmp_path):
@@ -73,13 +73,15 @@ async def test_a_forget_leaves_no_answer_with_the_text(tmp_path):
 
 @pytest.mark.parametrize("point", ["stream.piece", "stream.ended", "close.begin"])
 async def test_a_chat_request_is_answered_after_a_crash_of_its_turn(tmp_path, monkeypatch, point):
-    ask = Ask("Where does the ferry leave?", "c1", user="ann", idempotency_key="k1")
+    ask, clock = Ask("Where does the ferry leave?", "c1", user="ann", idempotency_key="k1"), FrozenClock()
+    model = ScriptedModel(default="From pier 4.")
     monkeypatch.setenv("CUEBOOK_FAILPOINT", f"{point}:raise")
-    async with Cuebook.open(settings(tmp_path), model=ScriptedModel(default="From pier 4."), worker=False) as cue:
+    async with Cuebook.open(settings(tmp_path), model=model, clock=clock, worker=False) as cue:
         with pytest.raises(BackendError):
             await cue.ask(ask)
     monkeypatch.delenv("CUEBOOK_FAILPOINT")
-    async with Cuebook.open(settings(tmp_path), model=ScriptedModel(default="From pier 4."), worker=False) as cue:
+    clock.advance(60)  # the lease of the crashed turn has expired
+    async with Cuebook.open(settings(tmp_path), model=model, clock=clock, worker=False) as cue:
         first, again = await cue.ask(ask), await cue.ask(ask)
         assert (first.text, again.text, again.turn) == ("From pier 4.", "From pier 4.", first.turn)
 

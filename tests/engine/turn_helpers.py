@@ -3,6 +3,7 @@
 They open databases on real files, build requests of the OpenAI wire and check which posts a window accounts for.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -105,6 +106,20 @@ class Client:
         self.history.append(reply["choices"][0]["message"])
         assert self.head is not None
         return self.head.conversation
+
+
+class Halting(ScriptedModel):
+    """A model that waits after its first piece: `reached` is set when that was read, and `proceed` lets it go on."""
+
+    def __init__(self, *replies: Any, **settings: Any) -> None:
+        super().__init__(*replies, **settings)
+        self.reached, self.proceed = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, request: Any) -> AsyncIterator[Any]:
+        async for piece in super().stream(request):
+            yield piece
+            self.reached.set()
+            await self.proceed.wait()
 
 
 async def path(cue: Cuebook, name: str = NAME, user_id: str | None = None) -> list[str]:

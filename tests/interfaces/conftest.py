@@ -66,7 +66,7 @@ class Live:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
-        assert self._ready.wait(20)
+        assert self._ready.wait(60)
 
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -77,12 +77,12 @@ class Live:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def ask_cue(self, make: Callable[[], Any]) -> Any:
         """Run a coroutine in the server's event loop."""
-        return asyncio.run_coroutine_threadsafe(make(), self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(make(), self.loop).result(60)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def callers(serve_live: Callable[..., Live], tmp_path: Any) -> Iterator[dict[str
     for name, (role, user, organizations) in KEYS.items():
         key = live.ask_cue(lambda r=role, u=user, o=organizations: live.cue.keys.new(r, user=u, organizations=o))
         made[name] = httpx.Client(
-            base_url=live.url, headers={"authorization": f"Bearer {key.token}"}, timeout=20, trust_env=False
+            base_url=live.url, headers={"authorization": f"Bearer {key.token}"}, timeout=60, trust_env=False
         )
     say(made["ann"], ANNS, "a1")
     say(made["mara"], PLANT, "m1", organizationId="acme", memoryControl=SHARES)

@@ -1,17 +1,19 @@
 """Tests of BlockingCuebook: the same methods as Cuebook, usable from any thread, and a clean close."""
 
+import asyncio
 import inspect
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cuebook import Ask, BlockingCuebook, Chunk, Cuebook, CuebookError, NotFound
+from cuebook.interfaces import ModelRequest, Piece
 from cuebook.testing import Script, ScriptedModel
 
 #: Members without a blocking form: the services are internal, relay and pass_through are for the server.
@@ -135,7 +137,7 @@ def test_close_ends_the_thread_and_pending_calls() -> None:
         thread = threading.Thread(target=wait, args=(cue,))
         thread.start()
         wait_until(lambda: bool(cue.conversations.list().items))
-    thread.join(5)
+    thread.join(60)
     assert len(failures) == 1
     assert "closed" in str(failures[0])
     assert set(threading.enumerate()) == before
@@ -201,15 +203,20 @@ def test_call_on_the_event_loop_thread_is_refused() -> None:
 
 
 def test_interrupt_stores_the_partial_answer() -> None:
-    with BlockingCuebook.open(model=ScriptedModel(Script(text="one two", size=4, delay=0.5))) as cue:
+    class Interrupting(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+            async for piece in super().stream(request):
+                yield piece
+                # The caller now waits for the second piece: an interrupt before that would end the test run.
+                asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
+                await asyncio.sleep(60)
+
+    with BlockingCuebook.open(model=Interrupting(Script(text="one two", size=4))) as cue:
         chunks = cue.stream(Ask("Count", "c1"))
         next(chunks)
         next(chunks)
-        timer = threading.Timer(0.1, os.kill, args=(os.getpid(), signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
             list(chunks)
-        timer.join()
         assert cue.turns.get("c1", 1).state == "interrupted"
         assert cue.conversations.posts("c1")[-1].message == "one "
 

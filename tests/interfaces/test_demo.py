@@ -204,5 +204,5 @@ def test_served_demo_deletes_its_database_on_exit(tmp_path: Path) -> None:
         assert "talk · turn 3" in page
         assert "at the prices of gpt-5-mini" in page
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     assert list(place.iterdir()) == []

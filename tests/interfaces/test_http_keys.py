@@ -21,7 +21,7 @@ CHAT = "/v1/chat/completions"
 
 @pytest.fixture
 def client(relayed: Live) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=relayed.url, timeout=20) as http_client:
+    with httpx.Client(base_url=relayed.url, timeout=60) as http_client:
         yield http_client
 
 
@@ -179,7 +179,7 @@ def test_disconnected_client_can_repeat_its_request(client: httpx.Client, upstre
             next(answer.iter_raw())
     else:
         with pytest.raises(httpx.ReadTimeout):
-            client.post(url, json=body | {"model": "late"}, headers=KEY, timeout=0.2)
+            client.post(url, json=body | {"model": "late"}, headers=KEY, timeout=httpx.Timeout(60, read=0.2))
     second = client.post(url, json=body | ({} if stream else {"model": "late"}), headers=KEY)
     assert second.status_code == 200
     assert len(upstream.received) == 1

@@ -138,7 +138,7 @@ async def check_isolation(operations: list[tuple[tuple[str, str], str, str]]) ->
             good += answer.status_code < 300
             for other in foreign(tenant, user, call):
                 assert other not in answer.text, (tenant, user, call, talk)
-        await keyed.cue.settle(timeout=20)
+        await keyed.cue.settle(timeout=60)
         for tenant, user in CALLERS:
             for call in ("search", "assemble", "/api/memories", "/api/conversations"):
                 answer = await CALLS[call](clients[tenant, user], "c0", "")

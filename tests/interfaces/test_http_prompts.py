@@ -200,7 +200,7 @@ def test_outdated_base_is_a_conflict(client: httpx.Client) -> None:
     start = threading.Barrier(8)
 
     def write(number: int) -> int:
-        start.wait(10)
+        start.wait(60)
         mine = {"slug": "a", "sections": {"body": f"mine {number}"}, "base": 1}
         return client.post("/api/prompts", json=mine).status_code
 
@@ -222,7 +222,7 @@ def test_outdated_base_is_a_conflict(client: httpx.Client) -> None:
 
 def raw(live: Live, method: str, path: str, body: bytes | None = None) -> tuple[int, dict[str, Any]]:
     """Send a request with an unnormalized path."""
-    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=60)
     try:
         connection.request(method, path, body)
         answer = connection.getresponse()

@@ -17,7 +17,7 @@ MESSAGES = [{"role": "user", "content": "Hello “you” \u202e!"}]
 
 @pytest.fixture
 def client(relayed: Live) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=relayed.url, timeout=20) as http_client:
+    with httpx.Client(base_url=relayed.url, timeout=60) as http_client:
         yield http_client
 
 

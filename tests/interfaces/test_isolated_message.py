@@ -66,10 +66,10 @@ def test_side_branch_is_logged_once(project: Path) -> None:
         url = json.loads(b"".join(process.stdout.readline() for _ in range(5)))["url"].rstrip("/")
         for message in (HI, NEW, NEW):
             answer = httpx.post(
-                f"{url}/c/c1/v1/chat/completions", json={"model": "m", "messages": [message]}, timeout=20
+                f"{url}/c/c1/v1/chat/completions", json={"model": "m", "messages": [message]}, timeout=60
             )
             assert answer.status_code == 200
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) in (0, 130)
+        assert process.wait(60) in (0, 130)
         [line] = process.stderr.read().decode().splitlines()
     assert line == "cuebook: A request of conversation c1 does not continue its history; it is stored as a side branch"

@@ -246,7 +246,7 @@ def test_server_ends_on_a_signal_or_end_of_input(project: Path, sent: signal.Sig
             running.stdin.close()
         else:
             running.send_signal(sent)  # its input stays open
-        assert running.wait(30) == code
+        assert running.wait(60) == code
         assert running.stderr.read() == b""
 
 

@@ -43,7 +43,7 @@ def test_error_event_is_complete_and_without_done(serve_live: Callable[..., Live
     live = serve_live(upstream=ScriptedUpstream(Answer(pieces=pieces, headers={"content-type": EVENTS}, delay=0.3)))
     raw = b""
     url = f"{live.url}/c/c1/v1/chat/completions"
-    with httpx.stream("POST", url, json={"model": "m", "messages": MESSAGES, "stream": True}, timeout=20) as answer:
+    with httpx.stream("POST", url, json={"model": "m", "messages": MESSAGES, "stream": True}, timeout=60) as answer:
         for piece in answer.iter_raw():
             if not raw:
                 delete_conversation(live)
@@ -80,7 +80,7 @@ def test_chat_stream_ends_with_an_error_event(serve_live: Callable[..., Live]) -
             yield line
 
     body = {"message": "Hi", "conversationId": "c1", "stream": True}
-    with httpx.stream("POST", f"{live.url}/api/chat", json=body, timeout=20) as answer:
+    with httpx.stream("POST", f"{live.url}/api/chat", json=body, timeout=60) as answer:
         events = [line for line in lines(answer) if line]
     assert events[-2] == "event: error"
     assert json.loads(events[-1].removeprefix("data: "))["detail"] == ERROR

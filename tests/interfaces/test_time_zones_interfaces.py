@@ -60,7 +60,7 @@ async def test_unknown_time_zone_error_names_the_field(client: httpx.AsyncClient
 
 def test_openai_api_accepts_the_time_zone_header(relayed: Live, upstream) -> None:
     body = {"model": "plain", "messages": [{"role": "user", "content": "Hello"}]}
-    with httpx.Client(base_url=relayed.url, timeout=20) as client:
+    with httpx.Client(base_url=relayed.url, timeout=60) as client:
         headers = {"X-Conversation-Id": "c4", "X-Time-Zone": "Pacific/Kiritimati"}
         assert client.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
         assert "x-time-zone" not in upstream.last.headers

@@ -112,7 +112,7 @@ class Upstream:
     def stop(self) -> None:
         if self._server and self._thread:
             self._server.should_exit = self._server.force_exit = True
-            self._thread.join(10)
+            self._thread.join(60)
 
     @property
     def last(self) -> Received:

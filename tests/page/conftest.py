@@ -38,7 +38,7 @@ class Served:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(60)
 
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ class Served:
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
 
@@ -91,8 +91,9 @@ def chromium() -> Iterator[Any]:
     """Start a browser for the tests of one file. While it runs, the thread can run no other event loop."""
     if CHROMIUM is None:
         pytest.skip("no chromium: scripts/browser installs it")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield browser
@@ -105,6 +106,7 @@ class Tab:
     def __init__(self, browser: Any, url: str, screenshots: Path, **context: Any) -> None:
         self.url, self._screenshots, self.faults = url, screenshots, []
         self._context = browser.new_context(**context)
+        self._context.set_default_timeout(60_000)
         self.page = self._context.new_page()
         self.page.on("console", lambda each: self.faults.append(each.text) if each.type == "error" else None)
         self.page.on("pageerror", lambda each: self.faults.append(str(each)))

@@ -5,9 +5,9 @@ import os
 import shutil
 import signal
 import sqlite3
-import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -307,14 +307,16 @@ asyncio.run(main())
 
 
 @pytest.fixture
-def refusing(path):
-    """Return a function that makes a path unwritable and opens the store in an unprivileged process."""
+def refusing():
+    """Return a function that makes a path unwritable and opens the store in an unprivileged process.
+
+    The path is outside pytest's folder, which each start of pytest closes to other users.
+    """
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    path = folder / "private" / "store.db"
+    path.parent.mkdir()
     asyncio.run(_store_one(path))
-    for folder in path.parents:
-        if folder.owner() != "root" or not folder.stat().st_mode & stat.S_IXOTH:
-            folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
-        if folder.name.startswith("pytest-of-"):
-            break
 
     def look(*, folder, file):
         path.parent.chmod(folder)
@@ -328,7 +330,8 @@ def refusing(path):
             pytest.skip("LOUDLY: nothing is refused to this user; a read-only store was not tested")
         return told
 
-    return look
+    yield look
+    shutil.rmtree(folder)
 
 
 async def _store_one(path):
@@ -588,7 +591,7 @@ async def test_data_deleted_during_a_read_goes_after_the_read(store, path):
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM post").fetchone()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await store.delete(OWNER, "c")
         assert await store.expire(now=NOW) == 0
         assert bytes_left(path.parent, CANARY), "the reader still needs it"
