@@ -25,7 +25,7 @@ WIRE_NAMES: Final[Mapping[str, str]] = {
     "conversation": "conversationId", "organization": "organizationId", "persona": "personaId", "user": "userId",
 }  # fmt: skip
 #: A sentence of a docstring about exceptions.
-_RAISES: Final = re.compile(r"\s*Raises [^.]*\.")
+_RAISES: Final = re.compile(r"\s*Raises\s[^.]*\.")
 #: The limits that msgspec checks.
 _LIMITS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 #: The attribute of a method that has its declaration.
@@ -35,15 +35,15 @@ MARK: Final = "__operation__"
 class Argument(Struct, frozen=True, kw_only=True):
     """How an argument appears outside Python, where that differs from its name and type.
 
-    `source`: who provides it. `request` is the caller's request; `user` the acting user; `actor` the name for the audit
-    log; `caller` the authenticated caller; `key` the Idempotency-Key; `python` only a Python caller. All but the first
-    two are hidden from other callers.
+    `source`: who provides it. `request` is the caller's request; `user` the acting user, named or authenticated;
+    `acting` the authenticated one; `actor` the name for the audit log; `caller` the authenticated caller; `key` the
+    Idempotency-Key; `python` only a Python caller. All but the first two are hidden from other callers.
     """
 
     wire: str = ""  # its name in JSON and in a query
     flag: str = ""  # its option on the command line, "-" for none
     metavar: str = ""  # its placeholder in the help
-    source: Literal["request", "user", "actor", "caller", "key", "python"] = "request"
+    source: Literal["request", "user", "acting", "actor", "caller", "key", "python"] = "request"
     time: bool = False  # Unix seconds in Python, ISO 8601 in JSON, a date on the command line
 
 

@@ -20,6 +20,8 @@ Owner = Annotated[
     Meta(description="Store it as a memory of this user. Default: the project's own."),
     Argument(source="user", metavar="USER"),
 ]
+#: A text that is not empty.
+Text = Annotated[str, Meta(min_length=1)]
 Conversation = Annotated[str, Meta(min_length=1, description="Conversation ID."), Argument(metavar="CONVERSATION")]
 OnlyConversation = Annotated[
     str | None, Meta(min_length=1, description="Use only this conversation."), Argument(metavar="ID")

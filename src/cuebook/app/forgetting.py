@@ -6,14 +6,26 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from cuebook.app.arguments import OWNER, CallerOf, IdempotencyKey, User
-from cuebook.app.namespace import Namespace
+from cuebook.app.arguments import OWNER, CallerOf, IdempotencyKey, Text, User
+from cuebook.app.namespace import Namespace, check_first
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.jobs import erasure as forgetting
 from cuebook.engine.jobs.audit_mirror import verifying_key
 from cuebook.errors import InvalidInput
 from cuebook.operations import Argument, operation
-from cuebook.records.erasure import ERASED, Kind, Receipt, Staying, Target, WouldForget, no_receipt, salted
+from cuebook.records.answer import Answer, as_answer
+from cuebook.records.erasure import (
+    ERASED,
+    AffectedConversation,
+    Kind,
+    MemoryToErase,
+    Receipt,
+    Staying,
+    Target,
+    WouldForget,
+    no_receipt,
+    salted,
+)
 from cuebook.records.memory import Scope
 
 #: Maximum length of a reason, in characters.
@@ -46,6 +58,38 @@ IN_WORDS: Final[Mapping[str, str]] = {
     "steps": "model calls",
     "texts": "texts of prompts",
 }
+
+
+class KeptRecords(Answer, frozen=True, kw_only=True):
+    """Affected records that would be kept, and the reason."""
+
+    what: Staying
+    count: int
+    why: str
+
+
+class ForgetPreview(Answer, frozen=True, kw_only=True):
+    """A preview: counts as in a receipt, and the first conversations and memories."""
+
+    kind: Kind
+    counts: Mapping[str, int]
+    conversations: tuple[AffectedConversation, ...]
+    more_conversations: int
+    memories: tuple[MemoryToErase, ...]
+    more_memories: int
+    stays: tuple[KeptRecords, ...]
+
+
+class ForgetAnswer(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """The receipt, or with `dryRun` the preview."""
+
+    receipt: Receipt | None = None
+    would_forget: ForgetPreview | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Return whether bytes may still be left in a file."""
+        return self.receipt is not None and self.receipt.pending
 
 
 class ReceiptCheck(Struct, frozen=True, kw_only=True):
@@ -118,6 +162,49 @@ class Forgetting(Namespace):
             msg = f"reason: {len(reason)} characters exceed the limit of {REASON}."
             raise InvalidInput(msg, where="reason")
         return await forgetting.forget(self._services, Scope(user=by), target, reason=reason)
+
+    @operation("POST /api/memories/forget", role="editor", stores=True, heavy="a forget request")
+    async def erase(
+        self,
+        *,
+        user: Annotated[Text | None, Meta(description="Forget all data of this user, transcripts included.")] = None,
+        conversation: Annotated[Text | None, Meta(description="Forget this conversation.")] = None,
+        persona: Annotated[Text | None, Meta(description="Forget the memories of this persona.")] = None,
+        organization: Annotated[Text | None, Meta(description="Forget the memories of this organization.")] = None,
+        memory_ids: Annotated[
+            tuple[Text, ...] | None, Meta(min_length=1, max_length=MOST, description="Forget these memories.")
+        ] = None,
+        reason: Annotated[str, Meta(max_length=REASON, description="Reason, recorded in the receipt.")] = "",
+        dry_run: Annotated[bool, Meta(description="Only return a preview, and change nothing.")] = False,
+        by: Annotated[str | None, Argument(source="acting")] = None,
+        caller: CallerOf = OWNER,
+        idempotency_key: IdempotencyKey = None,
+    ) -> ForgetAnswer:
+        """Forget one target with everything derived from it, for a user also the transcripts. A missing one counts 0.
+
+        202 while another process still reads a database file: the receipt is `pending`, and signed once all bytes are
+        erased. A user's key may forget that user's data, an admin's its organizations', an owner's all. Raises
+        InvalidInput, Denied, and Conflict naming a hold.
+        """
+        if organization:
+            caller.need("admin", "Forgetting an organization")
+        elif caller.user is None:
+            caller.need("owner", "Forgetting other users' memories")
+        if conversation:
+            await check_first(
+                self._services, conversation, caller.user, caller, "Forgetting another user's conversation"
+            )
+        target: Any = {
+            "user": user,
+            "conversation": conversation,
+            "persona": persona,
+            "organization": organization,
+            "memories": memory_ids or (),
+            "by": None if organization and caller.key else caller.acts_as(user, by),
+        }
+        if dry_run:
+            return ForgetAnswer(would_forget=preview_of(await self.would_forget(**target)))
+        return ForgetAnswer(receipt=await self.forget(**target, reason=reason))
 
     async def would_forget(
         self,
@@ -206,11 +293,10 @@ def read_receipt(raw: bytes | str) -> Receipt:
         raise InvalidInput(msg, where="receipt") from error
 
 
-def preview_shape(found: WouldForget) -> dict[str, Any]:
-    """Return the preview of a forget as a JSON object, with the reason for everything that stays."""
-    data: dict[str, Any] = msgspec.to_builtins(found)
-    data["stays"] = [{"what": kind, "count": count, "why": STAYS[kind]} for kind, count in found.stays.items()]
-    return data
+def preview_of(found: WouldForget) -> ForgetPreview:
+    """Return the preview of a forget as an answer, with the reason for everything that stays."""
+    stays = tuple(KeptRecords(what=kind, count=count, why=STAYS[kind]) for kind, count in found.stays.items())
+    return as_answer(ForgetPreview, found, stays=stays)
 
 
 def in_words(name: str) -> str:

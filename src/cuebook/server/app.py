@@ -29,8 +29,7 @@ from msgspec import Struct
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.server.anthropic import messages
-from cuebook.server.api import chat, conversations, forgetting, memories
-from cuebook.server.api import memory_use as utility
+from cuebook.server.api import chat, conversations, memories
 from cuebook.server.api import operations as derived
 from cuebook.server.authorization import AnyRequest, admit
 from cuebook.server.concurrency_limits import Measures
@@ -83,8 +82,6 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
             *chat.ROUTES,
             *conversations.ROUTES,
             *memories.ROUTES,
-            *utility.ROUTES,
-            *forgetting.ROUTES,
             *keyed.ROUTES,
             *live.ROUTES,
             *mcp.ROUTES,

@@ -32,7 +32,6 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /v1/responses/{response}/input_items",
         f"GET {_TALK}", f"GET {_TALK}/items", f"GET {_TALK}/items/{{item}}",
         "POST /api/assemble", "POST /mcp",
-        f"GET {_CONVERSATION}/turns/{{n}}/replay",
         "GET /api/memories/export",
         "GET /api/prompts/migrate",
     }),
@@ -49,8 +48,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "POST /v1/conversations", f"POST {_TALK}", f"DELETE {_TALK}", f"POST {_TALK}/items",
         f"DELETE {_TALK}/items/{{item}}",
         "POST /api/chat",
-        f"POST {_CONVERSATION}/posts", f"POST {_CONVERSATION}/turns/{{n}}/replay",
-        "POST /api/memories/forget", "POST /api/memories/utility",
+        f"POST {_CONVERSATION}/posts",
     }),
     "agent": frozenset({"POST /api/settle"}),
     "admin": frozenset({

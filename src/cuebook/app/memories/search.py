@@ -5,14 +5,16 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import tzinfo
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 from msgspec.structs import replace
 
 from cuebook.app import json_shapes as shapes
 from cuebook.app.arguments import (
+    OWNER,
     AsOf,
+    CallerOf,
     Conversation,
     Cursor,
     Ended,
@@ -20,14 +22,27 @@ from cuebook.app.arguments import (
     OnlyConversation,
     Organization,
     Persona,
+    Text,
     TimeZone,
     Tokens,
     User,
 )
 from cuebook.app.forgetting import Forgetting
 from cuebook.app.memories.knowledge import KnowledgeApi
+from cuebook.app.memories.reading import may_know
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
-from cuebook.app.reports.memory_use import TURNS, MeasureCost, Utilities, cost_of, leave_one_out, reason_of
+from cuebook.app.reports.memory_use import (
+    LOOKED_AT,
+    MOST_TURNS,
+    TURNS,
+    MeasureCost,
+    MemoryUsefulness,
+    Utilities,
+    cost_of,
+    leave_one_out,
+    reason_of,
+    usefulness_of,
+)
 from cuebook.app.reports.prices import load_prices
 from cuebook.app.turns.analysis import MemoryAnalysis
 from cuebook.config import Config
@@ -251,6 +266,43 @@ class Memories(KnowledgeApi, MemoryAnalysis, Forgetting):
         """
         prices = await asyncio.to_thread(load_prices, self._config)
         return await cost_of(self._services, prices, conversations, user=user, turns=turns, budget=budget)
+
+    @operation("POST /api/memories/utility", role="editor", heavy="memory measurements")
+    async def usefulness(
+        self,
+        *,
+        conversation_ids: Annotated[
+            tuple[Text, ...], Meta(max_length=LOOKED_AT, description="Use only these conversations.")
+        ] = (),
+        turns: Annotated[int, Meta(ge=1, le=MOST_TURNS, description="Last turns per conversation.")] = TURNS,
+        budget: Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=1_000_000,
+                description="Maximum calls of the configured model, with and without each memory, up to "
+                "`server.max_calls`. 0 calls no model and compares the words of recorded answers.",
+            ),
+        ] = 0,
+        estimate: Annotated[bool, Meta(description="Return the cost without calls.")] = False,
+        user: User = None,
+        caller: CallerOf = OWNER,
+    ) -> MemoryUsefulness:
+        """Measure the usefulness of each memory, and propose which to forget. Changes nothing.
+
+        `POST /api/memories/forget` with their ids deletes them. One measurement at a time: 429 if several wait. Raises
+        InvalidInput, NotFound and Busy.
+        """
+        most = self._config.settings.server.max_calls
+        if budget > most:
+            msg = f"budget: {budget:,} calls exceed server.max_calls ({most:,}). Use fewer, or raise it."
+            raise InvalidInput(msg, where="budget")
+        asked: Any = {"user": user, "turns": turns, "budget": budget}
+        if estimate:
+            cost = await self.utility_cost(conversation_ids, **asked)
+            return usefulness_of(Utilities(items=(), by=cost.by, turns=cost.turns), cost)
+        found = await self.utility(conversation_ids, **asked)
+        return usefulness_of(replace(found, items=tuple(each for each in found.items if may_know(caller, each.memory))))
 
     async def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
         """Delete the memories that `utility` proposes to drop. Return the receipt, None if there are none."""

@@ -3,13 +3,11 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from statistics import fmean
-from typing import Final, Literal, cast
+from typing import Final, Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from cuebook.app.json_shapes import Wire
 from cuebook.app.reports.prices import Prices
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
@@ -27,6 +25,7 @@ from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.memory import personal
 from cuebook.memory.personal import matter_of
 from cuebook.memory.tokenizer import words
+from cuebook.records.answer import Answer, as_answer
 from cuebook.records.conversation import Conversation
 from cuebook.records.expression import lowered
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
@@ -104,7 +103,7 @@ class Utilities(Struct, frozen=True, kw_only=True):
     missed: dict[str, int] = {}
 
 
-class MeasureCost(Struct, frozen=True, kw_only=True, rename="camel"):
+class MeasureCost(Answer, frozen=True, kw_only=True):
     """The cost of a measurement: model calls, their prompt tokens by our counter, and the maximum answer tokens.
 
     `costs` by currency, without caching; empty if the model's price is unknown or no model is asked.
@@ -115,12 +114,53 @@ class MeasureCost(Struct, frozen=True, kw_only=True, rename="camel"):
     calls: int
     prompt_tokens: int
     answer_tokens: int
-    costs: dict[str, float] = {}
+    costs: dict[str, float]
 
     @property
     def by(self) -> str:
         """The method of the measurement."""
         return MODEL if self.model else WORDS
+
+
+class MeasuredUse(Answer, frozen=True, kw_only=True):
+    """A turn whose prompt contained the memory, and the share of its answer due to it, from 0 to 1."""
+
+    conversation_id: str
+    turn: int
+    score: float
+
+
+class UsedMemory(Answer, frozen=True, kw_only=True):
+    """A memory and its uses. `said` counts turns whose prompt contained it, `uses` how often it was newly selected.
+
+    `verdict`: `useless` is proposed for deletion (`prune`); `useful`; or the reason to keep it: `seldom` in prompts,
+    `silent` (an answer follows it without its words), `bound` (health, diet, identity), `written` manually, `twin`
+    (duplicates are proposed instead).
+    """
+
+    memory_id: str
+    category: str
+    text: str
+    uses: int
+    utility: float
+    turns: tuple[MeasuredUse, ...]
+    said: int
+    verdict: Verdict
+    prune: bool
+
+
+class MemoryUsefulness(Answer, frozen=True, kw_only=True):
+    """Memories, most useful first. `missed`: turns that contain one and could not be measured, by reason.
+
+    With `estimate` nothing was measured: `cost` has the maximum cost.
+    """
+
+    by: Literal["words", "model"]
+    turns: int
+    calls: int
+    missed: dict[str, int]
+    items: tuple[UsedMemory, ...]
+    cost: MeasureCost | UnsetType = UNSET
 
 
 async def leave_one_out(
@@ -161,6 +201,7 @@ async def cost_of(
         calls=sum(reckoning.prompts.values()),
         prompt_tokens=sum(tokens * many for tokens, many in reckoning.prompts.items()),
         answer_tokens=ANSWER * sum(reckoning.prompts.values()),
+        costs={},
     )
     if price is None or not cost.calls:
         return cost
@@ -176,35 +217,25 @@ def reason_of(utilities: Utilities) -> str:
     return f"not useful in the turns that included it (leave one out, by {utilities.by})"
 
 
-def cost_to_wire(cost: MeasureCost) -> Wire:
-    """Return a cost as a JSON object."""
-    return cast("Wire", msgspec.to_builtins(cost))
-
-
-def to_wire(utilities: Utilities) -> Wire:
-    """Return the measured memories as a JSON object."""
-    return {
-        "by": utilities.by,
-        "turns": utilities.turns,
-        "calls": utilities.calls,
-        "missed": utilities.missed,
-        "items": [
-            {
-                "memoryId": each.memory.id,
-                "category": each.memory.category,
-                "text": each.memory.text,
-                "uses": each.memory.uses,
-                "utility": round(each.utility, 4),
-                "turns": [
-                    {"conversationId": use.conversation, "turn": use.turn, "score": use.score} for use in each.uses
-                ],
-                "said": each.said,
-                "verdict": each.verdict,
-                "prune": each.prunes,
-            }
-            for each in utilities.items
-        ],
-    }
+def usefulness_of(utilities: Utilities, cost: MeasureCost | None = None) -> MemoryUsefulness:
+    """Return a measurement, or the cost of one, as an answer."""
+    items = tuple(
+        UsedMemory(
+            memory_id=each.memory.id,
+            category=each.memory.category,
+            text=each.memory.text,
+            uses=each.memory.uses,
+            utility=round(each.utility, 4),
+            turns=tuple(
+                MeasuredUse(conversation_id=use.conversation, turn=use.turn, score=use.score) for use in each.uses
+            ),
+            said=each.said,
+            verdict=each.verdict,
+            prune=each.prunes,
+        )
+        for each in utilities.items
+    )
+    return as_answer(MemoryUsefulness, utilities, items=items, cost=cost or UNSET)
 
 
 class _Measure:

@@ -7,12 +7,22 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import replace
 
-from cuebook.app.arguments import Conversation, Cursor, IdempotencyKey, MaybePageSize, StepNumber, TurnNumber, User
+from cuebook.app.arguments import (
+    Conversation,
+    Cursor,
+    IdempotencyKey,
+    MaybePageSize,
+    StepNumber,
+    Text,
+    TurnNumber,
+    User,
+)
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import LIMIT, check_alone, read_cursor, write_cursor
 from cuebook.app.turns import feedback
 from cuebook.app.turns.mood import reflection_of
-from cuebook.app.turns.what_if import what_if, what_if_entry
+from cuebook.app.turns.what_if import what_if as ask_what_if
+from cuebook.app.turns.what_if import what_if_entry
 from cuebook.engine.replay.redecide import WindowDiff
 from cuebook.engine.turn.compare import render_again
 from cuebook.errors import NotFound
@@ -171,10 +181,49 @@ class Turns(Namespace):
         found = await self._render(scope, conversation, self._step(turn, step).manifest)
         if not (with_prompt or without or ask or as_of is not None):
             return found
-        counterfactual = await what_if(
+        counterfactual = await ask_what_if(
             self._services, scope, conversation, n, with_prompt=with_prompt, as_of=as_of, without=without, ask=ask
         )
         return replace(found, counterfactual=counterfactual)
+
+    @operation("GET /api/conversations/{conversation}/turns/{n}/replay", role="viewer")
+    async def verify(
+        self, conversation: Conversation, n: TurnNumber, *, user: User = None, step: StepNumber = None
+    ) -> ReplayEntry:
+        """Render a turn's window from stored data, and compare it with the digest of what was sent. Raises NotFound."""
+        return replay_entry(await self.replay(conversation, n, step=step, user=user))
+
+    @operation("POST /api/conversations/{conversation}/turns/{n}/replay", role="editor")
+    async def what_if(
+        self,
+        conversation: Conversation,
+        n: TurnNumber,
+        *,
+        with_prompt: Annotated[
+            tuple[Text, ...], Meta(description="Prompt versions: `SLUG`, `SLUG@BRANCH` or `SLUG@BRANCH:NUMBER`.")
+        ] = (),
+        as_of: Annotated[
+            str | int | None,
+            Meta(description="Use the memory as of a time (ISO 8601, UTC without a zone) or a turn number."),
+        ] = None,
+        without: Annotated[
+            tuple[Text, ...],
+            Meta(description="Leave out these memory IDs, or other sources (`post:ID`, `experience:ID`)."),
+        ] = (),
+        ask: Annotated[
+            bool, Meta(description="Call the configured model with the result; the audit log records the call.")
+        ] = False,
+        user: User = None,
+    ) -> ReplayEntry:
+        """Return a turn's first prompt as it would be with other prompt versions, another memory state or fewer blocks.
+
+        Raises InvalidInput, NotFound, and Denied for a guest of the conversation.
+        """
+        return replay_entry(
+            await self.replay(
+                conversation, n, user=user, with_prompt=with_prompt, as_of=as_of, without=without, ask=ask
+            )
+        )
 
     @operation("POST /api/conversations/{conversation}/turns/{n}/feedback", role="editor", stores=True)
     async def feedback(

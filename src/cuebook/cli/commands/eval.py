@@ -12,11 +12,11 @@ from cuebook.app.evaluate import QUESTIONS, CurrentFacts, Evaluation, evaluate, 
 from cuebook.app.evaluate.items import Cleanness
 from cuebook.app.evaluate.recall import EvidenceRecall
 from cuebook.app.evaluate.replay import Survival
-from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, Utilities, Utility, cost_to_wire
-from cuebook.app.reports.memory_use import to_wire as utility_to_wire
+from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, Utilities, Utility, usefulness_of
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.records.answer import to_wire as answer_to_wire
 from cuebook.records.erasure import Receipt
 from cuebook.records.expression import counted
 
@@ -119,7 +119,7 @@ def _estimate(state: State, names: list[str], asked: Any) -> None:
 
     cost = asyncio.run(reckoned())
     if state.json:
-        screen.say_json(cost_to_wire(cost))
+        screen.say_json(answer_to_wire(cost))
     else:
         screen.say(cost_line(cost))
 
@@ -140,7 +140,7 @@ def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, y
 
     utilities, receipt = asyncio.run(measured())
     if state.json:
-        screen.say_json(utility_to_wire(utilities) | {"receipt": receipt})
+        screen.say_json(answer_to_wire(usefulness_of(utilities)) | {"receipt": receipt})
     elif receipt:
         screen.say(f"memories forgotten; receipt: {receipt.id}")
     if prune and receipt is None and any(each.prunes for each in utilities.items):

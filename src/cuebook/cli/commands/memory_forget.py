@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cuebook.app.forgetting import in_words, preview_shape
+from cuebook.app.forgetting import in_words, preview_of
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -95,7 +95,7 @@ def _would_forget(state: State, target: Any) -> None:
     with state.open() as cue:
         would_forget = cue.memory.would_forget(**target)
     if state.json:
-        screen.say_json({"wouldForget": preview_shape(would_forget)})
+        screen.say_json({"wouldForget": to_wire(preview_of(would_forget))})
         return
     for line in _preview_lines(would_forget):
         screen.say(line)
@@ -115,8 +115,8 @@ def _preview_lines(found: WouldForget) -> Iterator[str]:
         yield f"  and {counted(found.more_memories, 'other memory', 'other memories')}"
     if found.stays:
         yield "would keep:"
-    for each in preview_shape(found)["stays"]:
-        yield f"  {in_words(each['what'])} ({each['count']:,}): {each['why']}"
+    for kept in preview_of(found).stays:
+        yield f"  {in_words(kept.what)} ({kept.count:,}): {kept.why}"
 
 
 def _agreed(what: str) -> bool:

@@ -84,6 +84,7 @@ def route_of(operation: Operation, *, names: Mapping[str, str] = MappingProxyTyp
 #: The values that a request's authentication provides.
 _PROVIDED: Final[Mapping[str, Callable[[AnyRequest], Any]]] = {
     "caller": caller_of,
+    "acting": user_of,
     "actor": actor_of,
     "key": lambda request: idempotency_key(request.scope),
 }

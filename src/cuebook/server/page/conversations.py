@@ -8,17 +8,15 @@ from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
-from cuebook.app.forgetting import preview_shape
 from cuebook.app.json_shapes import iso
 from cuebook.app.transcript_views.live_turns import kinds_of
+from cuebook.app.turns.turns import HIGHEST
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.records.turn import ConversationSummary, Turn
-from cuebook.server.api.conversations import HIGHEST
-from cuebook.server.api.forgetting import would_forget
 from cuebook.server.authorization import AnyRequest, caller_of, check_first, cue_of, user_of
 from cuebook.server.guard import name_in
-from cuebook.server.page.memories import go
+from cuebook.server.page.memories import go, preview
 from cuebook.server.page.prompt_bar import kinds_shown
 from cuebook.server.page.render import place, show
 from cuebook.server.page.transcript import entries_of
@@ -142,7 +140,7 @@ async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Respon
         text=name,
         back=f"{ALL}/{place(name)}",
         address=f"{ALL}/{place(name)}/forget",
-        preview=preview_shape(await would_forget(request, {"conversation": name, "by": user})),
+        preview=await preview(request, conversation=name, by=user),
     )
 
 

@@ -9,12 +9,11 @@ from litestar.response import Redirect
 from litestar.response.base import ASGIResponse
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.forgetting import preview_shape
+from cuebook.app.forgetting import preview_of
 from cuebook.app.reports.memory_use import VERDICTS, Utility
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import KINDS
 from cuebook.records.memory_answers import ItemEntry, MemorySource, StoredMemory
-from cuebook.server.api.forgetting import would_forget
 from cuebook.server.api.memories import (
     AsOf,
     Category,
@@ -180,7 +179,7 @@ async def ask_forget(
         text=found.text,
         back=f"{ALL}/{place(found.id)}{query_of(user_id, organization)}",
         address=f"{ALL}/{place(found.id)}/forget{query_of(user_id, organization)}",
-        preview=preview_shape(await would_forget(request, {"memories": [found.id], "by": by})),
+        preview=await preview(request, memories=[found.id], by=by),
     )
 
 
@@ -254,6 +253,12 @@ def query_of(user_id: str | None = None, organization: str | None = None, **more
     values = {"userId": user_id, "organizationId": organization, **more}
     query = urlencode({name: value for name, value in values.items() if value})
     return f"?{query}" if query else ""
+
+
+async def preview(request: AnyRequest, **target: Any) -> Any:
+    """Return what a forget would delete and keep, one preview at a time. Raises Busy."""
+    async with request.app.state.measures.hold("a forget request"):
+        return to_wire(preview_of(await cue_of(request).memory.would_forget(**target)))
 
 
 def go(address: str) -> Redirect:

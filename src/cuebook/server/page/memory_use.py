@@ -6,9 +6,8 @@ from litestar import Response, get, post
 from litestar.params import QueryParameter
 from litestar.response import Redirect
 
+from cuebook.app.memories.reading import may_know
 from cuebook.app.reports.memory_use import MOST_TURNS, SAID, TURNS
-from cuebook.server.api.forgetting import forget_several
-from cuebook.server.api.memory_use import known_of
 from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.page.memories import ALL, VIEW, ConversationQuery, go, query_of, shown_use
 from cuebook.server.page.render import place, show
@@ -32,16 +31,18 @@ async def usefulness(
     cue, user = cue_of(request), user_of(request, None, user_id)
     named = [conversation] if conversation else []
     async with request.app.state.measures.hold("a memory measurement"):
-        utilities = known_of(request, await cue.memory.utility(named, user=user, turns=turns))
+        utilities = await cue.memory.utility(named, user=user, turns=turns)
+    visible = [each for each in utilities.items if may_know(caller_of(request), each.memory)]
     return show(
         "memory_usefulness.html",
         view=VIEW,
         filters={"userId": user_id, "conversationId": conversation, "turns": turns},
         result=utilities,
+        count=len(visible),
         often=SAID,
         most_turns=MOST_TURNS,
-        useless=[shown_use(each) for each in utilities.items if each.prunes][:LISTED],
-        others=[shown_use(each) for each in utilities.items if not each.prunes][:LISTED],
+        useless=[shown_use(each) for each in visible if each.prunes][:LISTED],
+        others=[shown_use(each) for each in visible if not each.prunes][:LISTED],
         owner_query=query_of(user_id),
         single=caller_of(request).user is not None,
         may_edit=caller_of(request).may("editor" if user is not None else "owner"),
@@ -53,7 +54,10 @@ async def forget_selected(request: AnyRequest, user_id: UserQuery = None) -> Red
     """Forget the selected memories, then redirect to the receipt."""
     form = await request.form()
     names = [str(each)[:_MAX_ID] for each in form.getall("memory", [])]
-    receipt = await forget_several(request, names, user_of(request, None, user_id), REASON)
+    user = user_of(request, None, user_id)
+    if user is None:
+        caller_of(request).need("owner", "Forgetting other users' memories")
+    receipt = await cue_of(request).memory.forget(memories=names, reason=REASON, by=user)
     return go(f"/page/receipts/{place(receipt.id)}{query_of(user_id)}")
 
 

@@ -10,9 +10,9 @@ from litestar.params import FromPath, QueryParameter
 
 from cuebook import Cuebook
 from cuebook.app.turns.explanation import told_of
+from cuebook.app.turns.turns import HIGHEST
 from cuebook.records.answer import to_wire
 from cuebook.records.turn import SHADOW
-from cuebook.server.api.conversations import HIGHEST
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.block_sources import name_blocks
