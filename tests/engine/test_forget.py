@@ -14,7 +14,7 @@ from turn_helpers import Halting, cue_on
 
 from cuebook import Ask, Cuebook, InvalidInput, NotFound, Part, Posted
 from cuebook.errors import LeaseLost
-from cuebook.interfaces.memories import DeliveryResult, PlaceChange
+from cuebook.interfaces.memories import PlaceChange
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.answer import Page
 from cuebook.records.memory import Memory, Place, Scope, Source
@@ -490,16 +490,8 @@ async def test_a_delivery_that_read_before_the_forget_is_refused(tmp_path):
         memory = Memory(
             id="f" * 16, place=owner, category="facts", text=CANARY, sources=(Source("c1", read.posts[0].id),)
         )
-        delivered = DeliveryResult(
-            conversation="c1",
-            no=read.conversation.no,
-            done=read.done,
-            seq=read.seq,
-            version=read.version,
-            changes=(PlaceChange(place=owner, generation=generation, memories=(memory,)),),
-            now=clock.now(),
-        )
-        assert await cue.services.store.memories.deliver(Scope(), delivered) is False
+        change = PlaceChange(place=owner, generation=generation, memories=(memory,))
+        assert await cue.services.store.memories.deliver(Scope(), read, [change], now=clock.now()) is False
         await cue.settle()
         assert occurrences(tmp_path) == {}
 

@@ -117,20 +117,3 @@ class PlaceChange(Struct, frozen=True, kw_only=True):
     generation: int
     memories: tuple[Memory, ...]  # final state, new ones included, with all their sources
     corrections: tuple[Correction, ...] = ()  # manual changes in the source conversations
-
-
-class DeliveryResult(Struct, frozen=True, kw_only=True):
-    """The result of a delivery: all places and the mark, stored only if nothing changed meanwhile."""
-
-    conversation: str
-    no: int
-    done: tuple[int, int]
-    seq: int
-    version: int
-    changes: tuple[PlaceChange, ...]
-    now: float
-    kept: Any = None  # the conversation's policy at the decision,
-    settings: Mapping[str, Mapping[str, Any]] = {}  # the organizations' settings,
-    keys: Mapping[str, Key | None] = {}  # and the API keys of the messages
-    more: bool = False
-    corrected: int = 0  # the newest correction

@@ -7,7 +7,6 @@ from typing import Any
 from cuebook.interfaces.memories import (
     CitedPost,
     DeliveryInput,
-    DeliveryResult,
     MemoryMatches,
     MemoryQuery,
     PlaceChange,
@@ -93,23 +92,25 @@ def _key(transaction: Transaction, tenant: str, id_: str) -> Key | None:
     return record(Key, row) if row is not None and row["tenant"] == tenant else None
 
 
-def _stands(transaction: Transaction, row: ConversationRow, delivered: DeliveryResult) -> bool:
+def _stands(
+    transaction: Transaction, row: ConversationRow, read: DeliveryInput, changes: Sequence[PlaceChange]
+) -> bool:
     """Return whether the input of a delivery is unchanged."""
     mark = transaction.one("delivery_get", **row.key)
-    if mark is None or (mark["seq"], mark["version"]) != delivered.done:
+    if mark is None or (mark["seq"], mark["version"]) != read.done:
         return False
-    if delivered.seq and not on_path(runs_to(transaction, row, row.head), delivered.seq):
+    if read.seq and not on_path(runs_to(transaction, row, row.head), read.seq):
         return False
-    if row.metadata.get(KEPT) != delivered.kept:
+    if row.metadata.get(KEPT) != read.conversation.metadata.get(KEPT):
         return False
-    if any(_key(transaction, row.tenant, id_) != known for id_, known in delivered.keys.items()):
+    if any(_key(transaction, row.tenant, id_) != known for id_, known in read.keys.items()):
         return False
-    if last_correction(transaction, row) != delivered.corrected:
+    if last_correction(transaction, row) != (read.corrections[-1].no if read.corrections else 0):
         return False
-    told = delivered.settings.items()
+    told = read.settings.items()
     return all(memories.settings_of(transaction, row.tenant, each) == known for each, known in told) and all(
         memories.generation(transaction, memories.place_values(row.tenant, each.place)) == each.generation
-        for each in delivered.changes
+        for each in changes
     )
 
 
@@ -211,18 +212,24 @@ class MemoryStore(Noun):
         )
 
     @write
-    def deliver(self, transaction: Transaction, scope: Scope, delivered: DeliveryResult) -> bool:
-        """Store a delivery; return False and store nothing if the mark or a place has changed."""
-        row = access.find(transaction, scope, delivered.conversation)
-        if row is None or row.no != delivered.no:
+    def deliver(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        read: DeliveryInput,
+        changes: Sequence[PlaceChange],
+        *,
+        now: float,
+    ) -> bool:
+        """Store a delivery: all places and the mark. Return False and store nothing if its input has changed."""
+        row = access.unchanged(transaction, scope, read.conversation)
+        if row is None or not _stands(transaction, row, read, changes):
             return False
-        if not _stands(transaction, row, delivered):
-            return False
-        for change in delivered.changes:
-            memories.change_place(transaction, row.tenant, change, now=delivered.now)
-        due = row.head != delivered.seq or summaries.head_summary(transaction, row) != delivered.version
-        seq, version = delivered.done
-        values = {"seq": delivered.seq, "version": delivered.version, "due": int(due)}
+        for change in changes:
+            memories.change_place(transaction, row.tenant, change, now=now)
+        due = row.head != read.seq or summaries.head_summary(transaction, row) != read.version
+        seq, version = read.done
+        values = {"seq": read.seq, "version": read.version, "due": int(due)}
         transaction.run("delivery_done", **row.key, done_seq=seq, done_version=version, **values)
         return True
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from cuebook.interfaces.memories import DeliveryResult, MemoryLook, MemoryQuery, PlaceChange
+from cuebook.interfaces.memories import MemoryLook, MemoryQuery, PlaceChange
 from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.storage.store import Store
@@ -101,18 +101,13 @@ class PlacesContract:
         assert read is not None
         assert ([post.seq for post in read.posts], read.more, read.done) == ([1, 2], True, (0, 0))
 
-        def delivered(generation: int) -> DeliveryResult:
+        async def deliver(generation: int) -> bool:
             change = PlaceChange(place=ANN, generation=generation, memories=(memory(ANN, "1", "x"),))
-            return DeliveryResult(
-                conversation="c", no=read.conversation.no, done=read.done, seq=read.seq, version=0,
-                changes=(change,), now=NOW, more=read.more,
-            )  # fmt: skip
+            return await store.memories.deliver(OWNER, read, [change], now=NOW)
 
-        assert not await store.memories.deliver(OWNER, delivered(7)), (
-            "the owner's memories changed since they were read"
-        )
+        assert not await deliver(7), "the owner's memories changed since they were read"
         assert await texts(store, ANN) == []
-        once = await asyncio.gather(*(store.memories.deliver(OWNER, delivered(0)) for _ in range(4)))
+        once = await asyncio.gather(*(deliver(0) for _ in range(4)))
         assert sum(once) == 1
         rest = await store.memories.delivering(OWNER, "c", limit=9)
         assert rest is not None
@@ -126,11 +121,8 @@ class PlacesContract:
         first, last = Source("c", posts[0].id), Source("c", posts[2].id)
         old = memory(ANN, "1", "x", written=False, sources=(first,), valid_to=NOW, ended_by="2")
         new = memory(ANN, "2", "y", written=False, sources=(last,), supersedes="1")
-        delivered = DeliveryResult(
-            conversation="c", no=read.conversation.no, done=read.done, seq=read.seq, version=0, now=NOW,
-            changes=(PlaceChange(place=ANN, generation=0, memories=(old, new)),),
-        )  # fmt: skip
-        assert await store.memories.deliver(OWNER, delivered)
+        change = PlaceChange(place=ANN, generation=0, memories=(old, new))
+        assert await store.memories.deliver(OWNER, read, [change], now=NOW)
         assert await store.memories.undelivered() == []
         await store.move_head(OWNER, "c", posts[1].id, now=NOW)
         assert await store.memories.undelivered() == [(OWNER.tenant, "c")]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
-from cuebook.interfaces.memories import CitedPost, DeliveryInput, DeliveryResult, PlaceChange
+from cuebook.interfaces.memories import CitedPost, DeliveryInput, PlaceChange
 from cuebook.memory.corrections import corrected
 from cuebook.memory.item_keys import normal
 from cuebook.memory.knowledge import PERIOD_S, decayed
@@ -49,38 +49,26 @@ async def deliver(services: Services, scope: Scope, conversation: str) -> None:
     store = services.store.memories
     for _ in range(RETRIES):
         while (delivering := await store.delivering(scope, conversation, limit=BATCH)) is not None:
+            now = services.clock.now()
             if delivering.left:
-                done = await store.withdraw(scope, delivering, now=services.clock.now())
+                done = await store.withdraw(scope, delivering, now=now)
             else:
-                done = await store.deliver(scope, await _decided(services, scope, delivering))
+                changes = await _decided(services, scope, delivering, now=now)
+                done = await store.deliver(scope, delivering, changes, now=now)
             if not done:
                 break  # another process was first: load again
         else:
             return
 
 
-async def _decided(services: Services, scope: Scope, delivering: DeliveryInput) -> DeliveryResult:
-    conversation, now = delivering.conversation, services.clock.now()
+async def _decided(services: Services, scope: Scope, delivering: DeliveryInput, *, now: float) -> list[PlaceChange]:
+    """Return the changes of the places that a delivery reaches."""
     entries = await asyncio.to_thread(_items_to_deliver, delivering)
     rows: dict[Place, list[Item]] = {}
     for item in entries:
         for place in _places(services, item, delivering, now=now):
             rows.setdefault(place, []).append(item)
-    changes = [await _place_change(services, scope, place, items, delivering) for place, items in sorted(rows.items())]
-    return DeliveryResult(
-        conversation=conversation.id,
-        no=conversation.no,
-        done=delivering.done,
-        seq=delivering.seq,
-        version=delivering.version,
-        changes=tuple(changes),
-        now=now,
-        kept=conversation.metadata.get(KEPT),
-        settings=delivering.settings,
-        keys=delivering.keys,
-        more=delivering.more,
-        corrected=delivering.corrections[-1].no if delivering.corrections else 0,
-    )
+    return [await _place_change(services, scope, place, items, delivering) for place, items in sorted(rows.items())]
 
 
 def _items_to_deliver(delivering: DeliveryInput) -> list[Item]:
