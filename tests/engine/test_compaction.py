@@ -11,7 +11,7 @@ from turn_helpers import NAME, accounted_seqs, check_accounted, cue_on, path
 from cuebook import Ask
 from cuebook.engine.jobs.compaction import FAILURES, compact_once
 from cuebook.errors import UpstreamError
-from cuebook.memory.profiles import STANDARD, Compaction
+from cuebook.memory.rolling import STANDARD, Compaction
 from cuebook.records.memory import CATEGORIES, Scope
 from cuebook.testing import FrozenClock, Script, ScriptedModel
 from cuebook.testing.upstream import call

@@ -7,7 +7,7 @@ import pytest
 from turn_helpers import NAME, Client, check_accounted, cue_on, path, system, user
 
 from cuebook.engine.jobs.compaction import compact_once
-from cuebook.memory.profiles import STANDARD
+from cuebook.memory.rolling import STANDARD
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream, call, completion, result, streamed

@@ -13,7 +13,7 @@ from cuebook import InvalidInput
 from cuebook.app.setup.project_files import load_compaction, load_config, load_personas
 from cuebook.app.setup.project_templates import templates
 from cuebook.config import Config, Settings, build, has_path
-from cuebook.memory.profiles import SHIPPED
+from cuebook.memory.rolling import SHIPPED
 from cuebook.prompts.names import candidates
 from cuebook.records.persona import CHAIN
 from cuebook.window.cache import RULES

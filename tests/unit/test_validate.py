@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.memory.profiles import read_compaction
+from cuebook.memory.rolling import read_compaction
 from cuebook.prompts.presets import read_presets
 from cuebook.validate import Document, Name, check, check_known, check_unique, format_value, refuse, unknown, validate
 

@@ -1,10 +1,11 @@
-"""Merge a conversation's quotes into a place's memories: repeat, add, or supersede.
+"""Merge a conversation's quotes into a place's memories (repeat, add, or supersede), and compute confidence (C).
 
 Conversations arrive in any order, and a post may arrive again. The time of a statement decides, not its arrival. A
-conversation never ends a statement of another one.
+conversation never ends a statement of another one. Repeats and uses raise a memory's confidence; idle time lowers it.
 """
 
 import hashlib
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from cuebook.memory.item_keys import normal
 from cuebook.memory.supersede import merge
-from cuebook.records.memory import CATEGORIES, Category, Item, Memory, Place, Source
+from cuebook.records.memory import CATEGORIES, KNOWLEDGE, Category, Item, Memory, Place, Source
 
 _APART: Final = "\x1f"
 _CATEGORY: Final[Mapping[str, Category]] = {name: name for name in CATEGORIES}
@@ -145,3 +146,42 @@ def _memory(place: Place, item: Item, before: Memory | None, now: float) -> Memo
         weight=item.weight,
         used_at=now if repeated or before is None else base.used_at,
     )
+
+
+# ---- confidence -----------------------------------------------------------------------------------------------------
+
+FIRST: Final = 0.5
+REPEAT: Final = 0.1
+USE: Final = 0.05
+#: Loss per 30 days without a use or a repeat. A memory below LEAST is deleted.
+LOSS: Final = 0.1
+PERIOD_S: Final = 30 * 86_400.0
+LEAST: Final = 0.1
+
+
+def raised(confidence: float, by: float) -> float:
+    """Return the raised confidence, at most 1."""
+    return min(1.0, round(confidence + by, 6))
+
+
+def decayed(memory: Memory, now: float) -> Memory | None:
+    """Return a memory with its current confidence: minus LOSS per whole idle period. None if it is to be deleted.
+
+    Repeated calls within a period return the same: the loss is counted from `decayed_at`.
+    """
+    since = max(memory.used_at, memory.decayed_at)
+    periods = math.floor(max(0.0, now - since) / PERIOD_S)
+    if periods == 0:
+        return memory
+    left = round(memory.confidence - LOSS * periods, 6)
+    return None if left < LEAST else replace(memory, confidence=left, decayed_at=since + periods * PERIOD_S)
+
+
+def standing(memory: Memory) -> float:
+    """Return a memory's priority for unprompted use, in [0, 1]."""
+    return memory.confidence * (0.5 + 0.5 * max(memory.weight, 0.5 if memory.category in KNOWLEDGE else 0.0))
+
+
+def same(one: str, other: str) -> bool:
+    """Return whether two values are equal, ignoring case and whitespace."""
+    return normal(one) == normal(other)

@@ -1,13 +1,166 @@
-"""Plan compaction passes of rolling memory: when a pass is due, and which posts it covers (R1, R2)."""
+"""Plan compaction passes of rolling memory: the profiles, when a pass is due, and which posts it covers (R1, R2).
+
+Parses AgentOS's `memoryCompaction` section of the presets file, with BrowserOS's trigger as profile `budget`.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct, field
 
-from cuebook.memory.profiles import Compaction, CompactionProfile
+from cuebook.errors import InvalidInput
 from cuebook.records.memory import Line
+from cuebook.validate import Document, Fault, check_known, join, refuse, validate
+
+Whole = Annotated[int, Meta(ge=0)]
+
+
+class CompactionProfile(Document, frozen=True, kw_only=True):
+    """Trigger and extent of a pass. Counts are posts (the original's "turns" are messages)."""
+
+    id: str = ""
+    enabled: bool = True
+    cooldown_ms: Whole = 60_000
+    tail: Whole = field(default=12, name="tailTurnsToKeep")
+    least: Whole = field(default=12, name="minTurnsToSummarize")
+    most: Annotated[int, Meta(ge=1)] = field(default=48, name="maxTurnsToSummarizePerPass")
+    max_summary_tokens: Whole = 900
+    #: posts: as soon as enough precede the tail; budget: when the window fills; overflow: as budget, but the summary is
+    #: used only if the messages do not fit
+    trigger: Literal["posts", "budget", "overflow"] = "posts"
+    prompt_key: str = "memory_compactor_v2_json"
+    model_id: str = "openai/gpt-4o-mini"
+    label: str = ""
+    description: str = ""
+
+
+OFF = CompactionProfile(id="off", enabled=False)
+STANDARD = CompactionProfile(id="standard")
+BUDGET = CompactionProfile(id="budget", tail=30, most=480, trigger="budget")
+FIT = CompactionProfile(id="fit", tail=30, most=480, trigger="overflow")
+
+
+class Compaction(Struct, frozen=True, kw_only=True):
+    """All profiles, and which one each mode uses."""
+
+    profiles: Mapping[str, CompactionProfile]
+    default: str = "standard"
+    by_mode: Mapping[str, str] = {}
+
+
+#: The mode of a conversation from the OpenAI wire that names none. Its client sends the full history each time and
+#: expects all of it to be used, so nothing is left out while it fits.
+RELAY = "relay"
+#: The defaults without a file.
+SHIPPED = Compaction(profiles={"off": OFF, "fit": FIT, "standard": STANDARD, "budget": BUDGET}, by_mode={RELAY: "fit"})
+
+_SECTION = "memoryCompaction"
+#: R8: each environment variable and the field of the file that it overrides.
+_ENVIRONMENT = {
+    "MEMORY_COMPACTION_ENABLED": "enabled",
+    "MEMORY_COMPACTION_PROMPT_KEY": "promptKey",
+    "MEMORY_COMPACTION_MODEL_ID": "modelId",
+    "MEMORY_COMPACTION_COOLDOWN_MS": "cooldownMs",
+    "MEMORY_COMPACTION_TAIL_TURNS": "tailTurnsToKeep",
+    "MEMORY_COMPACTION_MIN_TURNS": "minTurnsToSummarize",
+    "MEMORY_COMPACTION_MAX_TURNS_PER_PASS": "maxTurnsToSummarizePerPass",
+    "MEMORY_COMPACTION_MAX_SUMMARY_TOKENS": "maxSummaryTokens",
+}
+_TRUE, _FALSE = ("true", "1"), ("false", "0")
+
+
+class _CompactionSection(Document, frozen=True, kw_only=True):
+    """`memoryCompaction`; its profiles extend the built-in ones."""
+
+    profiles: Mapping[str, Mapping[str, Any]] = {}
+    default_profile: str | None = None
+    default_profile_by_mode: Mapping[str, str] | None = None
+
+
+class _CompactionFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    memory_compaction: _CompactionSection = _CompactionSection()
+
+
+def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
+    """Return the profile for a mode: its exact key, else the longest key it contains, else the default."""
+    name = compaction.default
+    if mode:
+        keys = [key for key in compaction.by_mode if key in mode]
+        if mode in compaction.by_mode:
+            name = compaction.by_mode[mode]
+        elif keys:
+            name = compaction.by_mode[max(keys, key=len)]
+    return compaction.profiles[name]
+
+
+def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
+    """Return the parsed `memoryCompaction` of a presets file. Raises InvalidInput naming the path inside the file."""
+    compaction_file, faults = validate(document, _CompactionFile)
+    section = (compaction_file or _CompactionFile()).memory_compaction
+    profiles = dict(SHIPPED.profiles)
+    for name, body in section.profiles.items():
+        base = profiles.get(name, CompactionProfile())
+        profiles[name] = _read_profile({**body, "id": name}, base, f"{_SECTION}.profiles.{name}", faults)
+    by_mode = section.default_profile_by_mode
+    if by_mode is None:
+        by_mode = SHIPPED.by_mode if section.default_profile is None else {}
+    default = section.default_profile or SHIPPED.default
+    named = [(f"{_SECTION}.defaultProfile", default)]
+    named += [(f"{_SECTION}.defaultProfileByMode.{mode}", name) for mode, name in by_mode.items()]
+    faults += check_known("profile", named, sorted(profiles))
+    refuse(faults, file=file)
+    return Compaction(profiles=profiles, default=default, by_mode=dict(by_mode))
+
+
+def _read_profile(
+    body: Mapping[str, Any], base: CompactionProfile, path: str, faults: list[Fault]
+) -> CompactionProfile:
+    """Return a profile: the file's values over the built-in ones."""
+    compaction_profile, wrong = validate({**msgspec.to_builtins(base), **body}, CompactionProfile, path)
+    faults += wrong
+    return compaction_profile or base
+
+
+def override(compaction: Compaction, environment: Mapping[str, str]) -> Compaction:
+    """Apply MEMORY_COMPACTION_* to every profile (R8). ENABLED=false disables all; true enables nothing."""
+    values: dict[str, Any] = {}
+    for name, text in environment.items():
+        if name not in _ENVIRONMENT:
+            msg = f"Unknown environment variable {name!r}. Available: {', '.join(sorted(_ENVIRONMENT))}."
+            raise InvalidInput(msg, where=name)
+        values[_ENVIRONMENT[name]] = _parse(name, text)
+    if not values:
+        return compaction
+    mine = {key: value for key, value in values.items() if key != "enabled" or value is False}
+    faults: list[Fault] = []
+    profiles = {
+        name: _read_profile(mine, profile, join("environment", name), faults)
+        for name, profile in compaction.profiles.items()
+    }
+    refuse(faults)
+    return Compaction(profiles=profiles, default=compaction.default, by_mode=compaction.by_mode)
+
+
+def _parse(name: str, text: str) -> Any:
+    kind = type(getattr(STANDARD, _FIELDS[_ENVIRONMENT[name]]))
+    plain = text.strip().lower()
+    if kind is str:
+        return text
+    if kind is bool and plain in (*_TRUE, *_FALSE):
+        return plain in _TRUE
+    if kind is int and plain.isdecimal():
+        return int(plain)
+    msg = f"environment {name}: expected {'true or false' if kind is bool else 'a whole number'}, got {text!r}"
+    raise InvalidInput(msg, where=name)
+
+
+#: The attribute of each field in the file.
+_FIELDS = {each.encode_name: each.name for each in msgspec.structs.fields(CompactionProfile)}
+
+
+# ---- plan passes ----------------------------------------------------------------------------------------------------
 
 # ---- possible cuts --------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from cuebook.interfaces.memories import (
     MemoryQuery,
     PlaceChange,
 )
-from cuebook.memory.knowledge import FIRST, REPEAT
+from cuebook.memory.owner_memories import FIRST, REPEAT
 from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, Policy, PolicyTerms, read_policy
 from cuebook.records.conversation import Post
 from cuebook.records.key import Key

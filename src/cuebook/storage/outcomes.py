@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.memory.copied_text import CopyIndex
+from cuebook.memory.redundancy import CopyIndex
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Observation, Outcome, StoredOutcome, Taught

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 import msgspec
 from msgspec import Struct
 
-from cuebook.memory.copied_text import CopyIndex
+from cuebook.memory.redundancy import CopyIndex
 from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in, digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope

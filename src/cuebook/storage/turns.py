@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import Busy, LeaseLost
 from cuebook.interfaces.store import Decision, Lease, StepEnd
-from cuebook.memory.knowledge import USE
+from cuebook.memory.owner_memories import USE
 from cuebook.memory.scopes import KEPT
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope

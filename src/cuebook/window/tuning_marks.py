@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.memory.actions import leave_out
+from cuebook.memory.judgement import leave_out
 from cuebook.records.conversation import PathPost
 from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Manifest, ManifestRange

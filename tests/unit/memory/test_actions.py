@@ -2,7 +2,7 @@
 
 import pytest
 
-from cuebook.memory.actions import JudgedPost, has_key_facts, suggest
+from cuebook.memory.judgement import has_key_facts, suggest
 
 
 @pytest.mark.parametrize(
@@ -21,21 +21,24 @@ def test_texts_without_key_facts(text: str) -> None:
     assert not has_key_facts(text)
 
 
-def actions(*entries: JudgedPost, least: int = 30) -> list[tuple[str, int]]:
-    return [(each.type, each.number) for each in suggest(entries, least=least)]
+def actions(*entries: tuple[int, int, dict], least: int = 30) -> list[tuple[str, int]]:
+    suggested = [suggest(number, score, least=least, **state) for number, score, state in entries]
+    return [(each.type, each.number) for actions in suggested for each in actions]
+
+
+def post(number: int, score: int, **state) -> tuple[int, int, dict]:
+    return number, score, state
 
 
 def test_each_post_gets_its_action() -> None:
-    assert actions(JudgedPost(1, 29), JudgedPost(2, 30)) == [("compress", 1)]
-    assert actions(JudgedPost(1, 29, compressed=True), JudgedPost(2, 30, compressed=True)) == [("drop", 1)]
-    assert actions(JudgedPost(1, 29, gone=True)) == []
-    assert actions(JudgedPost(1, 70, repeated_by=4), JudgedPost(2, 70, repeated_by=4, compressed=True)) == [
-        ("compress", 1)
-    ]
-    assert actions(JudgedPost(1, 80, facts=True), JudgedPost(2, 80), JudgedPost(3, 79, facts=True)) == [("promote", 1)]
-    assert actions(JudgedPost(1, 90, facts=True, promoted=True)) == []
-    assert actions(JudgedPost(1, 40), least=45) == [("compress", 1)]
+    assert actions(post(1, 29), post(2, 30)) == [("compress", 1)]
+    assert actions(post(1, 29, compressed=True), post(2, 30, compressed=True)) == [("drop", 1)]
+    assert actions(post(1, 29, gone=True)) == []
+    assert actions(post(1, 70, repeated_by=4), post(2, 70, repeated_by=4, compressed=True)) == [("compress", 1)]
+    assert actions(post(1, 80, facts=True), post(2, 80), post(3, 79, facts=True)) == [("promote", 1)]
+    assert actions(post(1, 90, facts=True, promoted=True)) == []
+    assert actions(post(1, 40), least=45) == [("compress", 1)]
 
 
 def test_a_valuable_repeated_post_is_compressed_and_promoted() -> None:
-    assert actions(JudgedPost(1, 90, facts=True, repeated_by=2)) == [("compress", 1), ("promote", 1)]
+    assert actions(post(1, 90, facts=True, repeated_by=2)) == [("compress", 1), ("promote", 1)]

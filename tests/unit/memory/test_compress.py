@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.memory.compress import compress, compress_batch
-from cuebook.memory.key_facts import facts_in
+from cuebook.memory.compress import compress, compress_batch, facts_in
 from cuebook.records.memory import Line
 
 PIECES = st.sampled_from(

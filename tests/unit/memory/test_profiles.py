@@ -3,7 +3,7 @@
 import pytest
 
 from cuebook.errors import InvalidInput
-from cuebook.memory.profiles import BUDGET, OFF, SHIPPED, STANDARD, choose, override, read_compaction
+from cuebook.memory.rolling import BUDGET, OFF, SHIPPED, STANDARD, choose, override, read_compaction
 
 FILE = "config/metaprompt-presets.json"
 

@@ -5,8 +5,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.memory.profiles import BUDGET, OFF, SHIPPED, STANDARD, Compaction, CompactionProfile
-from cuebook.memory.rolling import LONGEST_S, Calls, backoff_s, covered, due, held_together, least_backlog
+from cuebook.memory.rolling import (
+    BUDGET,
+    LONGEST_S,
+    OFF,
+    SHIPPED,
+    STANDARD,
+    Calls,
+    Compaction,
+    CompactionProfile,
+    backoff_s,
+    covered,
+    due,
+    held_together,
+    least_backlog,
+)
 from cuebook.records.memory import Line
 
 NOW = 1_700_000_000.0

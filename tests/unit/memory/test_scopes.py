@@ -3,7 +3,7 @@
 import pytest
 
 from cuebook.errors import InvalidInput
-from cuebook.memory.knowledge import LEAST, PERIOD_S, decayed, raised
+from cuebook.memory.owner_memories import LEAST, PERIOD_S, decayed, raised
 from cuebook.memory.scopes import (
     Participants,
     Policy,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.memory.selection_reply import read_reply
+from cuebook.memory.experience import read_reply
 
 OFFERED = ("exp-1", "exp-2", "exp-3")
 FENCE = "```"

@@ -4,8 +4,7 @@ import pytest
 
 from cuebook.records.mind import NEUTRAL, Counters, Event, MoodState, TurnSignals
 from cuebook.records.persona import EVENTS
-from cuebook.signals.metaprompts import PRESETS, SELF, SHIPPED, DueMetaprompt
-from cuebook.signals.mood_rules import MOVES, by_rules
+from cuebook.signals.metaprompts import MOVES, PRESETS, SELF, SHIPPED, DueMetaprompt, by_rules
 
 OF_EVENT = {each.trigger.event: each for each in PRESETS.values()}
 LOOK_BACK = DueMetaprompt(metaprompt=SHIPPED[SELF], trigger="interval:5")

@@ -7,7 +7,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cuebook.languages import detect, language
-from cuebook.memory.key_facts import facts_in
+from cuebook.memory.compress import facts_in
 from cuebook.memory.quotes import names_of, values_of
 
 #: Where a text is split into candidate sentences.

@@ -15,7 +15,7 @@ from cuebook.engine.core.recall import answers
 from cuebook.engine.jobs.delivery import decay
 from cuebook.errors import NotFound
 from cuebook.interfaces.memories import MemoryQuery
-from cuebook.memory.knowledge import USE, raised
+from cuebook.memory.owner_memories import USE, raised
 from cuebook.memory.recall import read_query
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page

@@ -16,8 +16,7 @@ from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.interfaces.memories import PlaceChange
 from cuebook.memory.corrections import corrections_of
-from cuebook.memory.knowledge import FIRST, REPEAT, raised, same
-from cuebook.memory.owner_memories import memory_id
+from cuebook.memory.owner_memories import FIRST, REPEAT, memory_id, raised, same
 from cuebook.operations import Argument, operation
 from cuebook.records.erasure import Receipt, Target
 from cuebook.records.key import Caller

@@ -10,7 +10,7 @@ from cuebook.app.files import decode, read_bytes
 from cuebook.app.setup.persona_files import folder_of, own_methods, read_folder
 from cuebook.config import Config, StoreConfig, build
 from cuebook.errors import InvalidInput
-from cuebook.memory.profiles import SHIPPED, Compaction, override, read_compaction
+from cuebook.memory.rolling import SHIPPED, Compaction, override, read_compaction
 from cuebook.prompts import strict_json
 from cuebook.prompts.names import PROJECTS, instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets

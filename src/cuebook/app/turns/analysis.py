@@ -6,7 +6,7 @@ from cuebook.app.arguments import OWNER, CallerOf, Conversation, OnlyConversatio
 from cuebook.app.namespace import Namespace
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.optimizer import analyze
-from cuebook.memory.actions import ActionType
+from cuebook.memory.judgement import ActionType
 from cuebook.operations import operation
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import TuningState

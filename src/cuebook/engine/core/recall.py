@@ -12,7 +12,7 @@ from cuebook.interfaces.memories import MemoryMatches
 from cuebook.interfaces.store import Scene
 from cuebook.memory.excerpt import excerpt
 from cuebook.memory.item_keys import memory_key, normal, said_of
-from cuebook.memory.knowledge import standing
+from cuebook.memory.owner_memories import standing
 from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank, read_query
 from cuebook.memory.tokenizer import day_of
 from cuebook.records.answer import Time

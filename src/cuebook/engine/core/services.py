@@ -16,7 +16,7 @@ from cuebook.engine.core.scheduling import ConversationQueue, ForegroundGate
 from cuebook.errors import NotFound
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink
 from cuebook.interfaces.store import StoredAnswer
-from cuebook.memory.profiles import Compaction
+from cuebook.memory.rolling import Compaction
 from cuebook.memory.scopes import Policy
 from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets

@@ -4,7 +4,7 @@ from typing import Any
 
 from cuebook.engine.jobs.audit_mirror import AUDIT_MIRROR
 from cuebook.engine.jobs.compaction import COMPACTION, CORRECTION
-from cuebook.engine.jobs.delivery import DELIVERY
+from cuebook.engine.jobs.delivery import DELIVERY, SINK
 from cuebook.engine.jobs.embedding import EMBEDDING, TASK_EXAMPLES
 from cuebook.engine.jobs.erasure import FORGET, RETENTION
 from cuebook.engine.jobs.job import Job
@@ -12,7 +12,6 @@ from cuebook.engine.jobs.observation import OBSERVATION
 from cuebook.engine.jobs.optimizer import OPTIMIZER
 from cuebook.engine.jobs.reflection import REFLECTION
 from cuebook.engine.jobs.rollback import ROLLBACK
-from cuebook.engine.jobs.sinks import SINK
 
 #: All background jobs, in the order of each round. The worker runs them, and `settle` waits for them.
 JOBS: tuple[Job[Any], ...] = (

@@ -27,9 +27,19 @@ from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConve
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold
 from cuebook.memory.item_keys import item_id
-from cuebook.memory.profiles import STANDARD, CompactionProfile, choose
 from cuebook.memory.quotes import quotes_of
-from cuebook.memory.rolling import LOOKAHEAD, Calls, backoff_s, between_steps, covered, held_together, least_backlog
+from cuebook.memory.rolling import (
+    LOOKAHEAD,
+    STANDARD,
+    Calls,
+    CompactionProfile,
+    backoff_s,
+    between_steps,
+    choose,
+    covered,
+    held_together,
+    least_backlog,
+)
 from cuebook.memory.rolling import due as due_for
 from cuebook.memory.schema import MEMORY_SCHEMA, CompactionAnswer, compact, items_of, parse_answer
 from cuebook.memory.summary import write

@@ -1,8 +1,12 @@
-"""Background job that copies items of a conversation into cross-conversation memories, once each (L3, L5, R7).
+"""Background jobs that deliver: items into cross-conversation memories (L3, L5, R7), and summaries to sinks.
 
 A conversation is due while it has posts or a summary after its delivery mark. Only items in the user's own words are
 delivered. They are merged into each place: a repeat adds a source, a changed fact supersedes the old one, and no
 conversation removes another's items. The mark and all places are updated in one transaction.
+
+A finished summary reaches each sink through an outbox: queued with the summary, deleted after. Each sink gets its
+summaries in order. If a process dies between the sink's return and the deletion, the summary is delivered again under
+the same id.
 """
 
 import asyncio
@@ -13,11 +17,12 @@ from msgspec.structs import replace
 from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
+from cuebook.errors import NotFound
+from cuebook.interfaces import FinishedSummary
 from cuebook.interfaces.memories import CitedPost, DeliveryInput, PlaceChange
 from cuebook.memory.corrections import corrected
 from cuebook.memory.item_keys import normal
-from cuebook.memory.knowledge import PERIOD_S, decayed
-from cuebook.memory.owner_memories import memory_id, merge_into_place
+from cuebook.memory.owner_memories import PERIOD_S, decayed, memory_id, merge_into_place
 from cuebook.memory.personal import matter_of
 from cuebook.memory.quotes import LISTED, quotes_of
 from cuebook.memory.scopes import KEPT, Participants, Policy, PolicyTerms, effective, told_places
@@ -177,3 +182,52 @@ async def decay(services: Services, *, now: float | None = None) -> tuple[int, i
             saved = await services.store.memories.save(scope, change, now=at)
             lost, gone = lost + (saved and left is not None), gone + (saved and left is None)
     return lost, gone
+
+
+# ---- sinks ----------------------------------------------------------------------------------------------------------
+
+#: A queued summary: its number, sink, conversation and version.
+Queued = tuple[int, str, str, int]
+
+
+async def _queued(services: Services, query: DueQuery) -> list[DueWork[Queued]]:
+    """Return the oldest queued summary of each sink."""
+    results: list[DueWork[Queued]] = []
+    for name in services.sinks:
+        queued = await services.store.memories.outbox(sinks=[name], limit=query.limit)
+        for no, _, tenant, conversation, version in queued[:1]:
+            results.append(DueWork(tenant, f"sink {name}", (no, name, conversation, version), len(queued)))
+    return results
+
+
+async def _send(services: Services, due: DueWork[Queued]) -> bool:
+    """Deliver a summary, unless its conversation was erased meanwhile."""
+    no, name, conversation, version = due.work
+    passed = await _finished(services, Scope(due.tenant), conversation, version)
+    if passed is not None:
+        await services.sinks[name].keep(passed)
+    await services.store.memories.crossed_off([no])
+    return True
+
+
+async def _finished(services: Services, scope: Scope, conversation: str, version: int) -> FinishedSummary | None:
+    try:
+        known = await services.store.conversation(scope, conversation)
+        summary = await services.store.summary(scope, conversation, version=version)
+        items = await services.store.items(scope, conversation)
+    except NotFound:
+        return None
+    if summary is None:
+        return None
+    return FinishedSummary(
+        tenant=scope.tenant,
+        conversation=conversation,
+        no=known.no,
+        user=known.user,
+        persona=known.persona,
+        summary=summary,
+        items=tuple(items),
+    )
+
+
+SINK = Job(name="sink", due=_queued, run=_send)

@@ -43,15 +43,16 @@ from cuebook.records.persona import Metaprompt, Persona, SentimentTracking
 from cuebook.records.prompt import Version
 from cuebook.signals.message_signals import hear
 from cuebook.signals.metaprompts import (
+    RULES,
     SELF,
     SHIPPED,
     DueMetaprompt,
+    by_rules,
     changes_of,
     metaprompts_of,
     read_answer,
     schema_of,
 )
-from cuebook.signals.mood_rules import RULES, by_rules
 from cuebook.signals.sentiment import SCHEMA, asked, parse_reply
 from cuebook.signals.tool_errors import failed
 from cuebook.window.post_forms import parts_of

@@ -14,7 +14,7 @@ from cuebook.engine.turn.plan import WindowPlan, dropped_to_wire
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.interfaces.store import Decision, Scene
-from cuebook.memory.profiles import CompactionProfile, choose
+from cuebook.memory.rolling import CompactionProfile, choose
 from cuebook.memory.scopes import (
     BROUGHT,
     KEPT,

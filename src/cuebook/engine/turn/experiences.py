@@ -23,8 +23,7 @@ from cuebook.engine.core.services import ModelSelection, Services
 from cuebook.errors import BackendError, CuebookError, UpstreamError
 from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.store import Scene
-from cuebook.memory.experience import ScoredExperience, choose, clauses, offered, score
-from cuebook.memory.selection_reply import read_reply
+from cuebook.memory.experience import ScoredExperience, choose, clauses, offered, read_reply, score
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ERROR, Part, PathPost

@@ -19,7 +19,7 @@ from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.request import ResentMessage, TurnRequest
 from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot
-from cuebook.memory.profiles import RELAY
+from cuebook.memory.rolling import RELAY
 from cuebook.records.conversation import ASSISTANT, TOOL, Draft
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask, Turn

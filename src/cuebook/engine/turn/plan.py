@@ -19,8 +19,8 @@ from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
-from cuebook.memory.profiles import CompactionProfile, choose
 from cuebook.memory.recall import Query
+from cuebook.memory.rolling import CompactionProfile, choose
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of
 from cuebook.records.conversation import Draft, PathPost, fence_of

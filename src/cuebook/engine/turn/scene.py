@@ -10,7 +10,7 @@ from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.engine.turn.system_prompt import candidate_prompts
 from cuebook.interfaces.memories import MemoryLook
 from cuebook.interfaces.store import PathQuery, Scene, SearchLook
-from cuebook.memory.profiles import choose
+from cuebook.memory.rolling import choose
 from cuebook.memory.scopes import read_control
 from cuebook.records.conversation import Stretch
 from cuebook.records.memory import Dense, Scope

@@ -13,7 +13,7 @@ from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import NotFound
 from cuebook.interfaces.memories import CorrectionInput
 from cuebook.memory.corrections import corrected, says, unquoted
-from cuebook.memory.profiles import choose
+from cuebook.memory.rolling import choose
 from cuebook.memory.schema import compact
 from cuebook.memory.summary import write
 from cuebook.memory.supersede import unmarked
