@@ -23,11 +23,6 @@ class AuditStore(Noun):
         """Append records to the chain in one transaction. Return them as chained."""
         return chained(transaction, scope.tenant, records)
 
-    @write
-    def add(self, transaction: Transaction, scope: Scope, record: Record) -> int:
-        """Append a record to the chain. Return its seq."""
-        return chained(transaction, scope.tenant, [record])[0].seq
-
     @read
     def records(self, transaction: Transaction, scope: Scope, *, after: int = 0, limit: int = 1000) -> list[Record]:
         """Return records after a seq, oldest first."""

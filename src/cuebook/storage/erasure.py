@@ -273,11 +273,6 @@ class ErasureStore(Noun):
         msg = "The preview of the erasure is missing."
         raise BackendError(msg)
 
-    @property
-    def unclean(self) -> bool:
-        """Return whether files may still contain erased data, as far as this process knows."""
-        return self.database.unclean
-
     async def emptied(self, *, patience_ms: int = 0, large: bool = False) -> bool:
         """Remove all bytes of erased data from the files. Return False while another reader uses them.
 

@@ -191,7 +191,8 @@ class PromptReading(Namespace):
         record = receipt(
             services, resolved.version, "render", agent=by, context=data, text=rendered.text, render_id=name
         )
-        return replace(rendered, audit_seq=await services.audit.add(Scope(), record))
+        [chained] = await services.audit.append(Scope(), [record])
+        return replace(rendered, audit_seq=chained.seq)
 
     async def _said_before(self, rendered: RenderedPrompt) -> RenderedPrompt:
         """Return a render with the text of its audit record, "" if that was erased."""

@@ -187,7 +187,7 @@ async def finish_all(services: Services) -> int:
     """Remove erased data from files of any size, then sign all pending receipts. Return how many are still pending."""
     waiting = await services.store.erasure.pending()
     receipts = [receipt for _, receipt in waiting]
-    if not waiting and not services.store.erasure.unclean:
+    if not waiting and not services.store.database.unclean:
         return 0
     if (
         not await _mirrored(receipts, services)
@@ -203,7 +203,7 @@ async def finish_all(services: Services) -> int:
 async def _pending(services: Services, query: DueQuery) -> list[DueWork[int]]:
     """Return one piece of work for all unsigned receipts, because one rewrite of the files serves them all."""
     count = len(await services.store.erasure.pending(limit=query.limit))
-    return [DueWork("", "receipts", count, count)] if count or services.store.erasure.unclean else []
+    return [DueWork("", "receipts", count, count)] if count or services.store.database.unclean else []
 
 
 async def _finish(services: Services, _: DueWork[int]) -> bool:
