@@ -50,7 +50,7 @@ def test_merge_conflict_explains_the_fix(here: CommandRunner) -> None:
 
 def test_empty_prefix_search_suggests_the_full_list(here: CommandRunner) -> None:
     assert here("prompt", "list", "--prefix", "nosuch") == (
-        "no prompt ID starts with 'nosuch'. Run `cuebook prompt list` to list all.\n"
+        "no prompts. Run `cuebook prompt list` to list all, or `cuebook prompt new PROMPT` to create one.\n"
     )
 
 

@@ -9,9 +9,7 @@ from cuebook.operations import Argument
 #: The highest version number.
 HIGHEST = 2**31
 
-Slug = Annotated[
-    str, Meta(description="Prompt ID; in a path, write `~` or `%2F` for a `/`."), Argument(metavar="PROMPT")
-]
+Slug = Annotated[str, Meta(description="Prompt ID."), Argument(metavar="PROMPT")]
 BranchName = Annotated[str | None, Meta(description="Branch. Default: `main`."), Argument(metavar="BRANCH")]
 Number = Annotated[
     int | None, Meta(ge=1, le=HIGHEST, description="Version. Default: the active one."), Argument(metavar="N")

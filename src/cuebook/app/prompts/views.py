@@ -116,7 +116,12 @@ class PromptViews(PromptReading):
         rows, more = _page(family.labels, lambda each: each.name, f"labels {family.slug}", limit, cursor)
         return Page(items=tuple(map(answers.label_entry, rows)), next=more)
 
-    @operation("GET /api/prompts/{slug}/history", role="viewer")
+    @operation(
+        "GET /api/prompts/{slug}/history",
+        role="viewer",
+        cli="prompt log",
+        examples=("cuebook prompt log persona/kind", "cuebook prompt log persona/kind --limit 5 --json"),
+    )
     async def history(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[EventEntry]:
         """Return the history of a prompt, newest first. Raises NotFound."""
         family = await self.family(slug)
@@ -176,28 +181,40 @@ class PromptViews(PromptReading):
         """
         return Page(items=tuple(await lint_prompts(self._services, None, [slug] if slug else ())))
 
-    @operation("GET /api/prompt-clusters", role="viewer")
+    @operation(
+        "GET /api/prompt-clusters",
+        role="viewer",
+        cli="prompt clusters",
+        examples=("cuebook prompt clusters", "cuebook prompt clusters --prefix persona/ --json"),
+    )
     async def clusters(
         self,
         *,
         prefix: Prefix = "",
         least: Annotated[
-            float | None, Meta(gt=0, le=1, description="Minimum mean similarity. Default: by the method.")
+            float | None,
+            Meta(gt=0, le=1, description="Minimum mean similarity. Default: by the method."),
+            Argument(metavar="0..1"),
         ] = None,
     ) -> Clusters:
-        """Cluster similar prompts by the configured embedder, else by words, and list near duplicates.
+        """Group similar prompts and list near duplicates.
 
-        Compares the active versions on `main`. Groups are merged while their mean similarity is at least `least`.
-        Raises InvalidInput.
+        Compares the active versions on `main`, by the configured embedder, else by words. Groups are merged while their
+        mean similarity is at least `least`. Raises InvalidInput.
         """
         return await clusters_of(self._services, prefix=prefix, least=least)
 
-    @operation("GET /api/prompts", role="viewer")
+    @operation(
+        "GET /api/prompts",
+        role="viewer",
+        cli="prompt list",
+        examples=("cuebook prompt list", "cuebook prompt list --prefix persona/ --json"),
+    )
     async def list(
         self,
         *,
         prefix: Prefix = "",
-        limit: Annotated[int, Meta(ge=1, le=200, description="Return at most N items.")] = LIMIT,
+        limit: Annotated[int, Meta(ge=1, le=200, description="Return at most N items."), Argument(metavar="N")] = LIMIT,
         cursor: Cursor = None,
     ) -> Page[PromptEntry]:
         """List prompts by name, each with its branches and labels. Raises InvalidInput."""

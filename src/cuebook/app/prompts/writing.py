@@ -95,7 +95,7 @@ class PromptWriting(PromptReading):
     @operation("POST /api/prompts", role="editor", status=201, stores=True)
     async def save(  # a version's fields
         self,
-        slug: Annotated[str, Meta(description="Prompt ID.")],
+        slug: Slug,
         sections: Annotated[Mapping[str, str], Meta(description="Texts by section name.")],
         *,
         branch: TargetBranch = None,

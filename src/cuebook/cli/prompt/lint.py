@@ -110,32 +110,8 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
 # ---- clusters -------------------------------------------------------------------------------------------------------
 
 
-@command(app, "cuebook prompt clusters", "cuebook prompt clusters --prefix persona/ --json", name="clusters")
-def clusters(
-    state: State,
-    *,
-    prefix: Annotated[
-        str, typer.Option("--prefix", metavar="P", help="Use only prompts whose ID has this prefix.")
-    ] = "",
-    least: Annotated[
-        float | None,
-        typer.Option(
-            "--least", metavar="0..1", min=0, max=1, help="Minimum mean similarity within a group.", show_default=False
-        ),
-    ] = None,
-) -> None:
-    """Group prompts by topic and list near duplicates.
-
-    Similarity comes from the configured embedder, else from shared words. Only the active version on `main` counts.
-    """
-
-    async def run(cue: Cuebook) -> Clusters:
-        return await cue.prompts.clusters(prefix=prefix, least=least)
-
-    found = wait(state, run)
-    if state.json:
-        screen.say_json(msgspec.to_builtins(found))
-        return
+def print_clusters(found: Clusters) -> None:
+    """Print groups of similar prompts, near duplicates and the other prompts."""
     for number, each in enumerate(found.groups, 1):
         screen.heading(f"{number}. {', '.join(each.words)} \u00b7 similarity {each.likeness:.2f}")
         screen.table(

@@ -7,38 +7,23 @@ from msgspec.structs import replace
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts import lookup
-from cuebook.app.prompts.answers import BranchEntry, EventEntry, VersionDiff, VersionEntry
+from cuebook.app.prompts.answers import BranchEntry, EventEntry, PromptEntry, VersionDiff, VersionEntry
 from cuebook.app.prompts.export import file_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Impact
 from cuebook.app.prompts.views import compare_versions
-from cuebook.cli.group import Cursor, PageLimit, Project, command
+from cuebook.cli.group import Project, command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
-from cuebook.records.answer import to_wire
+from cuebook.records.answer import Page, to_wire
 from cuebook.records.prompt import Param, Version
 
 
-@command(app, "cuebook prompt list", "cuebook prompt list --prefix persona/ --json", name="list")
-def list_(
-    state: State,
-    *,
-    prefix: Annotated[
-        str, typer.Option("--prefix", metavar="TEXT", help="Show only prompts whose ID has this prefix.")
-    ] = "",
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=200, help="Show at most N prompts.")] = 50,
-    cursor: Cursor = None,
-) -> None:
-    """List prompts with their branches, labels and weights."""
-    page = wait(state, lambda cue: cue.prompts.list(prefix=prefix, limit=limit, cursor=cursor))
-    if state.json:
-        screen.say_json(to_wire(page))
-        return
+def print_prompts(page: Page[PromptEntry]) -> None:
+    """Print a page of prompts with their branches, labels and weights."""
     if not page:
-        none = f"no prompt ID starts with {prefix!r}. Run `cuebook prompt list` to list all."
-        new = "no prompts yet. Run `cuebook prompt new PROMPT`, or add files below prompts/."
-        screen.say(none if prefix else new)
+        screen.say("no prompts. Run `cuebook prompt list` to list all, or `cuebook prompt new PROMPT` to create one.")
         return
     rows = [
         (
@@ -135,17 +120,8 @@ def _param(param: Param) -> str:
     return screen.line_of(f"{param.name}{'' if param.required else '?'}: {param.type}{default}{note}")
 
 
-@command(app, "cuebook prompt log persona/kind", "cuebook prompt log persona/kind --limit 5 --json", name="log")
-def log(state: State, prompt: Prompt, *, limit: PageLimit = None, cursor: Cursor = None) -> None:
-    """Show the history of a prompt, newest first.
-
-    Each entry has its author and reason.
-    """
-    slug = lookup.read_place(prompt).slug
-    page = wait(state, lambda cue: cue.prompts.history(slug, limit=limit, cursor=cursor))
-    if state.json:
-        screen.say_json(to_wire(page))
-        return
+def print_history(page: Page[EventEntry]) -> None:
+    """Print a page of a prompt's history."""
     rows = [
         (
             str(each.at)[:19].replace("T", " "),
