@@ -1,6 +1,6 @@
 """Watch the persona and presets files of a project, and reload changed files when a turn begins.
 
-A scan costs one folder listing and one `stat` per file, in a thread; only changed files are parsed again.
+A scan costs one folder listing and one `stat` per persona file, in a thread. If one has changed, all are parsed again.
 An unreadable file keeps its previous content in effect and is logged once. Deleting a file removes its persona,
 except for the default persona.
 """
@@ -17,8 +17,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.app.files import Sign, sign_of
 from cuebook.app.prompts import Prompts
-from cuebook.app.setup.persona_files import PersonaFile, bytes_of, document_of, folder_of, means_persona, persona_of
+from cuebook.app.setup.persona_files import folder_of, means_persona, read_file
 from cuebook.app.setup.project_files import (
     PLAIN,
     check_instructions,
@@ -46,28 +47,17 @@ _OUT = ". Ignoring the file."
 
 _log = logging.getLogger("cuebook.files")
 
-#: Modification time in ns, size in bytes, inode: at least one differs after a write or a replacement.
-Sign = tuple[int, int, int]
-
-
-class _PersonaFile(Struct, frozen=True, kw_only=True):
-    """A file as last read. `good` is its last valid persona."""
-
-    sign: Sign | None
-    read_ns: int
-    digest: bytes
-    read: PersonaFile
-    good: Persona | None
-
 
 class _Scan(Struct, frozen=True, kw_only=True):
-    """The result of a scan: every file as read, and the personas and problems found."""
+    """The result of a scan: the state of every file, and the personas and problems found."""
 
-    kept: Mapping[str, _PersonaFile] = {}
+    signs: Mapping[str, Sign | None] = {}  # of the persona files
+    read_ns: int = 0  # when they were read
+    good: Mapping[str, Persona] = {}  # the last valid persona of each file
     owners: Mapping[str, str] = {}  # the file of each persona
     found: Mapping[str, Persona] = {}
     told: Mapping[str, str] = {}  # the problem of each invalid file
-    presets: tuple[Sign | None, int, bytes] = (None, 0, b"")  # the presets file: sign, when it was read, digest
+    presets: bytes = b""  # the digest of the presets file, empty if it cannot be read
     presets_fault: str = ""
 
 
@@ -107,11 +97,10 @@ class FileWatch:
             before = self._seen
             scan = await self._scan(before)
             again = before.presets_fault and self._now() - self._tried_s > _RETRY_S
-            if scan.presets[2] != before.presets[2] or again:
-                fault = await self._take_presets(gone=scan.presets[0] is None)
-                # the profiles that personas refer to may have changed
-                persona_files = before.kept if fault else {file: _again(each) for file, each in before.kept.items()}
-                scan = await self._scan(replace(before, kept=persona_files, presets_fault=fault))
+            if scan.presets != before.presets or again:
+                fault = await self._take_presets(gone=not scan.presets)
+                before = replace(before, presets_fault=fault)
+                scan = await self._scan(before, fresh=not fault)  # the profiles of personas may have changed
             self._take(scan)
             self._done = self._begun
 
@@ -155,71 +144,47 @@ class FileWatch:
     def _methods(self) -> tuple[str, ...]:
         return methods_of(name for services in self._all_services() for name in services.analyzers)
 
-    async def _scan(self, before: _Scan) -> _Scan:
+    async def _scan(self, before: _Scan, *, fresh: bool = False) -> _Scan:
         services = next(iter(self._all_services()))
-        data: dict[str, Any] = {"profiles": services.settings.profiles, "methods": self._methods()}
+        data: dict[str, Any] = {"profiles": services.settings.profiles, "methods": self._methods(), "fresh": fresh}
         return await asyncio.to_thread(_scan, self._config, before, default=services.settings.default_persona, **data)
 
 
 # ---- a scan, in a thread --------------------------------------------------------------------------------------------
 
 
-def _scan(config: Config, before: _Scan, *, profiles: Profiles, methods: tuple[str, ...], default: str) -> _Scan:
-    """Return the state of the files, parsing only those that changed since `before`."""
-    folder, presets = folder_of(config), config.settings.memory.presets
+def _scan(
+    config: Config, before: _Scan, *, profiles: Profiles, methods: tuple[str, ...], default: str, fresh: bool
+) -> _Scan:
+    """Return the state of the files; parse the personas if one changed since `before`, or for a `fresh` state."""
+    folder, presets, now = folder_of(config), config.settings.memory.presets, time.time_ns()
     values = {presets: before.presets_fault} if before.presets_fault else {}
-    before = replace(before, presets=_presets(Path(config.folder) / presets, before.presets))
+    before = replace(before, presets=_digest(Path(config.folder) / presets))
     try:
-        files = _listed(folder) if before.kept or folder.exists() else []
+        signs = _signs(folder) if before.signs or folder.exists() else {}
     except OSError as error:
         values[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}). Keeping the current personas."
         return replace(before, told=values)
-    persona_files: dict[str, _PersonaFile] = {}
-    for file, sign in files:
-        name = f"{config.settings.persona.folder}/{file}"
-        persona_files[name] = _read(
-            folder / file, sign, name, before.kept.get(name), profiles=profiles, methods=methods
-        )
-    if before.kept.keys() == persona_files.keys() and all(
-        each is before.kept[name] for name, each in persona_files.items()
-    ):
-        same = {name: why for name, why in before.told.items() if name not in (presets, str(folder))}
+    sure = all(sign and before.read_ns - sign[0] > _UNSURE_NS for sign in signs.values())
+    if signs == before.signs and sure and not fresh:
+        label = config.settings.persona.folder
+        same = {name: why for name, why in before.told.items() if name.startswith(f"{label}/")}
         return replace(before, told=same | values)
-    for name, each in persona_files.items():
-        if each.read.faults:
-            values[name] = f"{name}: {each.read.faults[0]}{_HOLDS if each.good else _OUT}"
-    personas, owners = _cast({name: each.good for name, each in persona_files.items() if each.good}, before, values)
+    good: dict[str, Persona] = {}
+    for file in signs:
+        name = f"{config.settings.persona.folder}/{file}"
+        read = read_file(folder / file, name=name, profiles=profiles, methods=methods)
+        if last := read.whole or before.good.get(name):
+            good[name] = last
+        if read.faults:
+            values[name] = f"{name}: {read.faults[0]}{_HOLDS if last else _OUT}"
+    personas, owners = _cast(good, before, values)
     if default not in personas and default in before.owners:
         name = owners[default] = before.owners[default]
         personas[default] = before.found[default]
         values.setdefault(name, f"{name}: no longer defines the default persona {default!r}. Keeping the previous one.")
     personas.setdefault(PLAIN.id, PLAIN)
-    return replace(before, kept=persona_files, owners=owners, found=personas, told=values)
-
-
-def _read(
-    file: Path,
-    sign: Sign | None,
-    name: str,
-    before: _PersonaFile | None,
-    *,
-    profiles: Profiles,
-    methods: tuple[str, ...],
-) -> _PersonaFile:
-    """Return a file's state, parsed again only if its content changed."""
-    now = time.time_ns()
-    if before and sign and sign == before.sign and before.read_ns - sign[0] > _UNSURE_NS:
-        return before
-    good = before.good if before else None
-    try:
-        data = bytes_of(file, name)
-        digest = blake2b(data).digest()
-        if before and digest == before.digest:
-            return _PersonaFile(sign=sign, read_ns=now, digest=digest, read=before.read, good=good)
-        persona_file = persona_of(document_of(data, name), name=name, profiles=profiles, methods=methods)
-    except InvalidInput as error:
-        digest, persona_file = b"", PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
-    return _PersonaFile(sign=sign, read_ns=now, digest=digest, read=persona_file, good=persona_file.whole or good)
+    return replace(before, signs=signs, read_ns=now, good=good, owners=owners, found=personas, told=values)
 
 
 def _cast(
@@ -247,15 +212,12 @@ def _cast(
     return personas, owners
 
 
-def _presets(file: Path, before: tuple[Sign | None, int, bytes]) -> tuple[Sign | None, int, bytes]:
-    """Return the state of the presets file: its signature, when it was read, and the digest of its content."""
-    sign, now = _sign(file), time.time_ns()
-    if sign and sign == before[0] and before[1] - sign[0] > _UNSURE_NS:
-        return before
+def _digest(file: Path) -> bytes:
+    """Return the digest of a file's content, empty if it cannot be read."""
     try:
-        return sign, now, blake2b(file.read_bytes()).digest()
+        return blake2b(file.read_bytes()).digest()
     except OSError:
-        return None, now, b""
+        return b""
 
 
 async def known_prompts(prompts: Prompts, config: Config) -> set[str]:
@@ -269,21 +231,7 @@ async def known_prompts(prompts: Prompts, config: Config) -> set[str]:
         after = page.next
 
 
-def _listed(folder: Path) -> list[tuple[str, Sign | None]]:
-    """Return the persona files of a folder, by name. Raises OSError."""
+def _signs(folder: Path) -> dict[str, Sign | None]:
+    """Return the signatures of the persona files of a folder, by name. Raises OSError."""
     with os.scandir(folder) as entries:
-        return sorted((each.name, _sign(each)) for each in entries if means_persona(each.name))
-
-
-def _sign(file: Path | os.DirEntry[str]) -> Sign | None:
-    """Return the signature that detects a changed file, None if there is no file."""
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _again(persona_file: _PersonaFile) -> _PersonaFile:
-    """Return the file's state marked as stale, so that the next scan reads it."""
-    return _PersonaFile(sign=None, read_ns=0, digest=b"", read=persona_file.read, good=persona_file.good)
+        return dict(sorted((each.name, sign_of(each)) for each in entries if means_persona(each.name)))

@@ -8,6 +8,18 @@ from stat import S_ISREG
 
 from cuebook.errors import InvalidInput, TooLarge
 
+#: Modification time in ns, size in bytes, inode: at least one differs after a write or a replacement.
+Sign = tuple[int, int, int]
+
+
+def sign_of(file: Path | os.DirEntry[str]) -> Sign | None:
+    """Return the signature that detects a changed file, None if there is no file."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
 
 def read_bytes(file: Path, name: str = "", *, most: int = 0, advice: str = "Shorten it.") -> bytes:
     """Return a file's bytes; `name` is its name in errors. Raises InvalidInput if it cannot be read.

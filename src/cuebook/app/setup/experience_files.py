@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.app.files import decode, read_bytes
+from cuebook.app.files import Sign, decode, read_bytes, sign_of
 from cuebook.errors import InvalidInput
 from cuebook.memory.experience import read_experience
 from cuebook.prompts import yaml_text
@@ -34,9 +34,6 @@ LEARNED: Final = ("exp_", "raw_exp_")
 MAX_BYTES: Final = 4 * yaml_text.MAX_CHARS
 #: Maximum number of files: a model cannot be shown more, and each is checked in every turn.
 MOST: Final = 1_000
-
-#: Signature of a file: its time in nanoseconds, its size, its inode.
-Mark = tuple[int, int, int]
 
 
 class FileExperience(Struct, frozen=True, kw_only=True):
@@ -56,7 +53,7 @@ class Shelf(Struct, frozen=True, kw_only=True):
 class _ExperienceFile(Struct, kw_only=True):
     """A file as last read. `said` is its last valid content."""
 
-    mark: Mark
+    mark: Sign | None
     said: Experience | None
     fault: str = ""
     unknown: tuple[str, ...] = ()
@@ -82,7 +79,9 @@ class ExperienceFiles:
         """
         with self._lock:
             marks, fault = self._look()
-            changed = [name for name, mark in marks.items() if self._mark(name) != mark]
+            changed = [
+                name for name, mark in marks.items() if name not in self._files or self._files[name].mark != mark
+            ]
             gone = self._files.keys() - marks.keys()
             if changed or gone or fault != self._fault:
                 self._fault = fault
@@ -109,32 +108,27 @@ class ExperienceFiles:
         others = [name for name in names if not name.startswith((BEGINNING, *LEARNED))]
         return [f"{self._named(name)}: ignored. Experiences are named {BEGINNING}NAME.yaml." for name in others]
 
-    def _mark(self, name: str) -> Mark | None:
-        return self._files[name].mark if name in self._files else None
-
-    def _look(self) -> tuple[dict[str, Mark], str]:
+    def _look(self) -> tuple[dict[str, Sign | None], str]:
         """Return each file's signature by name, and the error if the folder is unreadable: then no file changed."""
         try:
             with os.scandir(self._folder) as entries:
-                results = [
-                    (entry.name, _mark(entry))
+                results = sorted(
+                    (entry.name, sign_of(entry))
                     for entry in entries
                     if entry.name.startswith(BEGINNING) and entry.name.endswith(ENDINGS)
-                ]
+                )
         except FileNotFoundError:
             return {}, ""
         except OSError as error:
             known = {name: file.mark for name, file in self._files.items()}
             holds = ". Keeping the previous content." if known else ". Check its permissions."
             return known, f"{self._shown}: the experiences cannot be read ({error.strerror}){holds}"
-        results.sort()
         if len(results) > MOST:
-            return dict(
-                results[:MOST]
-            ), f"{self._shown}: {len(results):,} experiences. Only the first {MOST:,} are used."
+            fault = f"{self._shown}: {len(results):,} experiences. Only the first {MOST:,} are used."
+            return dict(results[:MOST]), fault
         return dict(results), ""
 
-    def _read(self, name: str, mark: Mark) -> _ExperienceFile:
+    def _read(self, name: str, mark: Sign | None) -> _ExperienceFile:
         before = self._files.get(name)
         try:
             experience, unknown = self._experience(name)
@@ -183,15 +177,6 @@ class Reader:
     async def __call__(self) -> Sequence[Experience]:
         shelf = await asyncio.to_thread(self.files.read)
         return [each.experience for each in shelf.kept]
-
-
-def _mark(entry: "os.DirEntry[str]") -> Mark:
-    """Return a file's signature; a constant one if `stat` fails, because reading it reports the error."""
-    try:
-        status = entry.stat()
-    except OSError:
-        return (0, -1, 0)
-    return (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def _value(node: yaml_text.Node) -> object:

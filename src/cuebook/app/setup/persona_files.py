@@ -73,7 +73,8 @@ def means_persona(name: str) -> bool:
 def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, ...] = ()) -> PersonaFile:
     """Parse a persona file and collect all errors; `name` is its name in errors. Raises nothing."""
     try:
-        document = document_of(bytes_of(file, name), name)
+        data = read_bytes(file, name, most=MOST_BYTES, advice="Move a long text to prompts/, as persona/ID.md.")
+        document = document_of(data, name)
     except InvalidInput as error:
         return PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
     return persona_of(document, name=name, profiles=profiles, methods=methods)
@@ -119,11 +120,6 @@ def document_of(data: bytes, name: str) -> Any:
     except InvalidInput as error:
         fault = str(error) if str(error).startswith(name) else f"{name}: {error}"
         raise InvalidInput(fault, where=error.where) from error
-
-
-def bytes_of(file: Path, name: str) -> bytes:
-    """Return a file's bytes. Raises InvalidInput if it cannot be read, or is too large."""
-    return read_bytes(file, name, most=MOST_BYTES, advice="Move a long text to prompts/, as persona/ID.md.")
 
 
 def _value(key: str, node: yaml_text.Node) -> Any:
