@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import typer
+from msgspec import Meta
 
 from cuebook import Cuebook, config, errors
 from cuebook.cli import main as command_line
@@ -102,11 +103,11 @@ def settings() -> str:
     ]
     meanings = comments(inspect.getsource(config))
     for name, kind in get_type_hints(config.Settings).items():
-        hints, here = get_type_hints(kind), getattr(config.Settings(), name)
+        hints, here = get_type_hints(kind, include_extras=True), getattr(config.Settings(), name)
         rows = []
         for key in kind.__struct_fields__:
-            choices = ", ".join(f"`{each}`" for each in get_args(hints[key]))
-            may = choices or between(f"{name}.{key}", hints[key])
+            limits = limits_of(hints[key])
+            may = between(limits) if limits else ", ".join(f"`{each}`" for each in get_args(hints[key]))
             rows.append(
                 (f"`{name}.{key}`", f"`{toml(getattr(here, key))}`", may, text(meanings.get((kind.__name__, key))))
             )
@@ -115,12 +116,16 @@ def settings() -> str:
     return "\n".join(parts)
 
 
-def between(place: str, kind: type) -> str:
+def between(limits: Meta | None) -> str:
     """Return the range of a numeric setting; empty without a range."""
-    if place not in config.RANGES:
+    if limits is None:
         return ""
-    least, most = config.RANGES[place]
-    return f"above {least:,}, at most {most:,}" if kind is float else f"{least:,} to {most:,}"
+    return f"{limits.ge:,} to {limits.le:,}" if limits.gt is None else f"above {limits.gt:,}, at most {limits.le:,}"
+
+
+def limits_of(kind: Any) -> Meta | None:
+    """Return the limits of a setting's annotated type, None without limits."""
+    return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, Meta)), None)
 
 
 def toml(value: object) -> str:

@@ -42,43 +42,29 @@ __all__ = [
     "Window",
 ]
 
-#: The module of each public name. A name is imported when it is first used, so that `import cuebook` stays fast.
+#: The modules of the public names. A name is imported when it is first used, so that `import cuebook` stays fast.
 _PLACES = {
-    "Ask": "cuebook.records.turn",
-    "BackendError": "cuebook.errors",
-    "Block": "cuebook.records.turn",
-    "BlockingCuebook": "cuebook.app.blocking",
-    "Busy": "cuebook.errors",
-    "Chunk": "cuebook.engine.turn.chat",
-    "Config": "cuebook.config",
-    "Conflict": "cuebook.errors",
-    "Conversation": "cuebook.records.conversation",
-    "Cuebook": "cuebook.app.cuebook",
-    "CuebookError": "cuebook.errors",
-    "Dropped": "cuebook.records.turn",
-    "Hit": "cuebook.records.memory",
-    "InvalidInput": "cuebook.errors",
-    "Item": "cuebook.records.memory",
-    "MEMORY_SCHEMA": "cuebook.memory.schema",
-    "NotFound": "cuebook.errors",
-    "Part": "cuebook.records.conversation",
-    "Post": "cuebook.records.conversation",
-    "Posted": "cuebook.engine.core.drafts",
-    "Reply": "cuebook.app.cuebook",
-    "Round": "cuebook.records.conversation",
-    "Summary": "cuebook.records.memory",
-    "Window": "cuebook.records.turn",
+    "cuebook.app.blocking": ("BlockingCuebook",),
+    "cuebook.app.cuebook": ("Cuebook", "Reply"),
+    "cuebook.config": ("Config",),
+    "cuebook.engine.core.drafts": ("Posted",),
+    "cuebook.engine.turn.chat": ("Chunk",),
+    "cuebook.errors": ("BackendError", "Busy", "Conflict", "CuebookError", "InvalidInput", "NotFound"),
+    "cuebook.memory.schema": ("MEMORY_SCHEMA",),
+    "cuebook.records.conversation": ("Conversation", "Part", "Post", "Round"),
+    "cuebook.records.memory": ("Hit", "Item", "Summary"),
+    "cuebook.records.turn": ("Ask", "Block", "Dropped", "Window"),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name."""
-    if name not in _PLACES:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(import_module(_PLACES[name]), name)
-    globals()[name] = value
-    return value
+    for place, names in _PLACES.items():
+        if name in names:
+            value = globals()[name] = getattr(import_module(place), name)
+            return value
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
 
 
 def __dir__() -> list[str]:

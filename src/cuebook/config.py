@@ -3,15 +3,26 @@
 Precedence: defaults < file < environment < arguments. This module reads no files; `app` does.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from cuebook.errors import InvalidInput
 from cuebook.validate import refuse, validate
+
+#: Types of numbers and their ranges.
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Timeout = Annotated[float, Meta(gt=0, le=600)]
+Month = Annotated[float, Meta(gt=0, le=31 * 86_400)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Tokens = Annotated[int, Meta(ge=0, le=1_000_000_000)]
+SomeTokens = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+Bytes = Annotated[int, Meta(ge=1, le=1 << 40)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Watchers = Annotated[int, Meta(ge=0, le=100_000)]
+Days = Annotated[int, Meta(ge=0, le=36_500)]
 
 
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +39,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""  # llama: a GGUF file, or package:NAME of a package that contains one
     base_url: str = "https://api.openai.com/v1"  # any server with an OpenAI-compatible API
     api_key_env: str = "OPENAI_API_KEY"  # environment variable of the API key
-    timeout_s: float = 120.0  # longest pause between two chunks of an answer
+    timeout_s: Seconds = 120.0  # longest pause between two chunks of an answer
 
 
 class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,8 +49,8 @@ class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
     name: str = ""  # openai: the name of the server's model
     base_url: str = "https://api.openai.com/v1"  # openai: any server with an /embeddings endpoint
     api_key_env: str = "OPENAI_API_KEY"  # environment variable of the API key
-    timeout_s: float = 2.0  # for a query; after that, full-text search alone is used
-    akin: float = 0.5  # cosine similarity from which two texts are about the same thing, for a server's model
+    timeout_s: Timeout = 2.0  # for a query; after that, full-text search alone is used
+    akin: Share = 0.5  # cosine similarity from which two texts are about the same thing, for a server's model
     languages: str = ""  # languages that a server's model supports, as "en, de"; "" = any
 
 
@@ -49,8 +60,8 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     url: str = ""  # any server with an OpenAI-compatible API; "" = no upstream, [model] answers
     forward_auth: bool = True  # forward the client's key; set explicitly, it overrides api_key_env
     api_key_env: str = ""  # environment variable of the upstream's API key
-    connect_timeout_s: float = 10.0  # timeout for the connection
-    read_timeout_s: float = 300.0  # longest pause between two bytes of an answer
+    connect_timeout_s: Seconds = 10.0  # timeout for the connection
+    read_timeout_s: Seconds = 300.0  # longest pause between two bytes of an answer
     cache_rule: Literal["auto", "off", "openai-prefix", "openai-breakpoints", "anthropic", "anthropic-1h", "gemini"] = (
         "auto"  # prompt cache rule of the provider: auto, off, or a name
     )
@@ -64,23 +75,23 @@ class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Background jobs and turn leases."""
 
     model: Literal["none", "model", "upstream"] = "none"  # the model that writes summaries; none: rules
-    interval_s: float = 5.0  # pause between two checks for due jobs
-    lease_s: float = 30.0  # time after which the turn or job of a crashed process is taken over
-    checkpoint_s: float = 2.0  # pause between two saves of a partial answer
-    wait_s: float = 3600.0  # longest wait for a turn's tool results; then the round is abandoned
+    interval_s: Seconds = 5.0  # pause between two checks for due jobs
+    lease_s: Seconds = 30.0  # time after which the turn or job of a crashed process is taken over
+    checkpoint_s: Seconds = 2.0  # pause between two saves of a partial answer
+    wait_s: Month = 3600.0  # longest wait for a turn's tool results; then the round is abandoned
 
 
 class BudgetConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The token budget of a prompt. Defaults are those of BrowserOS."""
 
     tokens: Literal["estimate", "chars4", "o200k", "cl100k"] = "estimate"  # tokenizer that counts tokens
-    context: int = 200_000  # tokens of the model's context window, including the answer
-    system: int = 5_000  # tokens reserved for persona and instructions, at most a tenth of the window
-    reply: int = 4_096  # tokens reserved for the answer
-    max_short_term: int = 190_000  # tokens for the conversation's messages
-    window_posts: int = 30  # newest messages that are kept verbatim
-    trigger: float = 0.7  # share of the message budget at which profile `budget` summarizes
-    memory: int = 1_500  # most tokens for recalled memories beside the query
+    context: SomeTokens = 200_000  # tokens of the model's context window, including the answer
+    system: Tokens = 5_000  # tokens reserved for persona and instructions, at most a tenth of the window
+    reply: Tokens = 4_096  # tokens reserved for the answer
+    max_short_term: SomeTokens = 190_000  # tokens for the conversation's messages
+    window_posts: Annotated[int, Meta(ge=1, le=1_000_000)] = 30  # newest messages that are kept verbatim
+    trigger: Share = 0.7  # share of the message budget at which profile `budget` summarizes
+    memory: Tokens = 1_500  # most tokens for recalled memories beside the query
 
 
 class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,7 +100,7 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     presets: str = "config/metaprompt-presets.json"  # file with the profile of each mode
     profile: str = ""  # overrides the file's defaultProfile
     recall: bool = True  # search earlier messages for each query
-    recall_hits: int = 12  # most messages that are recalled
+    recall_hits: Annotated[int, Meta(ge=0, le=200)] = 12  # most messages that are recalled
     #: Share what a user says with their other conversations. named: for requests to /v1 that name their user
     user: bool | Literal["named"] = "named"
     persona: bool = False  # the same, for one persona only
@@ -103,7 +114,7 @@ class OptimizerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The optimizer, which tunes how many messages a conversation keeps verbatim."""
 
     enabled: bool = True  # evaluate and tune conversations in the background
-    interval_ms: int = 120_000  # pause between two runs in a conversation
+    interval_ms: Annotated[int, Meta(ge=1, le=31 * 86_400_000)] = 120_000  # pause between two runs in a conversation
 
 
 class PersonaConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,8 +131,8 @@ class ExperienceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     folder: str = "experience"  # folder of handcrafted_exp_*.yaml files
     selection: Literal["auto", "model", "similarity", "off"] = "auto"  # auto: by a model if one is set
     model: str = ""  # model of the answering server or the upstream; "" = the model of [work]
-    timeout_s: float = 4.0  # timeout for a model's choice; after that, similarity decides
-    most: int = 3  # most entries in one prompt
+    timeout_s: Timeout = 4.0  # timeout for a model's choice; after that, similarity decides
+    most: Annotated[int, Meta(ge=1, le=20)] = 3  # most entries in one prompt
 
 
 class LogsConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -155,14 +166,14 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The HTTP server."""
 
     host: str = "127.0.0.1"  # other addresses require an API key
-    port: int = 8760  # 0 = any free port
-    max_body: int = 8 * 1024 * 1024  # most bytes of a request
-    max_v1_body: int = 64 * 1024 * 1024  # most bytes of a request under /v1
-    max_post: int = 2 * 1024 * 1024  # most bytes of one message
-    line: int = 64  # most queued turns per conversation
-    max_calls: int = 200  # most model calls per request
-    watchers: int = 100  # most concurrent live views and listening /mcp clients
-    watchers_of_key: int = 20  # most of them per API key
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8760  # 0 = any free port
+    max_body: Bytes = 8 * 1024 * 1024  # most bytes of a request
+    max_v1_body: Bytes = 64 * 1024 * 1024  # most bytes of a request under /v1
+    max_post: Bytes = 2 * 1024 * 1024  # most bytes of one message
+    line: Count = 64  # most queued turns per conversation
+    max_calls: Count = 200  # most model calls per request
+    watchers: Watchers = 100  # most concurrent live views and listening /mcp clients
+    watchers_of_key: Watchers = 20  # most of them per API key
 
 
 class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -175,8 +186,8 @@ class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Retention of unused data in days; 0 = forever."""
 
-    conversations_days: int = 0  # days since the last message
-    memories_days: int = 0  # days since a memory was last stated, repeated or changed
+    conversations_days: Days = 0  # days since the last message
+    memories_days: Days = 0  # days since a memory was last stated, repeated or changed
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -213,39 +224,6 @@ class Config(Struct, frozen=True):
         return place in self.origins
 
 
-#: The minimum and maximum of each number; for floats the minimum is exclusive.
-RANGES: dict[str, tuple[float, float]] = {
-    "model.timeout_s": (0, 86_400),
-    "embedder.timeout_s": (0, 600),
-    "embedder.akin": (0, 1),
-    "upstream.connect_timeout_s": (0, 86_400),
-    "upstream.read_timeout_s": (0, 86_400),
-    "work.interval_s": (0, 86_400),
-    "work.lease_s": (0, 86_400),
-    "work.checkpoint_s": (0, 86_400),
-    "work.wait_s": (0, 31 * 86_400),
-    "budget.context": (1, 1_000_000_000),
-    "budget.system": (0, 1_000_000_000),
-    "budget.reply": (0, 1_000_000_000),
-    "budget.max_short_term": (1, 1_000_000_000),
-    "budget.window_posts": (1, 1_000_000),
-    "budget.trigger": (0, 1),
-    "budget.memory": (0, 1_000_000_000),
-    "memory.recall_hits": (0, 200),
-    "experience.timeout_s": (0, 600),
-    "experience.most": (1, 20),
-    "optimizer.interval_ms": (1, 31 * 86_400_000),
-    "retention.conversations_days": (0, 36_500),
-    "retention.memories_days": (0, 36_500),
-    "server.port": (0, 65_535),
-    "server.max_body": (1, 1 << 40),
-    "server.max_v1_body": (1, 1 << 40),
-    "server.max_post": (1, 1 << 40),
-    "server.line": (0, 1_000_000),
-    "server.max_calls": (0, 1_000_000),
-    "server.watchers": (0, 100_000),
-    "server.watchers_of_key": (0, 100_000),
-}
 #: A base URL: no query, no fragment.
 _ADDRESS = re.compile(
     r"https?://(?:[^/?#\s]*@)?(?:\[[0-9a-f:.]+\]|[^/?#\s:@\[\]]+)(?::(\d{1,5}))?(/[^?#\s]*)?", re.IGNORECASE
@@ -343,14 +321,7 @@ def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]
 
 
 def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each invalid value or combination, with its settings."""
-    for place, (least, most) in RANGES.items():
-        section, _, key = place.partition(".")
-        value = getattr(getattr(settings, section), key)
-        above = isinstance(value, float)
-        if not math.isfinite(value) or not least <= value <= most or (above and value == least):
-            allowed = f"above {least:,} and at most {most:,}" if above else f"from {least:,} to {most:,}"
-            yield (place,), f"{value} is out of range. Use a number {allowed}."
+    """Yield each invalid address, code or combination, with its settings."""
     budget = settings.budget
     if budget.context <= budget.reply:
         text = f"{budget.context:,} tokens must exceed budget.reply ({budget.reply:,}). Raise it or lower budget.reply."
@@ -360,19 +331,14 @@ def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
         if (url or place != "upstream.url") and not _is_address(url):
             shown_url = url.partition("://")[0] + "://…" + url.rpartition("@")[2] if "@" in url else url
             yield (place,), f"{shown_url!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
-    yield from _lacking(settings)
+    if settings.upstream.shadow and not settings.upstream.url:
+        yield ("upstream.shadow", "upstream.url"), "shadow mode needs an upstream. Set upstream.url or --upstream URL."
     for code in languages_of(settings.embedder):
         if not re.fullmatch("[a-z]{2,3}", code):
             yield ("embedder.languages",), f'{code!r} is not a language code. Use codes like "en, de", or "" for any.'
     kind, mark, _ = settings.store.url.partition("://")
     if mark and not settings.store.url.startswith("sqlite:///"):
         yield ("store.url",), f'{kind!r} databases are not supported. Use a SQLite file or ":memory:".'
-
-
-def _lacking(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each enabled setting whose required setting is missing."""
-    if settings.upstream.shadow and not settings.upstream.url:
-        yield ("upstream.shadow", "upstream.url"), "shadow mode needs an upstream. Set upstream.url or --upstream URL."
 
 
 def languages_of(settings: EmbedderConfig) -> frozenset[str]:

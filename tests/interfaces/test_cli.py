@@ -544,8 +544,8 @@ def test_doctor_names_each_problem(here: CommandRunner, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("setting", "check", "expected"),
     [
-        ("CUEBOOK_BUDGET_TRIGGER=7", "settings", "budget.trigger: 7.0 is out of range. Use a number above 0"),
-        ("CUEBOOK_SERVER_PORT=99999", "settings", "server.port: 99999 is out of range"),
+        ("CUEBOOK_BUDGET_TRIGGER=7", "settings", "budget.trigger: expected a number above 0 up to 1"),
+        ("CUEBOOK_SERVER_PORT=99999", "settings", "server.port: expected a whole number from 0 to 65,535"),
         ("CUEBOOK_UPSTREAM_CACHE_RULE=zz", "settings", "unknown value 'zz'. Available: "),
         ("CUEBOOK_DATABASE_URL=postgresql://h/b", "settings", "store.url: 'postgresql' databases are not supported"),
         ("CUEBOOK_WORK_MODEL=model", "work", 'work.model: "model" needs [model]'),

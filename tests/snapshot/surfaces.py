@@ -177,13 +177,14 @@ def settings() -> dict[str, Any]:
     defaults = config.Settings()
     found = {}
     for section, kind in get_type_hints(config.Settings).items():
-        hints = get_type_hints(kind)
+        hints, whole = get_type_hints(kind), get_type_hints(kind, include_extras=True)
         for key in kind.__struct_fields__:
+            limits = docs_reference.limits_of(whole[key])
             name = f"{section}.{key}"
             found[name] = {
                 "type": " | ".join(map(repr, get_args(hints[key]))) or hints[key].__name__,
                 "default": getattr(getattr(defaults, section), key),
-                "range": config.RANGES.get(name),
+                "range": limits and (limits.ge if limits.gt is None else limits.gt, limits.le),
                 "help": meanings.get((kind.__name__, key)),
             }
     return found

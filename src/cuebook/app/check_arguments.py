@@ -17,6 +17,9 @@ from cuebook.records.turn import Ask
 from cuebook.signals.sentiment import BY_MODEL
 from cuebook.validate import check, format_value
 
+#: Types of arguments that may be None.
+_MAYBE: Any = str | None
+_MAYBE_MAPPING: Any = Mapping[str, Any] | None
 _NAMES = ("conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")
 #: The first bytes of a SQLite file, and its usual name endings.
 _SQLITE = b"SQLite format 3\x00"
@@ -53,17 +56,13 @@ def check_call(call: RelayCall) -> None:
 
 def check_append(conversation: object, posts: object, **names: object) -> None:
     """Check the posts to append; `names` must be strings or None. Raises InvalidInput."""
-    _check_names(conversation=conversation, **names)
+    for name, value in {"conversation": conversation, **names}.items():
+        check_name(check(value, _MAYBE, name) or "", name)
     if isinstance(posts, str | bytes | Mapping | Posted) or not isinstance(posts, Sequence):
         msg = f"posts: expected a list of posts, got {format_value(posts)}. Put a single post into a list."
         raise InvalidInput(msg, where="posts")
     for number, post in enumerate(posts):
         _check_post(post, f"posts[{number}]")
-
-
-def _check_names(**names: object) -> None:
-    for name, value in names.items():
-        check_name(_check(value, str | None, name) or "", name)
 
 
 def _check_post(post: object, place: str) -> None:
@@ -89,7 +88,7 @@ class _ChatMessage(Struct, frozen=True):
 
 def check_users(users: object) -> None:
     """Check a list of user names. Raises InvalidInput."""
-    for number, user in enumerate(_check(users, tuple[str, ...], "participants")):
+    for number, user in enumerate(check(users, tuple[str, ...], "participants")):
         check_name(user, f"participants[{number}]")
         if not user:
             msg = f"participants[{number}]: empty. Provide a user name."
@@ -98,18 +97,13 @@ def check_users(users: object) -> None:
 
 def check_settle(conversation: object, timeout: object) -> None:
     """Check the arguments of `settle`. Raises InvalidInput."""
-    _check(conversation, str | None, "conversation")
-    _check(timeout, float, "timeout")
-
-
-def _check(value: object, kind: Any, place: str) -> Any:
-    """Return the value if it has the type. Raises InvalidInput."""
-    return check(value, kind, place)
+    check(conversation, _MAYBE, "conversation")
+    check(timeout, float, "timeout")
 
 
 def check_where(where: object, arguments: object) -> None:
     """Check `where`: the path of a settings file or its folder, a Config, or None. Raises InvalidInput."""
-    _check(arguments, Mapping[str, Any] | None, "arguments")
+    check(arguments, _MAYBE_MAPPING, "arguments")
     if where is None:
         return
     if not isinstance(where, str | Path | Config):
