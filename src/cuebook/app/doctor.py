@@ -16,7 +16,6 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from cuebook.app.prompts.folder import PromptFolder
-from cuebook.app.setup.builtin_prompts import builtin_prompts
 from cuebook.app.setup.compose import (
     check_numpy,
     database_of,
@@ -40,6 +39,7 @@ from cuebook.app.setup.project_files import (
     no_project,
     with_own,
 )
+from cuebook.app.setup.project_templates import builtin_prompts
 from cuebook.config import Config, Settings, has_path
 from cuebook.engine.core.instructions import render_instruction
 from cuebook.engine.core.prompt_reading import resolved_of

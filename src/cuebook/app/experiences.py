@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cuebook.app.arguments import Cursor, MaybePageSize
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import short_page
-from cuebook.app.setup.experience_files import Reader, Shelf, strangers
+from cuebook.app.setup.experience_files import ExperienceFiles, Shelf, strangers
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.turn.experiences import ExperienceQuery, SelectedExperiences, choose_for, clean
 from cuebook.errors import InvalidInput, NotFound
@@ -149,12 +149,12 @@ class Experiences(Namespace):
         return _given(query, names[0], choice)
 
     async def _shelf(self, *, quiet: bool = False) -> Shelf:
-        reader = self._services.experiences
-        return await asyncio.to_thread(reader.files.read, quiet=quiet) if isinstance(reader, Reader) else Shelf()
+        files = self._services.experiences
+        return await asyncio.to_thread(files.read, quiet=quiet) if isinstance(files, ExperienceFiles) else Shelf()
 
     async def _unread(self) -> Sequence[str]:
-        reader = self._services.experiences
-        return await asyncio.to_thread(reader.files.unread) if isinstance(reader, Reader) else []
+        files = self._services.experiences
+        return await asyncio.to_thread(files.unread) if isinstance(files, ExperienceFiles) else []
 
     def _names(self, role: str, shelf: Shelf) -> tuple[str, ...]:
         """Return the persona id and role names of a role. Raises NotFound."""

@@ -28,8 +28,8 @@ from cuebook.app.arguments import (
     User,
 )
 from cuebook.app.forgetting import Forgetting
-from cuebook.app.memories.knowledge import KnowledgeApi
 from cuebook.app.memories.reading import may_know
+from cuebook.app.memories.writing import MemoryWriting
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
 from cuebook.app.reports.memory_use import (
     LOOKED_AT,
@@ -87,7 +87,7 @@ class CompressedText(Answer, frozen=True, kw_only=True):
         return self.text
 
 
-class Memories(KnowledgeApi, MemoryAnalysis, Forgetting):
+class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
     """The memory of a project: search, memories across conversations, knowledge, items and summaries, forgetting."""
 
     def __init__(self, services: Services, config: Config) -> None:

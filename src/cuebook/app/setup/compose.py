@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from msgspec import structs
 
-from cuebook.app.setup.builtin_prompts import builtin_prompts
-from cuebook.app.setup.experience_files import ExperienceFiles, Reader
+from cuebook.app.setup.experience_files import ExperienceFiles
 from cuebook.app.setup.project_files import load_compaction, load_personas, load_profiles
+from cuebook.app.setup.project_templates import builtin_prompts
 from cuebook.config import BudgetConfig, Config, ModelConfig, languages_of
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.scheduling import ConversationQueue
@@ -34,7 +34,7 @@ from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import Store, sqlite_store
 from cuebook.window.budget import Limits
 from cuebook.window.cache import CacheRule, rule_for, rule_named
-from cuebook.window.tokens import Counter, counter
+from cuebook.window.tokens import counter
 
 
 class Within:
@@ -94,15 +94,16 @@ def compose(
     """Open the store and return the engine's services and the upstream. Blocks: call it in a thread."""
     key, count = database_key(key_file_of(config)), counter(config.settings.budget.tokens)
     methods = analyzers_of() | dict(analyzers or {})
-    upstream, model = upstream or _upstream(config), model or _model(config)
-    work_model = _work_model(config, model, upstream)
+    model, work_model, upstream = models_of(config, model=model, upstream=upstream)
     embedder = check_numpy(embedder or embedder_of(config))
     settings = _settings(config, methods_of(methods), limits=_limits(config.settings.budget, model), key=key)
     at_once = AT_ONCE if isinstance(embedder, MiniLM) else settings.embed_at_once
     settings = structs.replace(settings, embed_at_once=at_once)
     experience_model = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
     failpoints = Failpoints.from_environment()
-    store = _store(config, failpoints)  # last, so that an error above leaves no file open
+    secrets, synchronous = config.settings.secrets, config.settings.store.synchronous
+    # the store comes last, so that an error above leaves no file open
+    store = sqlite_store(database_of(config), synchronous=synchronous, failpoints=failpoints)
     services = Services(
         store=store,
         prompts=store.prompts,
@@ -114,13 +115,13 @@ def compose(
         analyzers=methods,
         clock=clock or SystemClock(),
         dice=dice or SystemDice(),
-        writer=_writer(config, count, key),
+        writer=PostFactory(count, Redactor(key) if secrets.redact else None, config.settings.server.max_post),
         count=count,
         queue=ConversationQueue(config.settings.server.line),
         settings=settings,
         failpoint=failpoints,
         sinks={sink.name: sink for sink in sinks},
-        experiences=None if config.settings.experience.selection == "off" else Reader(experience_files(config)),
+        experiences=None if config.settings.experience.selection == "off" else experience_files(config),
     )
     return services, upstream
 
@@ -264,16 +265,6 @@ def key_file_of(config: Config) -> Path | None:
         return Path(config.folder) / name
     database = database_of(config)
     return None if database == MEMORY else Path(f"{database}.key")
-
-
-def _store(config: Config, failpoints: Failpoints) -> Store:
-    return sqlite_store(database_of(config), synchronous=config.settings.store.synchronous, failpoints=failpoints)
-
-
-def _writer(config: Config, count: Counter, key: bytes) -> PostFactory:
-    secrets = config.settings.secrets
-    redactor = Redactor(key) if secrets.redact else None
-    return PostFactory(count, redactor, config.settings.server.max_post)
 
 
 def _upstream(config: Config) -> HttpUpstream | None:

@@ -96,6 +96,10 @@ class ExperienceFiles:
             self._told = self._told if quiet else set(self._shelf.problems)
             return self._shelf
 
+    async def __call__(self) -> Sequence[Experience]:
+        """Return the current experiences for a turn."""
+        return [each.experience for each in (await asyncio.to_thread(self.read)).kept]
+
     def unread(self) -> list[str]:
         """Return a message for each ignored file that looks like an experience but has another kind of name.
 
@@ -166,17 +170,6 @@ class ExperienceFiles:
                 continue
             file_experiences[file.said.exp_id] = FileExperience(experience=file.said, file=text)
         return Shelf(kept=tuple(file_experiences.values()), problems=tuple(problems))
-
-
-class Reader:
-    """A callable that returns the current experiences for a turn."""
-
-    def __init__(self, files: ExperienceFiles) -> None:
-        self.files = files
-
-    async def __call__(self) -> Sequence[Experience]:
-        shelf = await asyncio.to_thread(self.files.read)
-        return [each.experience for each in shelf.kept]
 
 
 def _value(node: yaml_text.Node) -> object:

@@ -5,13 +5,12 @@ import re
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from cuebook.app.files import write_whole
-from cuebook.app.setup.builtin_prompts import builtin_prompts
 from cuebook.app.setup.persona_files import (
     ENDINGS,
     PersonaFile,
@@ -23,6 +22,7 @@ from cuebook.app.setup.persona_files import (
     settle_ids,
 )
 from cuebook.app.setup.project_files import PLAIN, files_of, load_profiles, with_own
+from cuebook.app.setup.project_templates import builtin_prompts
 from cuebook.config import Config
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.prompts.names import DEFAULT, candidates, instructions
@@ -75,26 +75,11 @@ class PersonaWhole(PersonaShown, frozen=True, kw_only=True):
     base_system_prompt: str
 
 
-_Shown = TypeVar("_Shown", bound=PersonaShown)
-
-
 def shown(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaShown:
     """Return a persona without its text for display."""
-    return _shown(persona, default, profiles, mode, PersonaShown)
-
-
-def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
-    """Return a persona with all fields for display."""
-    text = persona.base_system_prompt
-    return _shown(persona, default, profiles, mode, PersonaWhole, base_system_prompt=text)
-
-
-def _shown(
-    persona: Persona, default: str, profiles: Profiles, mode: str | None, kind: type[_Shown], **more: Any
-) -> _Shown:
     tracking = tracking_of(persona, mode, profiles)
     own = {each.id for each in persona.metaprompts}
-    return kind(
+    return PersonaShown(
         id=persona.id,
         name=persona.name,
         version=persona.version,
@@ -105,8 +90,13 @@ def _shown(
         sentiment_tracking=render_tracking(tracking),
         profile=profile_of(persona, mode, profiles),
         meta_prompts=[_metaprompt(each, own=each.id in own) for each in metaprompts_of(persona.metaprompts, tracking)],
-        **more,
     )
+
+
+def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
+    """Return a persona with all fields for display."""
+    fields = asdict(shown(persona, default=default, profiles=profiles, mode=mode))
+    return PersonaWhole(**fields, base_system_prompt=persona.base_system_prompt)
 
 
 def _metaprompt(metaprompt: Metaprompt, *, own: bool) -> MetapromptShown:

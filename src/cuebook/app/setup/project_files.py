@@ -6,14 +6,18 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from cuebook.app.files import decode, read_bytes
+from cuebook.app.json_shapes import Wire
 from cuebook.app.setup.persona_files import folder_of, own_methods, read_folder
-from cuebook.config import Config, StoreConfig, build
+from cuebook.config import Config, StoreConfig, build, without_secret
 from cuebook.errors import InvalidInput
 from cuebook.memory.rolling import SHIPPED, Compaction, override, read_compaction
 from cuebook.prompts import strict_json
 from cuebook.prompts.names import PROJECTS, instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets
+from cuebook.records.credentials import spans
 from cuebook.records.persona import Persona
 from cuebook.signals.profiles import SHIPPED as SENTIMENT
 from cuebook.signals.profiles import Profiles, read_profiles
@@ -167,3 +171,32 @@ def _read(file: Path, kind: str, parse: Any) -> Any:
     except (ValueError, RecursionError) as error:
         msg = f"{file.name}: invalid {kind} ({error})"
         raise InvalidInput(msg, where=file.name) from error
+
+
+# ---- the effective settings ------------------------------------------------------------------------------------------
+
+
+def setting_rows(config: Config) -> list[Wire]:
+    """Return every setting by `section.key` with `value` and `source`, then the environment's compaction settings."""
+    rows = [
+        _row(f"{section}.{name}", value, config.origins.get(f"{section}.{name}", "default"))
+        for section, values in msgspec.to_builtins(config.settings).items()
+        for name, value in values.items()
+    ]
+    return rows + [_row(name, value, f"environment {name}") for name, value in sorted(config.compaction_env.items())]
+
+
+def shown_setting(value: Any) -> str:
+    """Return a value as text for a table."""
+    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+
+
+def _row(name: str, value: Any, source: str) -> Wire:
+    return {"name": name, "value": _clean(value) if isinstance(value, str) else value, "source": source}
+
+
+def _clean(text: str) -> str:
+    """Return a text without the user part of URLs and without secrets."""
+    for start, end, _ in reversed(list(spans(text))):
+        text = text[:start] + "***" + text[end:]
+    return without_secret(text)

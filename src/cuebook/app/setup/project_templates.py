@@ -1,11 +1,23 @@
-"""Create the files of a new project directory (`cuebook init`), without overwriting existing files."""
+"""Create the files of a new project directory (`cuebook init`), and load the built-in prompts among them.
 
+The built-in prompts apply unless the project has a prompt of the same id. They are the files below `prompts/system` of
+the template, so that a project starts with the same texts and can edit them. To add an instruction, add a file there.
+"""
+
+from functools import cache
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from cuebook.errors import BackendError, Conflict
+from cuebook.prompts.digest import sealed
+from cuebook.prompts.files import read_file
+from cuebook.records.prompt import Version
 
 _TEMPLATES = Path(__file__).with_name("project")
 _GITIGNORE = ".gitignore"
+#: Branch name of built-in prompts in blocks and records; their version number is 0.
+BRANCH = "built-in"
 
 
 def templates() -> dict[str, Path]:
@@ -48,3 +60,20 @@ def _added(present: str, ours: str) -> str:
     if not missing:
         return present
     return present + ("" if present.endswith("\n") or not present else "\n") + "\n".join(missing) + "\n"
+
+
+# ---- built-in prompts -----------------------------------------------------------------------------------------------
+
+
+def builtin_prompts() -> dict[str, Version]:
+    """Return the built-in prompts by id."""
+    return dict(_read())
+
+
+@cache
+def _read() -> dict[str, Version]:
+    """Load the files once: it takes 13 ms, and they do not change while a program runs."""
+    prompts = _TEMPLATES / "prompts"
+    files = sorted((prompts / "system").rglob("*.md"))
+    versions = [read_file(file.read_bytes(), path=file.relative_to(prompts).as_posix()) for file in files]
+    return {each.slug: sealed(replace(each, branch=BRANCH)) for each in versions}

@@ -48,9 +48,6 @@ def _post(fields: Mapping[str, Any], number: int, place: FilePlace) -> Given:
     id_ = place.at("id").name(fields.get("id")) or f"import-{number}"
     when = place.at("timestamp").time(fields.get("timestamp"))
     wire = _wire(fields.get("wire"), place.at("wire"))
-    role = place.at("role").text(fields.get("role"), "") or None
-    if role is not None and role not in _ROLES:
-        place.at("role").refuse(f"expected one of {', '.join(_ROLES)}, got {role!r}")
     sender = place.at("sendFrom").text(fields.get("sendFrom"))
     if not sender:
         place.at("sendFrom").refuse("empty. Provide the sender.")
@@ -66,18 +63,10 @@ def _post(fields: Mapping[str, Any], number: int, place: FilePlace) -> Given:
         parts=tuple(parts),
         id=id_,
         created_at=when,
-        role=next((each for each in _ROLES if each == role), None),
-        state=_state(fields.get("state"), place.at("state")),
+        role=place.at("role").choice(fields.get("role"), _ROLES, None),
+        state=place.at("state").choice(fields.get("state"), _STATES, "complete") or "complete",
         wire=wire,
     )
-
-
-def _state(value: object, place: FilePlace) -> PostState:
-    text = place.text(value, "complete")
-    state = next((each for each in _STATES if each == text), None)
-    if state is None:
-        place.refuse(f"expected one of {', '.join(_STATES)}, got {text!r}")
-    return state
 
 
 def _wire(value: object, place: FilePlace) -> bytes | None:

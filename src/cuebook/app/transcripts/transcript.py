@@ -1,14 +1,16 @@
 """The parsed form of an imported transcript, and parsers of its fields whose errors name file and position."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 
 from cuebook.engine.core.drafts import Posted, check_text
 from cuebook.errors import InvalidInput
+
+C = TypeVar("C", bound=str)
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -72,6 +74,13 @@ class FilePlace:
             self.refuse(f"expected a string, got {kind_of(value)}")
         self.check(value)
         return value
+
+    def choice(self, value: object, choices: Sequence[C], default: C | None) -> C | None:
+        """Return the value if it is one of the choices; the default for null or an empty string."""
+        text = self.text(value, "")
+        if text and text not in choices:
+            self.refuse(f"expected one of {', '.join(choices)}, got {text!r}")
+        return next((each for each in choices if each == text), default)
 
     def name(self, value: object) -> str | None:
         """Return an id or a name: a string or an integer, None if empty."""

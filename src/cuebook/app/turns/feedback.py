@@ -37,28 +37,6 @@ async def give(
     user: str | None,
 ) -> TurnFeedback:
     """Store feedback on a turn and teach its prompts. Raises InvalidInput, NotFound, and Conflict while it runs."""
-    data = _outcome(services, score=score, thumb=thumb, outcome=outcome, corrections=corrections, comment=comment)
-    scope, outcomes = Scope(user=user), services.store.outcomes
-    by_user = user or (await services.store.conversation(scope, conversation)).user or ""
-    await outcomes.give(scope, conversation, n, Outcome(by="feedback", at=services.clock.now(), user=by_user, **data))
-    await teach(services, scope, conversation, n)
-    known = await outcomes.get(scope, conversation, n)
-    if known is None:
-        msg = f"Feedback on turn {n} of conversation {conversation!r} was deleted meanwhile."
-        raise NotFound(msg)
-    return turn_feedback(known)
-
-
-def _outcome(
-    services: Services,
-    *,
-    score: float | None,
-    thumb: Thumb | None,
-    outcome: TaskOutcome | None,
-    corrections: int | None,
-    comment: str,
-) -> dict[str, Any]:
-    """Return the fields of the feedback. Raises InvalidInput naming the invalid field."""
     if score is not None and thumb is not None:
         msg = "score: not allowed with thumb. Pass one of the two."
         raise InvalidInput(msg, where="score")
@@ -68,16 +46,26 @@ def _outcome(
     if sentiment is None and corrections is None and task == "unknown":
         msg = "score: missing. Pass a score (1 is good, 0 is bad), an outcome or corrections."
         raise InvalidInput(msg, where="score")
-    total = score_of(
-        NEUTRAL if sentiment is None else sentiment, corrections or 0, task, missing=services.settings.missing
+    read = NEUTRAL if sentiment is None else sentiment
+    scope, outcomes = Scope(user=user), services.store.outcomes
+    by_user = user or (await services.store.conversation(scope, conversation)).user or ""
+    given = Outcome(
+        by="feedback",
+        at=services.clock.now(),
+        user=by_user,
+        score=score_of(read, corrections or 0, task, missing=services.settings.missing),
+        sentiment=None if sentiment is None else float(sentiment),
+        corrections=corrections,
+        task=task,
+        comment=services.writer.clean(comment),
     )
-    return {
-        "score": total,
-        "sentiment": None if sentiment is None else float(sentiment),
-        "corrections": corrections,
-        "task": task,
-        "comment": services.writer.clean(comment),
-    }
+    await outcomes.give(scope, conversation, n, given)
+    await teach(services, scope, conversation, n)
+    known = await outcomes.get(scope, conversation, n)
+    if known is None:
+        msg = f"Feedback on turn {n} of conversation {conversation!r} was deleted meanwhile."
+        raise NotFound(msg)
+    return turn_feedback(known)
 
 
 # ---- as it is shown -------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from typing import Annotated, ClassVar
 
+import msgspec
 from msgspec import Meta, Struct, structs
 
 from cuebook.app.arguments import Cursor, IdempotencyKey, OnlyConversation, User
@@ -18,6 +19,8 @@ from cuebook.window.budget import LEAST_POSTS, untuned
 
 #: Maximum number of snapshots per call, and kept per conversation.
 MOST = 500
+#: The fields of a run that several runs add up.
+_SUMS = ("tokens_before", "tokens_after", "entries_compressed", "entries_dropped", "entries_promoted")
 
 
 class Parameters(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -87,11 +90,12 @@ class Optimizer(Namespace):
     async def status(self, conversation: OnlyConversation = None, *, user: User = None) -> OptimizerStatus:
         """Return the totals of all optimizer runs, and the current parameters. Raises NotFound."""
         totals = await self._services.store.tuning.totals(Scope(user=user), conversation)
+        current = totals.current or untuned(self._services.settings.limits)
         return OptimizerStatus(
             total_optimizations=totals.runs,
             total_tokens_saved=totals.tokens_saved,
             avg_savings_per_run=round(totals.tokens_saved / totals.runs) if totals.runs else 0,
-            current_parameters=_parameters(totals.current or untuned(self._services.settings.limits)),
+            current_parameters=msgspec.convert(current, Parameters, from_attributes=True),
         )
 
     @operation(
@@ -150,25 +154,13 @@ class Optimizer(Namespace):
         return Page(items=tuple(map(_run, page.items)), next=page.next)
 
 
-def _parameters(tuning: TuningState) -> Parameters:
-    return Parameters(
-        compression_trigger=tuning.compression_trigger,
-        full_message_window=tuning.full_message_window,
-        min_relevance=tuning.min_relevance,
-        target_usage_ratio=tuning.target_usage_ratio,
-    )
-
-
 def _sum(snapshots: list[Snapshot], untuned: TuningState, now: float) -> Snapshot:
     if len(snapshots) == 1:
         return snapshots[0]
+    sums = {name: sum(getattr(each, name) for each in snapshots) for name in _SUMS}
     return Snapshot(
         conversation_id="",
-        tokens_before=sum(each.tokens_before for each in snapshots),
-        tokens_after=sum(each.tokens_after for each in snapshots),
-        entries_compressed=sum(each.entries_compressed for each in snapshots),
-        entries_dropped=sum(each.entries_dropped for each in snapshots),
-        entries_promoted=sum(each.entries_promoted for each in snapshots),
+        **sums,
         compression_trigger_ratio=snapshots[-1].compression_trigger_ratio if snapshots else untuned.compression_trigger,
         full_message_window=snapshots[-1].full_message_window if snapshots else untuned.full_message_window,
         min_relevance_score=snapshots[-1].min_relevance_score if snapshots else untuned.min_relevance,

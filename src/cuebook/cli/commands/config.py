@@ -1,6 +1,6 @@
 """Command `cuebook config`: show all settings with their values and sources."""
 
-from cuebook.app.setup.setting_rows import setting_rows, shown_setting
+from cuebook.app.setup.project_files import setting_rows, shown_setting
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
