@@ -2,26 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
 from cuebook.memory.recall import Query
 from cuebook.memory.tokenizer import spans_of, words
+from cuebook.records.memory import Hit
 
 #: Characters of a text that are scored by sentence; of a longer text, only the best stretch.
 STRETCH: Final = 50_000
 #: Tokens of the "…" before and after an excerpt.
 ELLIPSES: Final = 4
 PRICE: Final = 1 / 16  # exponent of a hit's tokens when a budget is packed
-
-
-class _HasLength(Protocol):
-    @property
-    def score(self) -> float: ...
-    @property
-    def tokens(self) -> int: ...
-
-
-_Hit = TypeVar("_Hit", bound=_HasLength)
 
 
 def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -> str:
@@ -79,7 +70,7 @@ def _fit(text: str, first: int, last: int, tokens: int, count: Callable[[str], i
     return ""
 
 
-def pack(hits: Sequence[_Hit], token_budget: int) -> list[_Hit]:
+def pack(hits: Sequence[Hit], token_budget: int) -> list[Hit]:
     """Select the hits with the best score per token within a budget; their order stays.
 
     Scores are close together, so twice the tokens must bring 4 % more score, not twice: `tokens ** PRICE` (measured in

@@ -18,6 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
+from cuebook.languages import english
 from cuebook.memory.tokenizer import stop_words, words
 from cuebook.records.answers import LONGEST, repair_json
 from cuebook.records.persona import Experience
@@ -29,22 +30,6 @@ from cuebook.records.persona import Experience
 #: nothing (docs/design/014).
 FRAMING_SHARE: Final = 0.1
 
-_FRAMING: Final = """
-    use used using when if whenever user users customer customers client person people somebody someone ask asks asked
-    asking request requests want wants wanted need needs help question questions task tasks case situation require
-    requires involve involves about related mention mentions mentioned talk talks give gives make makes get gets work
-    works do does start set thing things way new good problem problems issue issues please tell know see let show say
-    several many some long time old
-"""
-
-
-#: The same for German, French and Spanish.
-_FOREIGN: Final = """
-    kunde kunden kundin nutzer benutzer nutzerin person jemand fragt frage mochte will wunscht braucht verlangt bittet
-    hilfe falls sobald client cliente utilisateur utilisatrice usuario usuaria demande veut besoin souhaite aide si
-    lorsque pide quiere necesita pregunta ayuda desea
-"""
-
 
 def share_of(word: str) -> float:
     """Return the share of its weight that a stemmed word keeps, in (0, 1]."""
@@ -53,8 +38,9 @@ def share_of(word: str) -> float:
 
 @cache
 def _framing() -> frozenset[str]:
+    lists = english("words")
     little = (" ".join(stop_words(code)) for code in ("de", "fr", "es"))
-    return frozenset(stem for text in (_FRAMING, _FOREIGN, *little) for stem in words(text))
+    return frozenset(stem for text in (lists["framing"], lists["framing_foreign"], *little) for stem in words(text))
 
 
 #: Without embeddings: the share of a clause's weight that a query must contain, and the share of the best score that

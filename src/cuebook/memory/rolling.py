@@ -79,10 +79,6 @@ class _CompactionSection(Document, frozen=True, kw_only=True):
     default_profile_by_mode: Mapping[str, str] | None = None
 
 
-class _CompactionFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    memory_compaction: _CompactionSection = _CompactionSection()
-
-
 def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
     """Return the profile for a mode: its exact key, else the longest key it contains, else the default."""
     name = compaction.default
@@ -97,8 +93,9 @@ def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
 
 def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:
     """Return the parsed `memoryCompaction` of a presets file. Raises InvalidInput naming the path inside the file."""
-    compaction_file, faults = validate(document, _CompactionFile)
-    section = (compaction_file or _CompactionFile()).memory_compaction
+    content = document.get(_SECTION)
+    read, faults = validate({} if content is None else content, _CompactionSection, _SECTION)
+    section = read or _CompactionSection()
     profiles = dict(SHIPPED.profiles)
     for name, body in section.profiles.items():
         base = profiles.get(name, CompactionProfile())

@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
-
 from cuebook.errors import InvalidInput
 from cuebook.memory.item_keys import item_id, subject_of
 from cuebook.memory.personal import filed
@@ -75,17 +73,12 @@ MEMORY_SCHEMA: Final[dict[str, Any]] = {
 _TRUSTS: Final[tuple[Trust, ...]] = ("tool", "assistant", "user")
 
 
-class CompactionAnswer(Struct, frozen=True):
-    """A compaction model's answer that passed all checks."""
-
-    summary_markdown: str
-    memory_json: dict[str, Any]
-
-
 def parse_answer(
     text: str, *, known: Collection[str], max_tokens: int, count: Callable[[str], int]
-) -> CompactionAnswer:
-    """Return a parsed and checked answer: JSON, a fenced block, or the first `{` to the last `}`. Raises InvalidInput.
+) -> tuple[str, dict[str, Any]]:
+    """Return the summary and the `memory_json` of a checked answer. Raises InvalidInput.
+
+    The answer is JSON, a fenced block, or the first `{` to the last `}`.
 
     Every item's `sources` must be in `known`. Both outputs together, as compact JSON, must fit into `max_tokens`.
     """
@@ -101,7 +94,7 @@ def parse_answer(
     used = count(answer["summary_markdown"]) + count(compact(memory))
     if used > max_tokens:
         raise InvalidInput(f"the answer has {used} tokens; at most {max_tokens} are allowed", where="answer")
-    return CompactionAnswer(answer["summary_markdown"], memory)
+    return answer["summary_markdown"], memory
 
 
 def compact(memory: Mapping[str, Any]) -> str:
@@ -110,9 +103,9 @@ def compact(memory: Mapping[str, Any]) -> str:
 
 
 def items_of(
-    answer: CompactionAnswer, *, when: float, lines: Sequence[Line] = (), held: Sequence[Item] = ()
+    memory: Mapping[str, Any], *, when: float, lines: Sequence[Line] = (), held: Sequence[Item] = ()
 ) -> list[Item]:
-    """Return an answer's items, valid from `when` (Unix seconds).
+    """Return the items of a `memory_json`, valid from `when` (Unix seconds).
 
     An item's trust is the lowest of its sources: a post's role in `lines`, a `held` item's own trust, else tool.
     """
@@ -120,9 +113,7 @@ def items_of(
     trusts |= {line.id: _trust(line.role) for line in lines}
     seqs = {source: item.seq for item in held for source in item.sources} | {line.id: line.seq for line in lines}
     return [
-        _item(category, raw, when=when, trusts=trusts, seqs=seqs)
-        for category in CATEGORIES
-        for raw in answer.memory_json[category]
+        _item(category, raw, when=when, trusts=trusts, seqs=seqs) for category in CATEGORIES for raw in memory[category]
     ]
 
 

@@ -71,11 +71,8 @@ class QuoteWords(Struct, frozen=True):
     adds: bool
 
 
-class Shares(Struct, frozen=True):
-    """The shared part of two quotes' topics: of the shorter one, and of the longer one."""
-
-    shorter: float
-    longer: float
+#: The shared part of two quotes' topics: of the shorter one, and of the longer one.
+Shares = tuple[float, float]
 
 
 def merge(items: Sequence[Item], entries: Iterable[Item]) -> LinkOutcome:
@@ -101,10 +98,10 @@ def companions(items: Sequence[Item]) -> dict[str, list[str]]:
     results: dict[str, list[str]] = {}
     for item in sorted(items, key=lambda each: (each.valid_from, each.seq)):
         quote_words = read_item(item)
-        for older, shares in board.near(quote_words):
+        for older, (shorter, _) in board.near(quote_words):
             if (
                 older.item.id != item.id
-                and shares.shorter >= COMPANION
+                and shorter >= COMPANION
                 and (_differ(older, quote_words) or quote_words.update)
             ):
                 results.setdefault(older.item.id, []).append(item.id)
@@ -248,7 +245,7 @@ class _Board:
             theirs = sum(weight * self._rarity(word, total) for word, weight in other.topic.items())
             least, most = min(own, theirs), max(own, theirs)
             if least > 0 and shared[id_] / most >= SAME_OF_LONGER:  # a short remark covers little of a long one
-                results.append((other, Shares(shared[id_] / least, shared[id_] / most)))
+                results.append((other, (shared[id_] / least, shared[id_] / most)))
         return results
 
     def _rarity(self, word: str, total: int) -> float:
@@ -287,6 +284,7 @@ class _Board:
 
     def _linked(self, one: QuoteWords, other: QuoteWords, shares: Shares) -> bool:
         """Return whether the newer of two quotes supersedes the older."""
+        shorter, longer = shares
         old, new = (other, one) if other.item.seq <= one.item.seq else (one, other)
         same_post = not set(new.item.sources).isdisjoint(old.item.sources)
         if new.item.trust != old.item.trust or new.adds or same_post:
@@ -299,8 +297,8 @@ class _Board:
             return False
         least = SAME_WITH_BOTH if differ and new.update else SAME_WITH_VALUE if differ else SAME_WITH_UPDATE
         if differ == {"code"}:
-            return shares.shorter >= SAME_WITH_CODE and shares.longer >= SAME_OF_LONGER_WITH_CODE
-        return bool(differ or new.update) and shares.shorter >= least
+            return shorter >= SAME_WITH_CODE and longer >= SAME_OF_LONGER_WITH_CODE
+        return bool(differ or new.update) and shorter >= least
 
     def _rare(self, old: QuoteWords, new: QuoteWords) -> bool:
         return any(self.df[word] <= RARE for word in old.topic.keys() & new.topic.keys())

@@ -6,12 +6,15 @@ update the Mind: one per event, and one for self-reflection (docs/design/011).
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar, get_args
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
+from cuebook.languages import english
 from cuebook.records.answers import check, mended, read_object
 from cuebook.records.mind import Complexity, Event, Mood, MoodState, Skill, TurnSignals
 from cuebook.records.persona import PRESETS as NAMES
@@ -278,46 +281,8 @@ class MoodRule(Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
-#: By event.
-MOVES: Final = {
-    "user_frustrated": MoodRule(
-        mood="empathetic",
-        complexity=-1,
-        strategy="Say in one sentence that you see the trouble, without excuses. Then give the shortest way that "
-        "works, one step at a time, and say how to tell that each step worked.",
-        because="the user is frustrated: smaller steps, and some understanding",
-    ),
-    "user_confused": MoodRule(
-        mood="patient",
-        skill=-1,
-        complexity=-1,
-        strategy="Explain the last point anew in plain words with one concrete example, define each term at its first "
-        "use, and end with one short question that shows whether it is clear.",
-        because="the user is confused: explained from one step lower",
-    ),
-    "user_satisfied": MoodRule(
-        mood="engaging",
-        complexity=+1,
-        strategy="Go on in the manner that pleased. Offer one next step that goes a little further.",
-        because="the user is satisfied: the manner stays, and a little more may be asked",
-    ),
-    "error_threshold_exceeded": MoodRule(
-        mood="careful",
-        strategy="Stop repeating what failed. Name the likeliest cause, check it with the smallest test, and propose a "
-        "simpler way if it fails again.",
-        because="errors pile up: look before the next try",
-    ),
-    "low_engagement": MoodRule(
-        mood="curious",
-        strategy="Be short and concrete. Ask one open question about what the user wants to reach, or offer two "
-        "choices.",
-        because="the user says little: find out what they care about",
-    ),
-}
 #: Calm turns in a row after which a mood caused by an event ends.
 CALM: Final = 2
-#: Moods caused by an event, which end with it.
-_FOR_AN_EVENT: Final = frozenset(rule.mood for rule in MOVES.values())
 #: The mood for each task type (`Heard.task`).
 _OF_TASK: Final[dict[str, Mood]] = {
     "coding": "focused", "planning": "analytical", "crisis": "careful", "reflection": "empathetic", "casual": "neutral",
@@ -325,9 +290,15 @@ _OF_TASK: Final[dict[str, Mood]] = {
 _PLEASED: Final = 0.3
 
 
+@cache
+def moves() -> dict[str, MoodRule]:
+    """Return the rule of each event."""
+    return msgspec.convert(english("moods"), dict[str, MoodRule])
+
+
 def by_rules(due_metaprompt: DueMetaprompt, mind: MoodState, turn_signals: TurnSignals) -> tuple[MoodState, str]:
     """Return the Mind updated by a rule, and why. A persona's own metaprompt uses the rule of its event."""
-    rule = MOVES.get(due_metaprompt.event)
+    rule = moves().get(due_metaprompt.event)
     return _looked_back(mind, turn_signals) if rule is None else (_moved(mind, rule), rule.because)
 
 
@@ -351,7 +322,7 @@ def _looked_back(mind: MoodState, turn_signals: TurnSignals) -> tuple[MoodState,
     counters = turn_signals.counters
     if turn_signals.events or counters.frustration or counters.confusion or counters.idle >= IDLE:
         return mind, "the last turns still need this mood"
-    over = mind.mood in _FOR_AN_EVENT
+    over = mind.mood in {rule.mood for rule in moves().values()}  # of an event, which has ended
     mood = _OF_TASK.get(turn_signals.task, "neutral" if over else mind.mood)
     scores = counters.scores
     went_well = len(scores) > CALM and sum(scores) / len(scores) >= _PLEASED

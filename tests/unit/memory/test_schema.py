@@ -24,7 +24,7 @@ def answer(**changes):
 
 
 def parse(text, known=KNOWN, max_tokens=900):
-    return parse_answer(text, known=known, max_tokens=max_tokens, count=lambda part: len(part) // 4)
+    return parse_answer(text, known=known, max_tokens=max_tokens, count=lambda part: len(part) // 4)[1]
 
 
 @given(st.text(max_size=200))
@@ -50,7 +50,7 @@ def test_a_memory_of_wrong_shape_is_rejected(changes):
     except InvalidInput:
         return
     for category in CATEGORIES:
-        for item in found.memory_json[category]:
+        for item in found[category]:
             assert set(item["sources"]) <= KNOWN
             assert item["sources"]
 
@@ -83,7 +83,7 @@ GOOD = json.dumps(answer(facts=[{"text": "Lives in Porto", "confidence": 0.8, "s
 
 @pytest.mark.parametrize("text", [GOOD, f"```json\n{GOOD}\n```", f"```\n{GOOD}\n```", f"Here you are: {GOOD} - done."])
 def test_an_answer_is_extracted_from_text(text):
-    assert parse(text).memory_json["facts"][0]["text"] == "Lives in Porto"
+    assert parse(text)["facts"][0]["text"] == "Lives in Porto"
 
 
 def item(**changes):

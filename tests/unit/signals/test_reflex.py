@@ -4,7 +4,7 @@ import pytest
 
 from cuebook.records.mind import NEUTRAL, Counters, Event, MoodState, TurnSignals
 from cuebook.records.persona import EVENTS
-from cuebook.signals.metaprompts import MOVES, PRESETS, SELF, SHIPPED, DueMetaprompt, by_rules
+from cuebook.signals.metaprompts import PRESETS, SELF, SHIPPED, DueMetaprompt, by_rules, moves
 
 OF_EVENT = {each.trigger.event: each for each in PRESETS.values()}
 LOOK_BACK = DueMetaprompt(metaprompt=SHIPPED[SELF], trigger="interval:5")
@@ -21,7 +21,7 @@ def apply_rule(event, mind=NEUTRAL):
 @pytest.mark.parametrize("event", EVENTS)
 def test_each_event_changes_the_mood_and_suggests_help(event):
     mind, why = by_rules(task_for(event), MoodState(), TurnSignals())
-    assert mind.mood == MOVES[event].mood != "neutral"
+    assert mind.mood == moves()[event].mood != "neutral"
     assert mind.strategy
     assert why
 

@@ -41,7 +41,7 @@ from cuebook.memory.rolling import (
     least_backlog,
 )
 from cuebook.memory.rolling import due as due_for
-from cuebook.memory.schema import MEMORY_SCHEMA, CompactionAnswer, compact, items_of, parse_answer
+from cuebook.memory.schema import MEMORY_SCHEMA, compact, items_of, parse_answer
 from cuebook.memory.summary import write
 from cuebook.memory.supersede import LinkOutcome, merge, unmarked
 from cuebook.memory.tokenizer import day_of
@@ -340,7 +340,7 @@ async def _by_model(services: Services, summarized: Pass, instruction: Instructi
     raise failure or InvalidInput("The model returned an empty answer.")
 
 
-def _from_answer(services: Services, summarized: Pass, answer: CompactionAnswer, **more: str) -> Derived:
+def _from_answer(services: Services, summarized: Pass, answer: tuple[str, dict[str, Any]], **more: str) -> Derived:
     """Merge a model's items like quoted ones: dropped items stay remembered, and changed items supersede old ones.
 
     Secrets are redacted: a model may join separate parts, or know secrets of its own. After tool output, the model may
@@ -348,16 +348,16 @@ def _from_answer(services: Services, summarized: Pass, answer: CompactionAnswer,
     words as quotes.
     """
     source, lines = summarized.source, summarized.lines
-    memory = msgspec.json.decode(services.writer.clean_json(msgspec.json.encode(answer.memory_json)))
-    answer = CompactionAnswer(services.writer.clean(answer.summary_markdown), memory)
-    merged = _merged(source, items_of(answer, when=lines[-1].when, lines=lines, held=source.items))
+    markdown, memory = services.writer.clean(answer[0]), services.writer.clean_json(msgspec.json.encode(answer[1]))
+    memory_json = msgspec.json.decode(memory)
+    merged = _merged(source, items_of(memory_json, when=lines[-1].when, lines=lines, held=source.items))
     items = [*merged.kept, *merged.added]
-    markdown, tainted = answer.summary_markdown, "\n".join(item.text for item in items if item.trust != "user")
+    tainted = "\n".join(item.text for item in items if item.trust != "user")
     if any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in source.items):
         room = services.count(markdown) + 200
         tainted = markdown
         markdown = write(items, previous="", max_tokens=room, count=services.count, zone=summarized.zone).markdown
-    return _summary(services, summarized, markdown, answer.memory_json, tainted=tainted, **more), merged
+    return _summary(services, summarized, markdown, memory_json, tainted=tainted, **more), merged
 
 
 def _messages(summarized: Pass, instruction: str) -> tuple[bytes, ...]:
