@@ -51,6 +51,7 @@ async def test_settle_runs_all_due_reflections(tmp_path):
         assert (state.due, [each.turn for each in state.reflections]) == (0, [6, 5, 4, 3, 2, 1])
 
 
+@pytest.mark.slow
 async def test_reflections_of_one_turn_are_distinct(tmp_path):
     async with open_reflecting(tmp_path) as (cue, say):
         await say(CALM)

@@ -42,6 +42,17 @@ Be concise.
 BOTH = ("--param", "user_name=Alex", "--param", "agent_name=kAI")
 
 
+@pytest.fixture(scope="module")
+def shared_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with one additional prompt, for commands that change nothing."""
+    folder = tmp_path_factory.mktemp("shared") / "project"
+    file = folder.with_name("kind.md")
+    file.write_text(KIND)
+    assert cuebook("init", str(folder), cwd=folder.parent).returncode == 0
+    assert cuebook("prompt", "new", ID, str(file), cwd=folder).returncode == 0
+    return folder
+
+
 @pytest.fixture
 def kind(here: CommandRunner) -> CommandRunner:
     """A project with one additional prompt."""
@@ -455,9 +466,9 @@ def test_lint_fails_on_errors_and_warns_otherwise(kind: CommandRunner) -> None:
     ],
 )  # fmt: skip
 def test_bad_input_prints_one_line_with_the_remedy(
-    kind: CommandRunner, arguments: tuple[str, ...], code: int, expected: str
+    shared_project: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, expected: str
 ) -> None:
-    assert expected in kind("prompt", *arguments, code=code)
+    assert expected in CommandRunner(shared_project, capsys)("prompt", *arguments, code=code)
 
 
 @pytest.mark.parametrize("odd", ["../etc", "con", "a//b", "%2e%2e/x", "Ä", "", "a.md"])

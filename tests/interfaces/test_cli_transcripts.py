@@ -185,7 +185,7 @@ def test_non_utf8_file_error_names_the_byte(tmp_path: Path) -> None:
     assert len(read_transcripts(file)[0].posts) == 2
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -363,31 +363,28 @@ async def test_unknown_paths_and_methods_have_a_standard_error(
 # ---- error classes
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "retry_after"),
-    [
-        (InvalidInput("no"), 400, None),
-        (TooLarge("no"), 413, None),
-        (KeyReused("no"), 422, None),
-        (Unproven("no"), 401, None),
-        (Denied("no"), 403, None),
-        (NotFound("no"), 404, None),
-        (Conflict("no"), 409, None),
-        (LeaseLost(), 409, None),
-        (Busy("no", retry_after=2.5), 429, "3"),
-        (StoreFull("no"), 507, None),
-        (UpstreamError("no"), 502, None),
-        (UpstreamError("no", status=504), 504, None),
-        (UpstreamError("no", status=429), 429, None),
-        (UpstreamError("no", status=302), 502, None),
-        (BackendError("no", retryable=True), 503, "1"),
-        (BackendError("no"), 500, None),
-        (CuebookError("no"), 500, None),
-    ],
-)
-async def test_each_error_class_has_its_status(
-    client: httpx.AsyncClient, cue: Cuebook, error: CuebookError, status: int, retry_after: str | None
-) -> None:
+ERRORS: list[tuple[CuebookError, int, str | None]] = [
+    (InvalidInput("no"), 400, None),
+    (TooLarge("no"), 413, None),
+    (KeyReused("no"), 422, None),
+    (Unproven("no"), 401, None),
+    (Denied("no"), 403, None),
+    (NotFound("no"), 404, None),
+    (Conflict("no"), 409, None),
+    (LeaseLost(), 409, None),
+    (Busy("no", retry_after=2.5), 429, "3"),
+    (StoreFull("no"), 507, None),
+    (UpstreamError("no"), 502, None),
+    (UpstreamError("no", status=504), 504, None),
+    (UpstreamError("no", status=429), 429, None),
+    (UpstreamError("no", status=302), 502, None),
+    (BackendError("no", retryable=True), 503, "1"),
+    (BackendError("no"), 500, None),
+    (CuebookError("no"), 500, None),
+]
+
+
+async def test_each_error_class_has_its_status(client: httpx.AsyncClient, cue: Cuebook) -> None:
     class Broken:
         async def list(self, **_: object) -> None:
             raise error
@@ -397,13 +394,14 @@ async def test_each_error_class_has_its_status(
     failing.upstream_url = None
     transport = httpx.ASGITransport(create_app(failing))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as broken:
-        answer = await broken.get("/api/conversations")
-    fields = problem(answer)
-    assert (answer.status_code, answer.headers.get("retry-after")) == (status, retry_after)
-    assert fields["detail"] == str(error)
-    assert "Traceback" not in answer.text
-    wire = failure_of(error).openai().error
-    assert (wire.message, bool(wire.code)) == (str(error), True)
+        for error, status, retry_after in ERRORS:
+            answer = await broken.get("/api/conversations")
+            fields = problem(answer)
+            assert (answer.status_code, answer.headers.get("retry-after")) == (status, retry_after), repr(error)
+            assert fields["detail"] == str(error)
+            assert "Traceback" not in answer.text
+            wire = failure_of(error).openai().error
+            assert (wire.message, bool(wire.code)) == (str(error), True)
 
 
 async def test_unexpected_error_hides_its_details(cue: Cuebook, caplog: pytest.LogCaptureFixture) -> None:

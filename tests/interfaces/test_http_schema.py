@@ -36,7 +36,7 @@ def live() -> Iterator[Live]:
 @pytest.mark.parametrize("label", operations)
 def test_responses_match_the_openapi_document(live: Live, label: str) -> None:
     @given(case=operations[label].as_strategy())
-    @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=settings().max_examples // 6, deadline=None, suppress_health_check=list(HealthCheck))
     def hold(case: Any) -> None:
         if isinstance(case.body, dict) and isinstance(case.body.get("timeout"), int | float):
             case.body["timeout"] = min(case.body["timeout"], 1)

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,12 +45,13 @@ def near(draw: st.DrawFn) -> list[str]:
     return texts
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(near())
 def test_duplicates_match_a_comparison_of_all_pairs(texts: list[str]) -> None:
     assert flagged(texts) == by_all_pairs(texts)
 
 
+@pytest.mark.slow
 def test_two_thousand_texts_match_a_comparison_of_all_pairs() -> None:
     dice = random.Random(7)
     texts: list[str] = []

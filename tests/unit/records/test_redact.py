@@ -69,7 +69,7 @@ documents = st.recursive(
 prose = st.lists(st.sampled_from(["the", "password", "was", "lost", "on", "May", "key", "at", "pin"]), min_size=1)
 
 
-@settings(max_examples=600)
+@settings(max_examples=4 * settings().max_examples)
 @given(texts)
 def test_redacting_twice_changes_nothing(text):
     clean, findings = REDACTOR.text(text)
@@ -101,7 +101,7 @@ def test_prose_about_secrets_is_unchanged(words):
     assert REDACTOR.text(text) == (text, ())
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(documents, st.booleans(), st.sampled_from([None, 2]))
 def test_redacted_json_keeps_its_structure(document, escaped, indent):
     raw = json.dumps(document, ensure_ascii=escaped, indent=indent).encode("utf-8", "surrogatepass")

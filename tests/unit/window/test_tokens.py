@@ -50,7 +50,7 @@ def test_repeated_text_costs_proportionally(text, times):
     assert estimate(text * times) <= times * (estimate(text) + 7)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(texts, st.integers(0, 200), counters)
 def test_a_cut_text_fits_the_limit(text, tokens, name):
     count = COUNTERS[name]
@@ -60,7 +60,7 @@ def test_a_cut_text_fits_the_limit(text, tokens, name):
     assert cut(short, tokens, count=count) == short
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(texts, st.integers(8, 200), counters)
 def test_a_cut_text_is_head_mark_and_tail(text, tokens, name):
     short = cut(text, tokens, count=COUNTERS[name])
