@@ -19,7 +19,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.records.key import change_of
+from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
 from cuebook.storage.database.postgres import PostgresDatabase
 from cuebook.storage.database.statements import FULL_TEXT, ddl, prepared
 from cuebook.storage.database.transaction import Transaction
@@ -110,8 +110,8 @@ async def test_a_failed_write_stores_nothing(store: Store) -> None:
 
 
 async def test_concurrent_changes_of_an_organization_are_all_stored(store: Store) -> None:
-    fields = ("enabled", "allowWrites", "defaultRetrievalEnabled")
-    changes = [change_of({"memory": {"longTermMemory": {field: False}}}) for field in fields]
+    fields = ("enabled", "allow_writes", "default_retrieval_enabled")
+    changes = [OrganizationMemoryChange(long_term_memory=LongTermMemoryChange(**{each: False})) for each in fields]
     await asyncio.gather(*(store.keys.change_organization(HERE, "acme", each, now=NOW) for each in changes))
     memory = (await store.keys.organization(HERE, "acme")).memory.long_term_memory
     assert (memory.enabled, memory.allow_writes, memory.default_retrieval_enabled) == (False, False, False)

@@ -11,7 +11,7 @@ from cuebook.app.namespace import Namespace
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
 from cuebook.operations import Argument, operation
-from cuebook.records.key import OrganizationChange, OrganizationMemoryChange, OrganizationSettings, checked
+from cuebook.records.key import OrganizationMemoryChange, OrganizationSettings, checked
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 
 OrganizationId = Annotated[
@@ -57,8 +57,8 @@ class Organizations(Namespace):
         """
         check_text(organization, "organization")
         caller.check_organization(organization)
-        change = checked(OrganizationChange(memory=memory))
-        value = msgspec.to_builtins(change)
+        change = checked(memory)
+        value = {"memory": msgspec.to_builtins(change)}
         record = record_of(self._services, f"organization:{organization}", "organization", by=by, said=value)
         store, now = self._services.store.keys, self._services.clock.now()
         return await store.change_organization(self._scope, organization, change, now=now, audit=[record])

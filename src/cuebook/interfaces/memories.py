@@ -106,7 +106,6 @@ class DeliveryInput(Struct, frozen=True, kw_only=True):
     posts: tuple[Post, ...] = ()
     items: tuple[Item, ...] = ()
     cited: Mapping[str, CitedPost] = {}  # by id: the loaded posts, and the sources of the items
-    more: bool = False  # more posts after `seq`
     corrections: tuple[Correction, ...] = ()  # manual ones of the conversation
 
 

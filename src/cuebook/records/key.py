@@ -14,7 +14,6 @@ from msgspec import UNSET, Struct, UnsetType, field
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.records.answer import Answer, Time, as_answer
 from cuebook.records.memory import CATEGORIES, DEFAULT_TENANT
-from cuebook.validate import check
 
 Role = Literal["viewer", "editor", "agent", "admin", "owner"]
 #: Each role includes those before it. Viewers read; editors write prompts and posts, and ask; agents act for any user
@@ -213,20 +212,9 @@ class OrganizationMemoryChange(Struct, frozen=True, kw_only=True, rename="camel"
     long_term_memory: LongTermMemoryChange = field(default_factory=LongTermMemoryChange)
 
 
-class OrganizationChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """Changes to an organization's settings."""
-
-    memory: OrganizationMemoryChange = field(default_factory=OrganizationMemoryChange)
-
-
-def change_of(value: Any) -> OrganizationChange:
-    """Parse a change from plain JSON values. Raises InvalidInput naming the field."""
-    return checked(check(value, OrganizationChange, null_is_absent=False))
-
-
-def checked(change: OrganizationChange) -> OrganizationChange:
+def checked(change: OrganizationMemoryChange) -> OrganizationMemoryChange:
     """Check that all categories exist. Raises InvalidInput."""
-    wanted = change.memory.long_term_memory.allowed_categories
+    wanted = change.long_term_memory.allowed_categories
     for category in wanted if isinstance(wanted, list) else ():
         if category not in CATEGORIES:
             where = "memory.longTermMemory.allowedCategories"
@@ -235,9 +223,9 @@ def checked(change: OrganizationChange) -> OrganizationChange:
     return change
 
 
-def changed(settings: OrganizationSettings, change: OrganizationChange) -> OrganizationSettings:
+def changed(settings: OrganizationSettings, change: OrganizationMemoryChange) -> OrganizationSettings:
     """Return the settings with a change applied."""
-    wanted = change.memory.long_term_memory
+    wanted = change.long_term_memory
     fields: dict[str, Any] = {
         name: value for name in wanted.__struct_fields__ if (value := getattr(wanted, name)) is not UNSET
     }

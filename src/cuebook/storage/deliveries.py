@@ -207,7 +207,6 @@ class MemoryStore(Noun):
             posts=tuple(posts),
             items=items,
             cited=cited,
-            more=last != row.head,
             corrections=corrections_of(transaction, row),
         )
 

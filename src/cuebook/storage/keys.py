@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.audit import Record
-from cuebook.records.key import Key, OrganizationChange, OrganizationSettings, changed
+from cuebook.records.key import Key, OrganizationMemoryChange, OrganizationSettings, changed
 from cuebook.records.memory import Scope
 from cuebook.storage.audit import chained
 from cuebook.storage.database.transaction import Noun, Transaction, columns, read, record, write
@@ -78,7 +78,7 @@ class KeyStore(Noun):
         transaction: Transaction,
         scope: Scope,
         organization: str,
-        change: OrganizationChange,
+        change: OrganizationMemoryChange,
         *,
         now: float,
         audit: Sequence[Record] = (),

@@ -4,7 +4,7 @@ import pytest
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.audit import Record
-from cuebook.records.key import Key, OrganizationSettings, change_of
+from cuebook.records.key import Key, LongTermMemoryChange, OrganizationMemoryChange, OrganizationSettings
 from cuebook.records.memory import Scope
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
@@ -75,8 +75,8 @@ class KeysContract:
     async def test_an_organizations_settings_change_field_by_field(self, store: Store) -> None:
         of = store.keys
         assert await of.organization(HERE, "acme") == OrganizationSettings()
-        one = change_of({"memory": {"longTermMemory": {"allowWrites": False}}})
-        two = change_of({"memory": {"longTermMemory": {"allowedCategories": ["facts"]}}})
+        one = OrganizationMemoryChange(long_term_memory=LongTermMemoryChange(allow_writes=False))
+        two = OrganizationMemoryChange(long_term_memory=LongTermMemoryChange(allowed_categories=["facts"]))
         await of.change_organization(HERE, "acme", one, now=NOW, audit=[audit_record("organization")])
         after = await of.change_organization(HERE, "acme", two, now=NOW + 1)
         memory = after.memory.long_term_memory

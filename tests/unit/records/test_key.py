@@ -12,15 +12,17 @@ from cuebook.records.key import (
     ROLES,
     Caller,
     Key,
+    OrganizationMemoryChange,
     OrganizationSettings,
     Role,
-    change_of,
     changed,
+    checked,
     digest_of_token,
     fits,
     id_of,
     write_token,
 )
+from cuebook.validate import check
 
 BOOK = b"k" * 32
 SECRETS = st.binary(min_size=32, max_size=32)
@@ -104,6 +106,10 @@ def test_another_organization_is_not_found() -> None:
     Caller().check_organization("other")
 
 
+def change_of(**settings: Any) -> OrganizationMemoryChange:
+    return check(settings, OrganizationMemoryChange, "memory", null_is_absent=False)
+
+
 @pytest.mark.parametrize(
     ("given_", "where"),
     [
@@ -115,14 +121,14 @@ def test_another_organization_is_not_found() -> None:
 )
 def test_an_invalid_setting_is_named(given_: Any, where: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        change_of(given_)
+        checked(change_of(**given_["memory"]))
     assert refused.value.where == where
 
 
 def test_a_change_keeps_all_other_fields() -> None:
-    first = changed(OrganizationSettings(), change_of({"memory": {"longTermMemory": {"allowedCategories": []}}}))
-    second = changed(first, change_of({"memory": {"longTermMemory": {"enabled": False}}}))
-    third = changed(second, change_of({"memory": {"longTermMemory": {"allowedCategories": None}}}))
+    first = changed(OrganizationSettings(), change_of(longTermMemory={"allowedCategories": []}))
+    second = changed(first, change_of(longTermMemory={"enabled": False}))
+    third = changed(second, change_of(longTermMemory={"allowedCategories": None}))
     assert second.memory.long_term_memory.allowed_categories == ()
     assert third.memory.long_term_memory.allowed_categories is None
     assert third.memory.long_term_memory.enabled is False
