@@ -87,38 +87,33 @@ class Base(Struct, frozen=True):
 Agreed = dict[Place, Base]
 
 
-class BaseFile:
-    """The file that stores the synchronized state; None: not stored."""
-
-    def __init__(self, file: Path | None) -> None:
-        self._file = file
-
-    def read(self) -> Agreed:
-        """Return the stored state; empty if the file is missing or invalid."""
-        if self._file is None or not self._file.is_file():
-            return {}
-        try:
-            rows = msgspec.json.decode(self._file.read_bytes(), type=list[tuple[str, str, str, str]])
-        except (OSError, msgspec.DecodeError):
-            return {}
-        return {(slug, branch): Base(text, path) for slug, branch, text, path in rows}
-
-    def write(self, agreed: Agreed) -> None:
-        """Write the state. Raises BackendError."""
-        if self._file is None or self.read() == agreed:
-            return
-        lines = ",\n".join(json.dumps([*place, *astuple(base)]) for place, base in sorted(agreed.items()))
-        try:
-            write_whole(self._file, [f"[{lines}]\n"])
-        except OSError as error:
-            msg = f"{str(self._file)!r} cannot be written ({error.strerror})"
-            raise BackendError(msg) from error
+def read_base(file: Path | None) -> Agreed:
+    """Return the stored state; empty if the file is missing or invalid, or None."""
+    if file is None or not file.is_file():
+        return {}
+    try:
+        rows = msgspec.json.decode(file.read_bytes(), type=list[tuple[str, str, str, str]])
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return {(slug, branch): Base(text, path) for slug, branch, text, path in rows}
 
 
-def base_file_of(config: Config) -> BaseFile:
-    """Return the state file of a project."""
+def write_base(file: Path | None, agreed: Agreed) -> None:
+    """Write the state; None: not stored. Raises BackendError."""
+    if file is None or read_base(file) == agreed:
+        return
+    lines = ",\n".join(json.dumps([*place, *astuple(base)]) for place, base in sorted(agreed.items()))
+    try:
+        write_whole(file, [f"[{lines}]\n"])
+    except OSError as error:
+        msg = f"{str(file)!r} cannot be written ({error.strerror})"
+        raise BackendError(msg) from error
+
+
+def base_file_of(config: Config) -> Path | None:
+    """Return the state file of a project, None for a database in memory."""
     database = database_of(config)
-    return BaseFile(None if database == MEMORY else Path(f"{database}.prompts"))
+    return None if database == MEMORY else Path(f"{database}.prompts")
 
 
 def text_hash(version: Version) -> str:

@@ -43,20 +43,7 @@ def file_of(version: Version) -> str:
 
 
 def _row(version: Version) -> Wire:
-    return {
-        "slug": version.slug,
-        "type": version.type,
-        "branch": version.branch,
-        "version": version.number,
-        "semver": version.semver,
-        "sections": dict(version.sections),
-        "override_sections": dict(version.override_sections),
-        "inherits": version.inherits,
-        "metadata": dict(version.metadata),
-        "params": to_wire(version.params),
-        "engine": version.engine,
-        "tags": list(version.tags),
-        "author": version.author,
-        "description": version.description,
-        "sync": version.sync,
-    }
+    fields: Wire = to_wire(version)
+    for name in ("digest", "created_at", "supersedes", "branched_from"):
+        del fields[name]
+    return {"version" if name == "number" else name: value for name, value in fields.items()}

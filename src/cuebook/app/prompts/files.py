@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
-from cuebook.app.prompts.base import Agreed, Base, BaseFile, base_file_of, text_hash
+from cuebook.app.prompts.base import Agreed, Base, base_file_of, read_base, text_hash, write_base
 from cuebook.app.prompts.compare import BranchState, State, compare, families_of
 from cuebook.app.prompts.draft import PlannedVersion, check_planned, save_planned
 from cuebook.app.prompts.folder import Contents, Place, PromptFolder, data_hash
@@ -97,7 +97,7 @@ class ProjectPrompts(Prompts):
         semvers = {each.place: _semver_of(each, stored) for each in due}
         fine = [each for each in standings if each.state == "same"]
         agreed |= await asyncio.to_thread(lambda: {each.place: _stated(shelf, each, semvers) for each in (*fine, *due)})
-        await asyncio.to_thread(base.write, agreed)
+        await asyncio.to_thread(write_base, base, agreed)
         pushed = [replace(each, semver=semvers[each.slug, each.branch]) for each in pushed]
         if planned or restored or (contents.registry is None and os.access(shelf.root, os.W_OK)):
             await self._list_anew(shelf, contents, {each.place[0] for each in due})
@@ -136,7 +136,7 @@ class ProjectPrompts(Prompts):
                 agreed[each.place] = replace(each.base, text=text_hash(each.active))
             elif each.state == "same":
                 agreed[each.place] = await asyncio.to_thread(_stated, shelf, each, {})
-        await asyncio.to_thread(base.write, agreed)
+        await asyncio.to_thread(write_base, base, agreed)
         return changes
 
     async def drift(self, folder: Path | None = None) -> list[SyncChange]:
@@ -183,7 +183,7 @@ class ProjectPrompts(Prompts):
         Raises InvalidInput, BackendError for an invalid file.
         """
         shelf, base = self._shelf(None)
-        contents, agreed = await asyncio.to_thread(lambda: (shelf.read(lenient=True), base.read()))
+        contents, agreed = await asyncio.to_thread(lambda: (shelf.read(lenient=True), read_base(base)))
         ours = {path_of(slug, branch), *(each.path for place, each in agreed.items() if place == (slug, branch))}
         for path, why in contents.odd:
             if path in {shelf.display_name(each) for each in ours}:
@@ -197,11 +197,11 @@ class ProjectPrompts(Prompts):
 
     # ---- inside
 
-    def _shelf(self, folder: Path | None) -> tuple[PromptFolder, BaseFile]:
+    def _shelf(self, folder: Path | None) -> tuple[PromptFolder, Path | None]:
         """Return a folder and its synchronized state, which is stored for the project's own folder only."""
         if folder is None or folder.resolve() == self._root.resolve():
             return PromptFolder(self._root), self._base
-        return PromptFolder(folder), BaseFile(None)
+        return PromptFolder(folder), None
 
     async def _planned(
         self, shelf: PromptFolder, registry: Registry | None, standing: BranchState
@@ -277,8 +277,8 @@ async def push_by_itself(prompts: ProjectPrompts) -> None:
         _log.warning("%s (using the stored prompts; retry with `cuebook prompt push`)", error)
 
 
-def _read(shelf: PromptFolder, base: BaseFile) -> tuple[Contents, Agreed]:
-    return shelf.read(), base.read()
+def _read(shelf: PromptFolder, base: Path | None) -> tuple[Contents, Agreed]:
+    return shelf.read(), read_base(base)
 
 
 def _refuse_clash(shelf: PromptFolder, standings: Sequence[BranchState], way_out: str) -> None:
