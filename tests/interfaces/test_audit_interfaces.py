@@ -207,6 +207,8 @@ def test_exported_lines_are_valid_json_and_can_be_verified(audited: Path, here: 
     assert "torn" in here("audit", "verify", "--mirror", str(file), code=1)
     assert here.json("audit", "verify") == {"ok": True, "records": 5, "signed": 5}
     assert "no-such" in here("audit", "verify", "--mirror", str(tmp_path / "no-such.jsonl"), code=1)
+    (tmp_path / "notes.txt").write_text("hello\n")
+    assert "Not an audit log" in here("audit", "verify", "--mirror", str(tmp_path / "notes.txt"), code=1)
 
 
 def test_exported_checkpoints_reveal_a_truncated_log(audited: Path, here: CommandRunner, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ Commands:
   prompt        Write, compare, test, select and roll back prompts.
   audit         Show, verify and export the audit log.
   key           Create, list and revoke API keys.
-  knowledge     Store, list and decay facts under a category and a key.
+  knowledge     Store, list and decay memories under a category and a key.
   experience    List handwritten experiences and test their selection.
   mind          Show, update and reset the mood state of a conversation.
   optimizer     Show and run the automatic tuning of summarization.
@@ -101,6 +101,12 @@ def test_no_arguments_show_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     results = [(cli.run(arguments), capsys.readouterr()) for arguments in ([], ["--help"])]
     assert results[0] == results[1]
     assert results[0][0] == 0
+
+
+def test_list_of_commands_shows_whole_summaries(here: CommandRunner) -> None:
+    text = here("memory", "--help")
+    assert "List the memories of a conversation, or the cross-conversation" in text
+    assert "or of" in text, "the end of the summary of stats"
 
 
 def test_subcommand_help_text(here: CommandRunner) -> None:
@@ -328,10 +334,14 @@ def test_memory_commands_search_list_and_show(here: CommandRunner, tmp_path: Pat
     hits = here.json("memory", "search", "wall 7", "--conversation", "c1", "--limit", "3")["hits"]
     assert hits[0]["sources"] == ["import-15"]
     assert "wall 7 blue" in here("memory", "search", "wall 7", "--user", "ann", "--token-budget", "200")
-    assert here("memory", "search", "xylophone", "--conversation", "c1") == "no results\n"
+    nothing = "no results in conversation 'c1'. Run `cuebook conversation list` to check its ID\n"
+    assert here("memory", "search", "xylophone", "--conversation", "c1") == nothing
+    assert here("memory", "search", "wall 7", "--token-budget", "1") == (
+        "no results within 1 tokens. Raise --token-budget\n"
+    )
     within = ("memory", "search", "wall 7", "--conversation", "c1")
     assert "wall 7 blue" in here(*within, "--scope", "conversation")
-    assert here(*within, "--scope", "organization", "--scope", "persona") == "no results\n"
+    assert here(*within, "--scope", "organization", "--scope", "persona") == nothing
     assert "--scope: unknown scope 'galaxy'. Available: conversation, user" in here(
         *within, "--scope", "galaxy", code=1
     )

@@ -15,7 +15,7 @@ OLD, NEW = "The printer is on floor 3.", "The printer is on floor 4."
 
 async def test_python_adds_memories_and_returns_their_history(cue: Cuebook) -> None:
     old = await cue.memory.add(OLD, key="printer")
-    assert (old.scope, old.category, old.key, old.text, old.usage_count) == ("book", "domain", "printer", OLD, 1)
+    assert (old.scope, old.category, old.key, old.text, old.usage_count) == ("project", "domain", "printer", OLD, 1)
     new = await cue.memory.add(NEW, key="printer")
     assert new.id == old.id, "the newest statement has the key's ID"
     page = await cue.memory.history(new.id)

@@ -84,7 +84,7 @@ async def _own(cue: Parts, name: str, user: str | None) -> StoredMemory:
     """Return a memory if the caller may delete it. Raises NotFound, Denied."""
     memory = await cue.memory.get(name, user=user)
     await check_item(cue.services, name, user)
-    if user is not None and memory.scope == "book":
+    if user is not None and memory.scope == "project":
         msg = f"Cannot forget memory {memory.id!r}: it belongs to the project, not to a user. Omit the user."
         raise Denied(msg)
     return memory

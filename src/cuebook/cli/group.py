@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +47,10 @@ ConfigFile = Annotated[
 Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="Use the project in this directory.")]
 #: Options of every command.
 _SHARED = {"json_": (Json, False), "config_": (ConfigFile, None), "folder_": (Folder, None)}
+
+
+#: The end of a sentence.
+_SENTENCE = re.compile(r"(?<=[.:])\s")
 
 
 class SharedOptions(Struct, frozen=True, kw_only=True):
@@ -133,6 +138,10 @@ class PlainCommand(TyperCommand):
         for each in self.params:
             if isinstance(each, TyperArgument):
                 each.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # noqa: ARG005
+
+    def get_short_help_str(self, limit: int = 0) -> str:  # noqa: ARG002  # the list of commands wraps
+        """Return the first sentence of the help."""
+        return _SENTENCE.split(" ".join((self.help or "").split()), 1)[0].rstrip(".:") + "."
 
 
 class LazyGroup(TyperGroup):

@@ -42,7 +42,7 @@ COMMANDS = {
     "prompt": "Write, compare, test, select and roll back prompts.",
     "audit": "Show, verify and export the audit log.",
     "key": "Create, list and revoke API keys.",
-    "knowledge": "Store, list and decay facts under a category and a key.",
+    "knowledge": "Store, list and decay memories under a category and a key.",
     "experience": "List handwritten experiences and test their selection.",
     "mind": "Show, update and reset the mood state of a conversation.",
     "optimizer": "Show and run the automatic tuning of summarization.",

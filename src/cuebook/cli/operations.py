@@ -7,7 +7,6 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import typer
-from msgspec import UNSET, Struct
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.cli.group import DAYS, Tenant, command, new_app, seconds
@@ -15,10 +14,10 @@ from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.operations import Operation, Parameter, operations_of, summary_of
-from cuebook.records.answer import Answer, Page, Time, to_wire
+from cuebook.records.answer import Page, Time, in_words, to_wire
 from cuebook.records.memory import DEFAULT_TENANT
 
-#: Prints an answer for people. Its further arguments become options of the command.
+#: Prints an answer for people. Its further arguments are those of the operation, or become options of the command.
 Render = Callable[..., None]
 
 
@@ -50,7 +49,9 @@ def group_of(name: str, line: str) -> typer.Typer:
 
 def _add(app: typer.Typer, operation: Operation, name: str, render: Render | None, *, tenant: bool) -> None:
     shown = [each for each in operation.asked() if each.argument.flag != "-"]
-    extra = list(inspect.signature(render).parameters.values())[1:] if render else []
+    printed = list(inspect.signature(render).parameters.values())[1:] if render else []
+    extra = [each for each in printed if each.name not in {part.name for part in shown}]
+    same = [each.name for each in printed if each not in extra]
     actor = {each.name: "cli" for each in operation.parameters if each.argument.source == "actor"}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     of = (
@@ -70,7 +71,7 @@ def _add(app: typer.Typer, operation: Operation, name: str, render: Render | Non
         if state.json:
             screen.say_json(to_wire(operation.wire_answer(answer)))
         elif render is not None:
-            render(answer, **own)
+            render(answer, **own, **{each: values[each] for each in same})
         else:
             print_answer(answer, operation.declaration.none)
         if getattr(answer, "failed", False):
@@ -150,7 +151,7 @@ def print_answer(answer: Any, none: str) -> None:
             name.replace("_", " "): [getattr(each, name) for each in rows]
             for name in rows[0].COLUMNS or rows[0].__struct_fields__
         }
-        columns = {title: list(map(_cell, column)) for title, column in values.items()}
+        columns = {title: list(map(in_words, column)) for title, column in values.items()}
         titles = [title for title, column in columns.items() if any(column)]
         right = [
             each for each in titles if isinstance(values[each][0], int | float) and type(values[each][0]) is not Time
@@ -160,15 +161,3 @@ def print_answer(answer: Any, none: str) -> None:
         screen.table(titles, cells, right=right, fold=(titles[0], *lists, titles[-1]))
         if isinstance(answer, Page) and answer.next:
             screen.say(f"more results: --cursor {answer.next}")
-
-
-def _cell(value: Any) -> str:
-    if value is None or value is UNSET:
-        return ""
-    if isinstance(value, Time):
-        return str(value)[:16].replace("T", " ")
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    if isinstance(value, Answer | Struct):
-        return str(value)
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

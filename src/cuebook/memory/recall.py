@@ -406,7 +406,7 @@ def _choose(
 
 
 def _why(reading: _CandidateFeatures) -> str:
-    text = f"words {reading.own:.2f}, around {reading.around:.2f}"
+    text = f"keywords {reading.own:.2f}, with neighboring posts {reading.around:.2f}"
     text += "" if reading.close is None else f", meaning {reading.meaning:.2f}"
     notes = ", ".join(name for name, part in zip(PARTS, reading.parts, strict=True) if part > TELLING)
     return f"{text}; {notes}" if notes else text

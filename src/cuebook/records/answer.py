@@ -1,12 +1,13 @@
 """Base of the answers that operations return, and their JSON: camelCase names, ISO 8601 times in UTC."""
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
@@ -34,7 +35,7 @@ class Answer(Struct, frozen=True, kw_only=True, rename="camel"):
 
     def __str__(self) -> str:
         fields = ((name, getattr(self, name)) for name in self.COLUMNS or self.__struct_fields__)
-        return " · ".join(f"{name}: {value}" for name, value in fields if value not in (None, "", ()))
+        return " · ".join(f"{name}: {in_words(value)}" for name, value in fields if value not in (None, "", ()))
 
 
 class Page(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
@@ -51,6 +52,19 @@ class Page(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
 
     def __getitem__(self, at: int) -> T:
         return self.items[at]
+
+
+def in_words(value: object) -> str:
+    """Return a value as people read it: a time to the minute, a number with two digits, a list with commas."""
+    if isinstance(value, Time):
+        return str(value)[:16].replace("T", " ")
+    if isinstance(value, float):
+        digits = 2 if abs(value) >= 0.1 or not value else 2 - math.floor(math.log10(abs(value))) - 1
+        text = f"{value:,.{digits}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    if isinstance(value, list | tuple):
+        return ", ".join(map(in_words, value))
+    return "" if value is None or value is UNSET else str(value)
 
 
 def time_of(seconds: float | None) -> Time | None:

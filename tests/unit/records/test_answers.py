@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
+from cuebook.records.answer import Time, in_words
 from cuebook.records.answers import MAX_BRACKETS, MAX_BROKEN, read_object, repair_json
 
 FENCE = "```"
@@ -56,3 +57,21 @@ def test_an_object_to_store_must_be_valid_json() -> None:
 def test_the_repair_library_is_imported_at_the_first_broken_answer() -> None:
     program = "import sys; from cuebook import Cuebook; Cuebook; sys.exit('json_repair' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.0, "1"),
+        (0.5, "0.5"),
+        (0.63333, "0.63"),
+        (0.00123, "0.0012"),
+        (1234.5, "1,234.5"),
+        (3, "3"),
+        (Time(0), "1970-01-01 00:00"),
+        (("a", 0.25), "a, 0.25"),
+        (None, ""),
+    ],
+)
+def test_tables_show_values_as_people_read_them(value: object, text: str) -> None:
+    assert in_words(value) == text

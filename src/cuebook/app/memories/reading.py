@@ -79,7 +79,7 @@ async def _item(services: Services, name: str, user: str | None) -> tuple[str, I
 
 
 #: Owner of the project's shared knowledge.
-PROJECT = Place("book", "")
+PROJECT = Place("project", "")
 #: Maximum number of full-text candidates of a search,
 FOUND = 200
 #: and minimum per owner: 64 posts find as much as 200 (docs/design/005).

@@ -268,7 +268,7 @@ class MemoryWriting(MemoryReading):
         *,
         query: Annotated[
             str | None,
-            Meta(description="Show facts that match these words or their meaning."),
+            Meta(description="Show memories that match these words or their meaning."),
             Argument(wire="q", flag="search", metavar="WORDS"),
         ] = None,
         category: Category = None,
@@ -276,7 +276,7 @@ class MemoryWriting(MemoryReading):
         limit: PageSize = LISTED,
         cursor: Cursor = None,
     ) -> Page[KnowledgeEntry]:
-        """List the facts of the project or of a user, oldest first, or search them, best match first."""
+        """List the keyed memories of the project or of a user, oldest first, or search them, best match first."""
         if category is not None:
             check_knowledge(category)
         place, store = Place("user", user) if user else PROJECT, self._services.store.memories
@@ -317,16 +317,16 @@ class MemoryWriting(MemoryReading):
             Meta(description=f"One of {', '.join(KNOWLEDGE)}."),
             Argument(metavar="CATEGORY"),
         ],
-        key: Annotated[str, Meta(min_length=1, description="Key of the fact."), Argument(metavar="KEY")],
-        value: Annotated[str, Meta(min_length=1, description="Value of the fact."), Argument(metavar="VALUE")],
+        key: Annotated[str, Meta(min_length=1, description="Key of the memory."), Argument(metavar="KEY")],
+        value: Annotated[str, Meta(min_length=1, description="Value of the memory."), Argument(metavar="VALUE")],
         *,
         user: Owner = None,
         confidence: Annotated[
-            float | None, Meta(ge=0, le=1, description="Confidence in the fact."), Argument(metavar="0..1")
+            float | None, Meta(ge=0, le=1, description="Confidence in the memory."), Argument(metavar="0..1")
         ] = None,
         idempotency_key: IdempotencyKey = None,
     ) -> KnowledgeEntry:
-        """Store a fact. The same value again raises its confidence; a new value supersedes the old one.
+        """Store a memory under a key. The same value again raises its confidence; a new value supersedes the old one.
 
         The old value stays as history. Raises InvalidInput.
         """
@@ -342,7 +342,7 @@ class MemoryWriting(MemoryReading):
     async def use_knowledge(
         self, memory: KnowledgeId, *, user: User = None, idempotency_key: IdempotencyKey = None
     ) -> KnowledgeEntry:
-        """Record a use of a fact. It raises the confidence by 0.05. Raises NotFound."""
+        """Record a use of a memory. It raises the confidence by 0.05. Raises NotFound."""
         try:
             found = await self._get(memory, user=user)
         except NotFound:
@@ -371,7 +371,7 @@ class MemoryWriting(MemoryReading):
             Argument(time=True, metavar="DATE"),
         ] = None,
     ) -> DecayResult:
-        """Lower the confidence of unused facts. Each 30 days without use subtract 0.1; facts below 0.1 are deleted."""
+        """Lower the confidence of unused memories. 30 days without use subtract 0.1; below 0.1 they are deleted."""
         at = as_of.timestamp() if isinstance(as_of, datetime) else as_of
         lost, gone = await decay(self._services, now=at)
         return DecayResult(lost=lost, gone=gone)

@@ -196,12 +196,19 @@ class Audit(Namespace):
         )
 
     async def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
-        """Verify a mirror file or an export in the same way. Raises OSError."""
+        """Verify a mirror file or an export in the same way. Raises OSError, and InvalidInput for any other file."""
         checkpoints = [*await self.checkpoints(), *kept]
         key = verifying_key(self._services.settings.key)
 
         def check() -> Verdict:
             with file.open("rb") as lines:
+                readable = (not isinstance(each, InvalidInput) for each in read_mirror(lines))
+                if not any(readable) and lines.tell():
+                    msg = (
+                        f"Not an audit log: {str(file)!r}. Pass a mirror file or the output of `cuebook audit export`."
+                    )
+                    raise InvalidInput(msg, where="mirror")
+                lines.seek(0)
                 return verify(read_mirror(lines), checkpoints, public_key=key)
 
         return await asyncio.to_thread(check)

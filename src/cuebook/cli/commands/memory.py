@@ -31,12 +31,19 @@ def print_hits(
     *,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Show the scores of each result, from 0 to 1: keywords, meaning and others."),
+        typer.Option(
+            "--explain",
+            help="Show scores from 0 to 1: keywords of the result, keywords with neighboring posts, and meaning.",
+        ),
     ] = False,
+    conversation: str | None = None,
+    token_budget: int | None = None,
 ) -> None:
     """Print search results, best first."""
     if not hits:
-        screen.say("no results")
+        within = f" within {token_budget:,} tokens. Raise --token-budget" if token_budget else ""
+        unknown = f" in conversation {conversation!r}. Run `cuebook conversation list` to check its ID"
+        screen.say(f"no results{within or (unknown if conversation else '')}")
     one = len({hit.conversation for hit in hits}) == 1
     for number, hit in enumerate(hits, 1):
         source = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
