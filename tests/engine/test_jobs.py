@@ -15,6 +15,7 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs import JOBS
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
 from cuebook.errors import InvalidInput
+from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
 from cuebook.testing.embedder import HashingEmbedder
 
@@ -69,14 +70,14 @@ class Queue:
         self.limits.append(query.limit)
         return [DueWork("t", f"number {each}", each) for each in self.numbers[: query.limit]]
 
-    async def run(self, _: Services, due: DueWork[int]) -> bool:
-        self.ran.append(due.work)
-        if due.work % 2:
+    async def run(self, _: Services, __: Scope, number: int) -> bool:
+        self.ran.append(number)
+        if number % 2:
             msg = "odd"
             raise InvalidInput(msg)
-        if due.work >= 0:
-            self.numbers.remove(due.work)
-        return due.work >= 0
+        if number >= 0:
+            self.numbers.remove(number)
+        return number >= 0
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ async def _due(services: Services, _: DueQuery) -> list[DueWork[int]]:
         return [DueWork("", "the audit log", last, 0 if file is None or written else await _missing(file, last))]
 
 
-async def _run(services: Services, _: DueWork[int]) -> bool:
+async def _run(services: Services, _: Scope, __: int) -> bool:
     return await keep_mirror(services)
 
 

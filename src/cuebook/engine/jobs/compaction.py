@@ -134,9 +134,8 @@ def _is_due(services: Services, due: DueConversation, *, hurry: bool) -> bool:
     return verdict.reason == "due"
 
 
-async def _run(services: Services, due: DueWork[DueConversation]) -> bool:
+async def _run(services: Services, scope: Scope, each: DueConversation) -> bool:
     """Run one pass. After an error or a refusal, the conversation waits for a cool-down."""
-    each, scope = due.work, Scope(due.tenant)
     profile = choose(services.settings.compaction, each.mode or None)
     until = services.clock.now() + backoff_s(each.failures, profile.cooldown_ms)
     try:
@@ -146,7 +145,7 @@ async def _run(services: Services, due: DueWork[DueConversation]) -> bool:
         await services.store.postpone(scope, each.conversation, until=until, failed=True, mark=each.mark)
         raise
     if outcome == "refused":
-        services.caches.progress_of(RefusedPasses).states[due.tenant, each.conversation] = _state(each)
+        services.caches.progress_of(RefusedPasses).states[each.tenant, each.conversation] = _state(each)
         await services.store.postpone(scope, each.conversation, until=until, failed=False, mark=each.mark)
     return outcome == "stored"
 
@@ -158,11 +157,7 @@ async def _correction_due(services: Services, query: DueQuery) -> list[DueWork[s
     return of_conversations(await services.store.memories.corrections.due(limit=query.limit))
 
 
-async def _correct(services: Services, due: DueWork[str]) -> bool:
-    return await correct_summary(services, Scope(due.tenant), due.work)
-
-
-CORRECTION = Job(name="correction", due=_correction_due, run=_correct)
+CORRECTION = Job(name="correction", due=_correction_due, run=correct_summary)
 
 
 # ---- One pass -------------------------------------------------------------------------------------------------------

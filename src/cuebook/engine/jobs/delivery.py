@@ -41,16 +41,8 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
     return of_conversations(await services.store.memories.undelivered(limit=query.limit))
 
 
-async def _run(services: Services, due: DueWork[str]) -> bool:
-    await deliver(services, Scope(due.tenant), due.work)
-    return True
-
-
-DELIVERY = Job(name="delivery", due=_due, run=_run)
-
-
-async def deliver(services: Services, scope: Scope, conversation: str) -> None:
-    """Deliver a conversation completely. First withdraw items that left its active branch."""
+async def deliver(services: Services, scope: Scope, conversation: str) -> bool:
+    """Deliver a conversation completely, and return True. First withdraw items that left its active branch."""
     store = services.store.memories
     for _ in range(RETRIES):
         while (delivering := await store.delivering(scope, conversation, limit=BATCH)) is not None:
@@ -63,7 +55,11 @@ async def deliver(services: Services, scope: Scope, conversation: str) -> None:
             if not done:
                 break  # another process was first: load again
         else:
-            return
+            break
+    return True
+
+
+DELIVERY = Job(name="delivery", due=_due, run=deliver)
 
 
 async def _decided(services: Services, scope: Scope, delivering: DeliveryInput, *, now: float) -> list[PlaceChange]:
@@ -200,10 +196,10 @@ async def _queued(services: Services, query: DueQuery) -> list[DueWork[Queued]]:
     return results
 
 
-async def _send(services: Services, due: DueWork[Queued]) -> bool:
+async def _send(services: Services, scope: Scope, queued: Queued) -> bool:
     """Deliver a summary, unless its conversation was erased meanwhile."""
-    no, name, conversation, version = due.work
-    passed = await _finished(services, Scope(due.tenant), conversation, version)
+    no, name, conversation, version = queued
+    passed = await _finished(services, scope, conversation, version)
     if passed is not None:
         await services.sinks[name].keep(passed)
     await services.store.memories.crossed_off([no])

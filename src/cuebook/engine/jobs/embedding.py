@@ -122,18 +122,18 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[Passages]]:
     return work
 
 
-async def _run(services: Services, due: DueWork[Passages]) -> bool:
+async def _run(services: Services, _: Scope, passages: Passages) -> bool:
     """Embed texts. After an error, embed none for PAUSE_S. Raises BackendError."""
     embedder, progress = services.embedder, services.caches.progress_of(EmbeddingProgress)
     if embedder is None or time.monotonic() < progress.paused_until:
         return False
     try:
-        if due.work is None:
+        if passages is None:
             await embedder.embed([PROBE])
             return True
-        if isinstance(due.work, EmbeddingBacklog):
-            return await _embed_posts(services, embedder, due.work)
-        return await _embed_memories(services, embedder, due.work)
+        if isinstance(passages, EmbeddingBacklog):
+            return await _embed_posts(services, embedder, passages)
+        return await _embed_memories(services, embedder, passages)
     except BackendError:
         progress.paused_until = time.monotonic() + PAUSE_S
         raise
@@ -259,7 +259,7 @@ async def _examples_due(services: Services, _: DueQuery) -> list[DueWork[None]]:
     return [DueWork("", "the task classifier", None)] if is_due else []
 
 
-async def _embed_examples(services: Services, _: DueWork[None]) -> bool:
+async def _embed_examples(services: Services, _: Scope, __: None) -> bool:
     """Embed the examples. After a failure, the task classifier uses rules, and the next message asks again."""
     embedder, means = services.embedder, dict[str, tuple[float, ...]]()
     services.caches.task_means.wanted = False

@@ -206,7 +206,7 @@ async def _pending(services: Services, query: DueQuery) -> list[DueWork[int]]:
     return [DueWork("", "receipts", count, count)] if count or services.store.database.unclean else []
 
 
-async def _finish(services: Services, _: DueWork[int]) -> bool:
+async def _finish(services: Services, _: Scope, __: int) -> bool:
     return not await finish_all(services)
 
 
@@ -225,9 +225,8 @@ async def _expired(services: Services, query: DueQuery) -> list[DueWork[Target]]
     return results
 
 
-async def _delete_expired(services: Services, due: DueWork[Target]) -> bool:
-    await forget(services, Scope(due.tenant), due.work, reason="retention", conversations=False)
-    return True
+async def _delete_expired(services: Services, scope: Scope, target: Target) -> Receipt:
+    return await forget(services, scope, target, reason="retention", conversations=False)
 
 
 RETENTION = Job(name="retention", due=_expired, run=_delete_expired, batch_size=50)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.scheduling import MAX_WAIT_S
 from cuebook.engine.core.services import Services
 from cuebook.errors import CuebookError
+from cuebook.records.memory import Scope
 
 W = TypeVar("W", bound=Hashable)
 log = logging.getLogger("cuebook.jobs")
@@ -39,13 +40,14 @@ class DueWork(Struct, Generic[W], frozen=True):
 class Job(Struct, Generic[W], frozen=True, kw_only=True):
     """A background job. Its functions belong to a module, so that another process can load them by name.
 
-    `due` returns due work, most urgent first. `run` does one piece and returns whether it changed anything. Several
-    processes may run the same piece: every write is a compare-and-set on the rows that it was derived from.
+    `due` returns due work, most urgent first. `run` does one piece in the scope of its tenant, and returns a true value
+    if it changed anything. Several processes may run the same piece: every write is a compare-and-set on the rows that
+    it was derived from.
     """
 
     name: str
     due: Callable[[Services, DueQuery], Awaitable[Sequence[DueWork[W]]]]
-    run: Callable[[Services, DueWork[W]], Awaitable[bool]]
+    run: Callable[[Services, Scope, W], Awaitable[object]]
     batch_size: int = 100
 
 
@@ -77,7 +79,8 @@ async def run_due(
                 return done, True
             await services.foreground.wait_until_free(MAX_WAIT_S)
             ran.add(each)
-            done += bool(await _logged(services, job, f" for {each.subject}", job.run(services, each)))
+            call = job.run(services, Scope(each.tenant), each.work)
+            done += bool(await _logged(services, job, f" for {each.subject}", call))
 
 
 R = TypeVar("R")

@@ -42,9 +42,9 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[tuple[str, i
     return [DueWork(tenant, f"turn {n} of conversation {name}", (name, n)) for tenant, name, n in outcomes]
 
 
-async def _run(services: Services, due: DueWork[tuple[str, int]]) -> bool:
+async def _run(services: Services, scope: Scope, turn: tuple[str, int]) -> bool:
     with suppress(NotFound):  # the conversation was erased meanwhile, with its outcomes
-        await teach(services.of(due.tenant), Scope(), *due.work)
+        await teach(services.of(scope.tenant), Scope(), *turn)
     return True
 
 

@@ -55,14 +55,6 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
     return of_conversations(changed)
 
 
-async def _run(services: Services, due: DueWork[str]) -> bool:
-    await run_once(services, Scope(due.tenant), due.work)
-    return True
-
-
-OPTIMIZER = Job(name="optimizer", due=_due, run=_run)
-
-
 async def analyze(services: Services, scope: Scope, conversation: str) -> Analysis:
     """Score the posts of a conversation. Raises NotFound."""
     store = services.store.tuning
@@ -91,6 +83,9 @@ async def run_once(services: Services, scope: Scope, conversation: str) -> Snaps
             return snapshot or _untuned(services, analysis)
     msg = f"Other processes keep tuning conversation {conversation!r}. Try again."
     raise Conflict(msg)
+
+
+OPTIMIZER = Job(name="optimizer", due=_due, run=run_once)
 
 
 def _made(services: Services, analysis: Analysis) -> tuple[TuningState, Snapshot | None]:

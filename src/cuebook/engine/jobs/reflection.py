@@ -73,13 +73,6 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[DueReflectio
     return [DueWork(each.tenant, f"conversation {each.conversation}", each, each.count) for each in reflections]
 
 
-async def _run(services: Services, due: DueWork[DueReflection]) -> bool:
-    return await reflect_once(services, due.work)
-
-
-REFLECTION = Job(name="reflection", due=_due, run=_run)
-
-
 async def reflect_on(services: Services, scope: Scope, conversation: str) -> None:
     """Run all due reflections of one conversation; skip those that other processes run. Raises NotFound."""
     before: DueReflection | None = None
@@ -87,12 +80,11 @@ async def reflect_on(services: Services, scope: Scope, conversation: str) -> Non
         if due_reflections[0] == before:
             return
         before = due_reflections[0]
-        await reflect_once(services, before)
+        await reflect_once(services, scope, before)
 
 
-async def reflect_once(services: Services, due: DueReflection) -> bool:
+async def reflect_once(services: Services, scope: Scope, due: DueReflection) -> bool:
     """Run one reflection. Return False if it was done or erased meanwhile."""
-    scope = Scope(due.tenant)
     reflecting = await services.store.reflections.read(scope, due)
     if reflecting is None:
         return False
@@ -110,6 +102,9 @@ async def reflect_once(services: Services, due: DueReflection) -> bool:
     is_stored = await services.store.reflections.save(scope, reflecting, reflection, audit=records)
     services.notify_jobs()
     return is_stored
+
+
+REFLECTION = Job(name="reflection", due=_due, run=reflect_once)
 
 
 class _TurnInput(Struct, frozen=True, kw_only=True):

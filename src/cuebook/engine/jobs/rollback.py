@@ -69,12 +69,12 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
     return [DueWork(tenant, f"prompt {slug}", slug) for tenant, slug in due]
 
 
-async def _run(services: Services, due: DueWork[str]) -> bool:
+async def _run(services: Services, scope: Scope, slug: str) -> bool:
     """Check a prompt. Check it again later if it was just observed, the check fails or the rollback is refused."""
-    due_at, place = services.caches.progress_of(PromptsToCheck).due_at, (due.tenant, due.work)
+    due_at, place = services.caches.progress_of(PromptsToCheck).due_at, (scope.tenant, slug)
     is_new = not due_at.get(place)
     due_at[place] = services.clock.now() + IDLE_S
-    decisions = await review(services.of(due.tenant), due.work)
+    decisions = await review(services.of(scope.tenant), slug)
     if not is_new and all(each.decision != "refused" for each in decisions.values()):
         due_at.pop(place, None)
     return True
