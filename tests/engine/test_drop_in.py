@@ -95,3 +95,27 @@ async def test_chat_upstream_gets_what_the_client_sent(tmp_path_factory, edits, 
             assert [without_recall(each)["content"] for each in shown] == [
                 each["content"] for each in client.history[:-1]
             ]
+
+
+async def test_a_large_open_result_is_sent_whole_and_older_messages_are_left_out(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream, budget__context=4500, budget__reply=500) as cue:
+        client = Client(cue, upstream)
+        for n in range(30):
+            await client.say(f"Question {n} about the harbor. " * 6, f"Answer {n}. " * 6)
+        client.history.append({"role": "user", "content": "List the boats."})
+        upstream.say(completion("", calls=[call("c1")]))
+        client.history.append(json.loads(await client.send())["choices"][0]["message"])
+        boats = json.dumps([{"boat": n, "name": f"Boat {n}"} for n in range(150)])
+        client.history.append(result("c1", boats))
+        upstream.say(completion("Many."))
+        await client.send()
+        sent = upstream.messages()
+        assert [each["role"] for each in sent[-3:]] == ["user", "assistant", "tool"]
+        assert sent[-1]["content"] == boats
+        replay = await cue.turns.replay(NAME, client.head.turn, step=client.head.step)
+        assert replay.verdict == "identical"
+        assert replay.window.tokens >= 0.85 * replay.window.budget
+        assert {each.reason for each in replay.window.dropped if each.kind == "post"} == {
+            "older than the token budget allows"
+        }

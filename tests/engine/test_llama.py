@@ -140,7 +140,13 @@ async def test_it_reflects_in_the_background_and_refuses_invalid_schemas(tmp_pat
         "sentimentTracking": {"enabled": True, "presets": ["all"]},
     }  # fmt: skip
     (tmp_path / "personas" / "p.json").write_text(json.dumps(persona))
-    more = {"persona__default": "p", "work__model": "model", "budget__context": 4096, "budget__reply": 150}
+    more = {
+        "persona__default": "p",
+        "persona__speaks": "always",
+        "work__model": "model",
+        "budget__context": 4096,
+        "budget__reply": 150,
+    }
     async with cue(tmp_path, **more) as handle:
         await handle.ask(Ask("This is terrible, it still does not work and I am really angry!!", NAME))
         await handle.settle(timeout=300)

@@ -124,7 +124,7 @@ async def test_a_project_name_is_a_single_id_segment(folder, name):
 
 async def test_a_header_names_the_project_of_a_chat_completion(folder):
     upstream = ScriptedUpstream()
-    async with cue_on(folder, upstream=upstream, persona__default="helper") as cue:
+    async with cue_on(folder, upstream=upstream, persona__default="helper", persona__speaks="always") as cue:
         client = Client(cue, upstream)
         await client.say("hello")
         assert "Be kind.\n\nSay less." in upstream.messages()[0]["content"]

@@ -38,7 +38,8 @@ async def open_reflecting(folder, *, persona=None, model=None, upstream=None, **
     }
     (folder / "personas" / "p.json").write_text(json.dumps(definition))
     clock = FrozenClock()
-    async with cue_on(folder, model=model, clock=clock, upstream=upstream, persona__default="p", **settings) as cue:
+    chosen = {"persona__default": "p", "persona__speaks": "always"}
+    async with cue_on(folder, model=model, clock=clock, upstream=upstream, **chosen, **settings) as cue:
 
         async def say(text, conversation=NAME, **ask):
             reply = await cue.ask(Ask(text, conversation, **ask))

@@ -22,6 +22,9 @@ from cuebook.window.post_forms import PostInForm, calls_of, can_cut, least_of
 #: Largest share of the room for one post: the query, and any other.
 QUERY_SHARE, POST_SHARE = 0.5, 0.25
 
+#: Least share of the room that is filled before a client's message is left out.
+LEAST_FILL = 0.85
+
 #: Tokens by which shares of a room, each rounded down, may differ from the share of all.
 _ROUNDING = 8
 
@@ -73,15 +76,15 @@ def partition(
     """Partition the posts of a path, oldest first, into `room` tokens, at least `least` of them.
 
     `query` is the seq of the open turn's query. `begins`: nothing was omitted before the first post. `listed`: the path
-    is a client's own list of messages, and stays whole if it fits.
+    is a client's own list of messages, and stays whole if it fits. Otherwise the newest ones stay whole.
     """
     tokens = sum(map(_tokens, path))
     if listed and tokens <= room:
         return Partition(kept=tuple(PostInForm(post, "full", post.tokens) for post in path), dropped=(), tokens=tokens)
-    lay = _lay(path, room, limits, query)
-    full = _first_full(lay, limits, begins=begins)
-    small = _first_small(lay, full, limits, begins=begins)
-    if small == full and not (full == 0 and begins):
+    lay = _lay(path, room, limits, query, capped=not listed)
+    full = _fill(lay) if listed else _first_full(lay, limits, begins=begins)
+    small = full if listed else _first_small(lay, full, limits, begins=begins)
+    if small == full and not listed and not (full == 0 and begins):
         small = full = _whole(lay, full)
     early = [i for i in lay.pinned if i < small]  # the query of an open turn, before all else
     post_in_forms = [_full(path[i], lay.caps[i]) for i in sorted(early)]
@@ -107,9 +110,9 @@ class _Lay(Struct, frozen=True):
     step: int
 
 
-def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int) -> _Lay:
+def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int, *, capped: bool) -> _Lay:
     pinned = _pinned(path, query)
-    caps = _caps(path, room, query)
+    caps = _caps(path, room, query) if capped else list(map(_tokens, path))
     if sum(caps[i] for i in pinned) > room:
         _squeeze(path, caps, pinned, room)
     loose = caps[::-1]
@@ -189,6 +192,25 @@ def _first_full(lay: _Lay, limits: Limits, *, begins: bool) -> int:
     """Return the index of the oldest full post: within a share of the room, larger if limits require more posts."""
     older, newest = _fitting(lay, limits.full_share, begins=begins), _fitting(lay, limits.small_share, begins=begins)
     return min(older, max(newest, _window_start(lay, limits.window_posts)))
+
+
+def _fill(lay: _Lay) -> int:
+    """Return the index of the oldest post that fits with all newer ones, on the grid.
+
+    If that leaves more than the LEAST_FILL of the room unused, the posts before it that belong together are shortened.
+    """
+    first = _fitting(lay, 1.0, begins=True)
+    used = lay.kept + (lay.newest[len(lay.path) - first - 1] if first < len(lay.path) else 0)
+    left = lay.room - used
+    start = first - 1
+    while start in lay.held:
+        start -= 1
+    group = frozenset(range(max(start, 0), first)) - lay.pinned
+    room = left // lay.step * lay.step  # in steps, so that the cut text stays the same for some turns
+    if not group or used >= LEAST_FILL * lay.room or sum(min(lay.caps[i], least_of(lay.path[i])) for i in group) > room:
+        return first
+    _squeeze(lay.path, lay.caps, group, room)
+    return min(group)
 
 
 def _fitting(lay: _Lay, share: float, *, begins: bool) -> int:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from cuebook.memory.rolling import Calls
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, SYSTEM, TOOL, Part, PathPost, Post
 from cuebook.records.turn import Cut, Form
+from cuebook.window.cut_json import cut_json
 from cuebook.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, Counter, cut
 from cuebook.wire.anthropic_messages import THINKING
 from cuebook.wire.chat_messages import write_message
@@ -177,16 +178,23 @@ def cut_down(post_in_form: PostInForm, owner: str | None, count: Counter) -> Pos
     post, most = post_in_form.post, post_in_form.tokens
     text = text_of(post)
     room = most - weigh(decode(short(post, "", owner)), count)
-    content = cut(text, room, count=count) if room > 0 else ""
+    content = _cut_text(text, room, count)
     tokens = weigh(decode(short(post, content, owner)), count)
     while tokens > most and room > 0:  # the sum of parts may be slightly less than the whole
         room -= max(1, tokens - most)
-        content = cut(text, room, count=count) if room > 0 else ""
+        content = _cut_text(text, room, count)
         tokens = weigh(decode(short(post, content, owner)), count)
     head = _shared(text, content)
     tail = min(_shared(text[::-1], content[::-1]), len(content) - head, len(text) - head)
     how = Cut(tokens, head, content[head : len(content) - tail], tail)
     return PostInForm(post, "cut", tokens, how, content)
+
+
+def _cut_text(text: str, room: int, count: Counter) -> str:
+    """Return a text cut to a number of tokens. A JSON document stays one."""
+    if room <= 0:
+        return ""
+    return (cut_json(text, room, count=count) if text[:1] in ("{", "[") else None) or cut(text, room, count=count)
 
 
 def cut_again(post: PathPost, how: Cut) -> PostInForm:

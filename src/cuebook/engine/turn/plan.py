@@ -29,7 +29,7 @@ from cuebook.records.turn import Ask, Dropped, Manifest, Turn, Window
 from cuebook.window.budget import Allotment, Limits, allot
 from cuebook.window.manifest import anchored, dropped_ranges, remember
 from cuebook.window.partition import Partition, least, partition
-from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, cut_down, decode, whole
+from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, PostInForm, cut_down, decode, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
 from cuebook.window.tuning_marks import NO_MARKS, Marks, in_force, lighten, limited, moves, newest
 from cuebook.window.window import (
@@ -196,7 +196,8 @@ def plan_window(
         held=anchored(scene.previous) if scene.previous else frozenset(),
         frozen=request.frozen is not None,
     )
-    dropped = [*request.dropped, *_left_out(room, parted, of_little_use), *fitted.dropped, *no_room]
+    left_out = [*_left_out(room, parted, of_little_use), *map(_shortening, filter(_is_cut, parted.kept))]
+    dropped = [*request.dropped, *left_out, *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # the summary covers its posts, shown or not
     kept: Any = {"tools": request.tools, "copies": request.copies, "listed": request.listed}
@@ -358,6 +359,17 @@ def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: in
     if not marks.run or room.request.keeps_all or taken <= posts * marks.trigger:
         return parted, []
     return lighten(parted, marks, spare=query)
+
+
+def _is_cut(post_in_form: PostInForm) -> bool:
+    return post_in_form.form == "cut"
+
+
+def _shortening(each: PostInForm) -> Dropped:
+    """Return the entry of a shortened post: it is in the window, without a part of its text."""
+    tokens = max(0, each.post.tokens - each.tokens)
+    reason = f"shortened from {each.post.tokens:,} to {each.tokens:,} tokens"
+    return Dropped(kind="text", source=f"post:{each.post.id}", tokens=tokens, reason=reason)
 
 
 def _left_out(room: _Room, parted: Partition, of_little_use: Sequence[PathPost]) -> list[Dropped]:
