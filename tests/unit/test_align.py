@@ -70,7 +70,7 @@ def alignment_of(tree: Tree, *history: str) -> tuple[int, int, bool]:
     for number, seq in found.seqs.items():
         assert tree.posts[seq - 1][1] == history[number]
     assert (found.parent == 0) == (not found.seqs)
-    return found.parent, found.first_new, found.side
+    return found.parent, found.first_new, found.is_side_branch
 
 
 # ---- a reference ----------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
+from cuebook.engine.core.prompt_reading import own_names
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.system_prompt import own_names
 from cuebook.errors import NotFound
 from cuebook.prompts.lint import MOST_TOKENS, RULES, LintFinding, lint
 from cuebook.prompts.names import candidates

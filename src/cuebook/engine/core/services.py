@@ -42,7 +42,7 @@ WINDOWS = 64
 MESSAGES = 20_000
 
 
-class Last(Struct, frozen=True):
+class CachedWindow(Struct, frozen=True):
     """A conversation's last window and simulated provider cache. `digest` is its digest in the manifest."""
 
     digest: str
@@ -166,7 +166,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 class Caches(Struct, kw_only=True):
     """State of this process. The store has all data: without a cache a turn is slower, not different."""
 
-    windows: OrderedDict[tuple[str, str], Last] = field(default_factory=OrderedDict)
+    windows: OrderedDict[tuple[str, str], CachedWindow] = field(default_factory=OrderedDict)
     messages: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)  # of clients, by the digest of their bytes
     side_requests: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # logged conversations
     trials: dict[tuple[str, str], TrialCacheEntry] = field(default_factory=dict)  # by slug and branch
@@ -189,9 +189,9 @@ class Caches(Struct, kw_only=True):
         """Return the caches of another tenant: those of data are empty, those of texts and models are shared."""
         return replace(self, windows=OrderedDict(), messages=OrderedDict(), trials={}, evidence={}, epoch=0)
 
-    def keep_window(self, place: tuple[str, str], last: Last) -> None:
+    def keep_window(self, place: tuple[str, str], window: CachedWindow) -> None:
         """Cache a window for comparison with the next one."""
-        self.windows[place] = last
+        self.windows[place] = window
         self.windows.move_to_end(place)
         while len(self.windows) > WINDOWS:
             self.windows.popitem(last=False)

@@ -65,13 +65,15 @@ class WireSpeaker:
     async def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
         """Yield the head and the body of the answer, the head with the request's position and its prompt's length."""
         services, lease = self._wire.services, turn.lease
-        if turn.place.side and services.caches.is_first_side_request((lease.scope.tenant, lease.conversation)):
+        if turn.place.is_side_branch and services.caches.is_first_side_request(
+            (lease.scope.tenant, lease.conversation)
+        ):
             log.info(
                 "A request of conversation %s does not continue its history; it is stored as a side branch",
                 lease.conversation,
             )
         position: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
-        position |= {"side": turn.place.side, "tokens": turn.plan.window.tokens}
+        position |= {"is_side_branch": turn.place.is_side_branch, "tokens": turn.plan.window.tokens}
         async with aclosing(await self._answers(turn, step)) as pieces:
             async for piece in pieces:
                 yield msgspec.structs.replace(piece, **position) if isinstance(piece, Head) else piece

@@ -288,7 +288,7 @@ class Shadow:
                     msg = "its conversation was erased before it was stored"
                     raise _ConversationErased(msg)
 
-            turn = await open_turn(services, scope, request, waits=False, check=check)
+            turn = await open_turn(services, scope, request, pauses_jobs=False, before_attempt=check)
             if turn is None:
                 return
             async with OpenStep(services, turn, timed=False) as step:
@@ -328,7 +328,7 @@ async def _truncated(services: Services, scope: Scope, turn: OpenTurn) -> tuple[
     """Return the posts stored before a turn that its new messages replace with truncated copies."""
     place, last = turn.place, turn.choice.decision.expected_last_seq
     new = [turn.request.history[number] for number in place.new[: len(place.drafts)]]
-    if not place.parent or not new or place.side or place.parent == last:
+    if not place.parent or not new or place.is_side_branch or place.parent == last:
         return ()
     span = (place.parent + 1, min(place.parent + len(new), last))
     before = await services.store.posts_in(scope, place.ask.conversation, [span])

@@ -39,7 +39,7 @@ class Head(Struct, frozen=True, kw_only=True):
     conversation: str = ""
     turn: int = 0
     step: int = 1
-    side: bool = False  # the request continues no path and is stored apart
+    is_side_branch: bool = False  # the request continues no path and is stored apart
     tokens: int = 0  # of the prompt, by our count
 
     @property

@@ -6,12 +6,12 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.prompt_reading import own_prompt, resolved_of
 from cuebook.engine.core.query_vector import sense
 from cuebook.engine.core.recall import SelectedMemories, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, RecordedTurn, policy_of, read_recorded
-from cuebook.engine.turn.system_prompt import own_prompt, spoken, values_of
+from cuebook.engine.turn.system_prompt import spoken, values_of
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryQuery
 from cuebook.memory.scopes import SHARED_WITH, SPOKEN_WITH, Participants, read_places

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cuebook.engine.core.recall import SelectedMemories
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
-from cuebook.engine.turn.plan import WindowPlan, WindowRequest, plan_window
+from cuebook.engine.turn.plan import WindowPlan, WindowRequest, plan_with_marks
 from cuebook.engine.turn.scene import CANDIDATES, embed_query, path_query
 from cuebook.interfaces.store import Scene
 from cuebook.memory.item_keys import said_of
@@ -116,7 +116,7 @@ def plan_again(services: Services, recorded: RecordedTurn) -> WindowPlan:
     """Build a recorded window from its inputs. Raises InvalidInput if they do not fit."""
     settings, scene = services.settings, recorded.scene
     marks = in_force(scene.tuning, recorded.turn.metadata)
-    return plan_window(
+    return plan_with_marks(
         scene,
         recorded.request,
         turn=recorded.turn.n,

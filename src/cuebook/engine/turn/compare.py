@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cuebook.engine.core.services import Last, Services
+from cuebook.engine.core.services import CachedWindow, Services
 from cuebook.engine.turn.plan import WindowPlan
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Scene
@@ -17,7 +17,9 @@ from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.window import MOST_ANCHORS, Text, common_prefix, render
 
 
-def compare(services: Services, plan: WindowPlan, before: Last | None) -> tuple[WindowPlan, Last]:
+def compare_windows(
+    services: Services, plan: WindowPlan, before: CachedWindow | None
+) -> tuple[WindowPlan, CachedWindow]:
     """Add the stable prefix ratio and the simulated cache use to a window. Return also what the next one needs."""
     window, rule, use = plan.window, services.settings.cache_rule, None
     ratio = prefix_ratio(before.messages if before else None, window.messages)
@@ -26,11 +28,11 @@ def compare(services: Services, plan: WindowPlan, before: Last | None) -> tuple[
         simulator = simulator.copy()
         use = simulator.request(chunks_of(window, tools=plan.request.tools), services.clock.now())
     window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=cache_metadata(rule, use))
-    last = Last(plan.manifest.digest, window.messages, simulator)
-    return msgspec.structs.replace(plan, window=window), last
+    cached = CachedWindow(plan.manifest.digest, window.messages, simulator)
+    return msgspec.structs.replace(plan, window=window), cached
 
 
-async def last_window(services: Services, scope: Scope, scene: Scene) -> Last | None:
+async def previous_window(services: Services, scope: Scope, scene: Scene) -> CachedWindow | None:
     """Return the conversation's last window, from the cache or re-rendered from its manifest."""
     conversation = scene.conversation
     if conversation is None or scene.previous is None:
@@ -42,7 +44,7 @@ async def last_window(services: Services, scope: Scope, scene: Scene) -> Last | 
         window = await render_again(services, scope, conversation.id, scene.previous, owner=conversation.user)
     except NotFound:
         return None
-    return Last(scene.previous.digest, window.messages)
+    return CachedWindow(scene.previous.digest, window.messages)
 
 
 async def render_again(

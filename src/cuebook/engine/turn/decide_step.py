@@ -1,10 +1,10 @@
 """Decide a later step of a tool loop: the system prompt and recalled text of the turn's first step stay the same."""
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.compare import compare, frozen_volatile, last_window
+from cuebook.engine.turn.compare import compare_windows, frozen_volatile, previous_window
 from cuebook.engine.turn.decision import decision_of
 from cuebook.engine.turn.history import HistoryPlace
-from cuebook.engine.turn.plan import plan_tuned, window_request
+from cuebook.engine.turn.plan import plan_window, window_request
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import load_step_scene
 from cuebook.engine.turn.step import TurnChoice
@@ -20,8 +20,8 @@ async def decide_step(
     scene = await load_step_scene(services, scope, place.ask, turn, parent=place.parent, whole=place.listed)
     prompt = await first_system_prompt(services, scope, turn)
     frozen = await frozen_volatile(services, scope, turn)
-    content = window_request(services, scene, request, place, prompt, frozen=frozen)
-    plan = plan_tuned(services, scene, content, turn=turn.n, waiting=turn)
-    plan, last = compare(services, plan, await last_window(services, scope, scene))
+    contents = window_request(services, scene, request, place, prompt, frozen=frozen)
+    plan = plan_window(services, scene, contents, turn=turn.n, waiting=turn)
+    plan, cached = compare_windows(services, plan, await previous_window(services, scope, scene))
     decision = decision_of(services, request, place, prompt, plan, turn=turn.n)
-    return TurnChoice(prompt=prompt, plan=plan, decision=decision, last=last)
+    return TurnChoice(prompt=prompt, plan=plan, decision=decision, cached_window=cached)

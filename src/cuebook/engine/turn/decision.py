@@ -62,9 +62,9 @@ def decision_of(
         lease_s=services.settings.lease_s,
         user=ask.user,
         persona=ask.persona,
-        turn=place.waiting.n if place.waiting else 0,
+        turn=place.waiting_turn.n if place.waiting_turn else 0,
         query_seq=plan.query_seq,
-        moves_head=not place.side,
+        moves_head=not place.is_side_branch,
         metadata=metadata,
         mode=ask.mode,
         time_zone=ask.time_zone,
@@ -74,7 +74,7 @@ def decision_of(
         project=ask.project,
         idempotency=services.settings.keyed_digest_of(request.key),
         audit=() if request.shadow else prompt.rendered.audit,
-        calls=() if place.side else prompt.mood.tasks,
+        calls=() if place.is_side_branch else prompt.mood.tasks,
         outcome=outcome,
         epoch=scene.epoch,
     )
@@ -110,8 +110,8 @@ def _memory_terms(scene: Scene, place: HistoryPlace, shared: str) -> dict[str, A
     `shared` is the organization whose memory gets the posts.
     """
     ask = place.ask
-    if place.waiting is not None:
-        data = place.waiting.metadata
+    if place.waiting_turn is not None:
+        data = place.waiting_turn.metadata
         return {name: data[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in data}
     first = scene.conversation.last_seq + 1 if scene.conversation else 1
     values = {
@@ -138,8 +138,8 @@ def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:
 
 def _request_terms(request: TurnRequest, place: HistoryPlace) -> dict[str, Any]:
     """Return the marks of a shadow turn, and the request fields of a turn's steps by step number."""
-    earlier: Mapping[str, Any] = place.waiting.metadata if place.waiting else {}
-    step = str(len(place.waiting.steps) + 1 if place.waiting else 1)
+    earlier: Mapping[str, Any] = place.waiting_turn.metadata if place.waiting_turn else {}
+    step = str(len(place.waiting_turn.steps) + 1 if place.waiting_turn else 1)
     asked = {**earlier.get(ASKED, {}), **({step: dict(request.metadata)} if request.metadata else {})}
     shadow = {SHADOW: earlier.get(SHADOW) or {}} if request.shadow or SHADOW in earlier else {}
     return shadow | ({ASKED: asked} if asked else {})

@@ -43,8 +43,8 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
     new: tuple[int, ...] = ()  # message number of each draft, then of each inserted one
     seqs: Mapping[int, int] = {}  # message number -> the stored post with the same content
     listed: bool = False  # the client sent its whole history
-    side: bool = False  # continues no path: stored apart, without observations
-    waiting: Turn | None = None  # the open turn that waits for these tool results
+    is_side_branch: bool = False  # continues no path: stored apart, without observations
+    waiting_turn: Turn | None = None  # the open turn that waits for these tool results
     live: Draft | None = None  # the new post as sent, if the stored one has redacted secrets
 
     @property
@@ -61,8 +61,8 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
 class Continuation(Struct, frozen=True):
     """The position of new messages, and the stored posts of the others.
 
-    New messages follow the stored post `parent` (0: the root). `seqs` maps message numbers to posts. Posts on the
-    `side` are stored apart and move no head. `matched` messages are on the branch of the history, an answer among them
+    New messages follow the stored post `parent` (0: the root). `seqs` maps message numbers to posts. Posts on a side
+    branch are stored apart and move no head. `matched` messages are on the branch of the history, an answer among them
     if `answered`. Messages after an edit are new even if they are equal. `gaps` are the new messages before runs, by
     the stored post that they follow.
     """
@@ -72,7 +72,7 @@ class Continuation(Struct, frozen=True):
     first_new: int = 0
     seqs: dict[int, int] = {}
     gaps: tuple[tuple[int, range], ...] = ()
-    side: bool = False
+    is_side_branch: bool = False
     matched: int = 0
     answered: bool = False
 
@@ -120,11 +120,12 @@ async def _place(
     parent: int | None = None,
 ) -> HistoryPlace:
     """Return the place of a continuation or, without one, of messages that are all new, after `parent`."""
-    first_new, seqs, side = 0, dict[int, int](), False
+    first_new, seqs, is_side_branch = 0, dict[int, int](), False
     owner, gaps = request.ask.user, tuple[tuple[int, range], ...]()
     if continuation is not None:
-        parent, first_new, seqs, side, gaps = (
-            continuation.parent, continuation.first_new, continuation.seqs, continuation.side, continuation.gaps,
+        parent, first_new, seqs, is_side_branch, gaps = (
+            continuation.parent, continuation.first_new, continuation.seqs,
+            continuation.is_side_branch, continuation.gaps,
         )  # fmt: skip
         owner = continuation.alignment.conversation.user
     drafts = tuple(draft_of(services, request, each, owner=owner) for each in request.history[first_new:])
@@ -133,20 +134,20 @@ async def _place(
         for at, numbers in gaps
     )
     waiting = None
-    if not side and parent != 0 and all(draft.role == TOOL for draft in drafts):
+    if not is_side_branch and parent != 0 and all(draft.role == TOOL for draft in drafts):
         caller = parent if drafts else _caller(request, seqs)
         if drafts or caller is not None:
             waiting = await _waiting(services, scope, request.ask.conversation, parent=parent, caller=caller)
     return HistoryPlace(
-        ask=replace(request.ask, text="") if side else request.ask,
+        ask=replace(request.ask, text="") if is_side_branch else request.ask,
         drafts=drafts,
         parent=parent,
         insertions=insertions,
         new=(*range(first_new, len(request.history)), *(n for _, numbers in gaps for n in numbers)),
         seqs=seqs,
         listed=not request.only_new,
-        side=side,
-        waiting=waiting,
+        is_side_branch=is_side_branch,
+        waiting_turn=waiting,
     )
 
 
@@ -237,18 +238,25 @@ def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, 
     tree = _AlignmentTree(alignment)
     run = tree.longest(alignment.places)
     if run is None:
-        return Continuation(alignment, side=True)
+        return Continuation(alignment, is_side_branch=True)
     runs = [*tree.in_front(run), run, *tree.behind(run, answers)]
     seqs = {number: seq for each in runs for number, seq in tree.members(each)}
     end, matched = max(seqs), len(seqs)
     answered = bool(answers & seqs.keys())
     if 2 * matched < end + 1 + sure or not (answered or tree.begins(seqs) or seqs[end] == tree.head):
-        return Continuation(alignment, side=True)
-    side = not answered and not tree.leads_to(seqs[end], tree.head)
+        return Continuation(alignment, is_side_branch=True)
+    is_side_branch = not answered and not tree.leads_to(seqs[end], tree.head)
     unedited, gaps = tree.unedited(runs)
     last = max(unedited, default=-1)
     return Continuation(
-        alignment, unedited.get(last, 0), last + 1, unedited, gaps, side=side, matched=matched, answered=answered
+        alignment,
+        unedited.get(last, 0),
+        last + 1,
+        unedited,
+        gaps,
+        is_side_branch=is_side_branch,
+        matched=matched,
+        answered=answered,
     )
 
 

@@ -119,7 +119,7 @@ def window_request(
         live_tools=request.live_tools,
         live=_live_messages(scene, request, place, owner),
         frozen=frozen,
-        query_seq=place.waiting.query_seq if place.waiting else None,
+        query_seq=place.waiting_turn.query_seq if place.waiting_turn else None,
         memories=memories or SelectedMemories(),
         advice=prompt.advice.texts,
         mind=prompt.mood.text,
@@ -162,7 +162,7 @@ class WindowPlan(Struct, frozen=True, kw_only=True):
         return tuple(no for source, no in self.request.memories.uses.items() if source in values)
 
 
-def plan_window(
+def plan_with_marks(
     scene: Scene,
     request: WindowRequest,
     *,
@@ -217,22 +217,22 @@ def plan_window(
     )
 
 
-def plan_tuned(
+def plan_window(
     services: Services, scene: Scene, request: WindowRequest, *, turn: int, waiting: Turn | None = None
 ) -> WindowPlan:
-    """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan_window` does."""
+    """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan_with_marks` does."""
     settings = services.settings
     terms: Any = {"turn": turn, "limits": settings.limits, "count": services.count, "key": settings.key}
     before = in_force(scene.tuning, waiting.metadata if waiting else scene.told)
     now = newest(scene.tuning) if settings.tunes else newest(None)
     if waiting is None and scene.previous is None:
         before = now
-    plan = plan_window(scene, request, **terms, marks=before)
+    plan = plan_with_marks(scene, request, **terms, marks=before)
     if waiting is not None or now.run == before.run or scene.previous is None:
         return plan
     if not moves(scene.previous, plan.manifest):
         return plan
-    return plan_window(scene, request, **terms, marks=now)
+    return plan_with_marks(scene, request, **terms, marks=now)
 
 
 class _Room(Struct, frozen=True):

@@ -4,14 +4,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cuebook.engine.core.prompt_reading import own_names
 from cuebook.engine.core.query_vector import sense
-from cuebook.engine.core.services import Services
+from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.turn.summary_correction import correct_summary
-from cuebook.engine.turn.system_prompt import candidate_prompts
 from cuebook.interfaces.memories import MemoryLook
 from cuebook.interfaces.store import PathQuery, Scene, SearchLook
 from cuebook.memory.rolling import choose
 from cuebook.memory.scopes import read_control
+from cuebook.prompts.names import candidates
 from cuebook.records.conversation import Stretch
 from cuebook.records.memory import Dense, Scope
 from cuebook.records.turn import Ask, Turn
@@ -27,7 +28,7 @@ async def embed_query(services: Services, text: str) -> Dense | None:
 
 
 async def load_scene(
-    services: Services, scope: Scope, ask: Ask, *, parent: int | None, dense: Dense | None, whole: bool = False
+    services: Services, scope: Scope, ask: Ask, *, parent: int | None, query_vector: Dense | None, whole: bool = False
 ) -> Scene:
     """Load the scene of a new turn after the post `parent`. A summary that contains corrected text is corrected.
 
@@ -38,7 +39,7 @@ async def load_scene(
     terms: Any = {"prompts": candidate_prompts(settings, ask.persona), "memory": memory_query(services, ask)}
     terms |= {"project": ask.project, "otherwise": settings.project}
     terms |= {"steady_posts": profile.tail + profile.most if profile.trigger == "posts" else 0}
-    base = path_query(services, ask.conversation, ask.text, parent=parent, budget=ask.token_budget, dense=dense)
+    base = path_query(services, ask.conversation, ask.text, parent=parent, budget=ask.token_budget, dense=query_vector)
     query = replace(base, **terms, whole=whole)
     scene = await services.store.scene(scope, query)
     if scene.summary and scene.summary.corrected < scene.corrected:
@@ -79,6 +80,17 @@ def path_query(
         post_tokens=far.post,
         search=SearchLook(text=text, limit=CANDIDATES, dense=dense) if services.settings.recall and text else None,
     )
+
+
+def candidate_prompts(settings: Settings, persona: str | None) -> tuple[str, ...]:
+    """Return the prompts that the system prompt may need: of one persona, or of all if it is not known yet."""
+    named = settings.personas.get(persona or "")
+    personas = [named] if named else list(settings.personas.values())
+    links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
+    keys = [key for preset in settings.presets.presets.values() for key in preset.addon_prompt_keys]
+    addons = [name for key in keys for name in candidates(key)]
+    own = [name for each in personas for name in own_names(each)]
+    return tuple(dict.fromkeys([*own, *links, *addons]))
 
 
 def memory_query(services: Services, ask: Ask) -> MemoryLook:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.drafts import recipient_of
-from cuebook.engine.core.services import Last, Services
+from cuebook.engine.core.services import CachedWindow, Services
 from cuebook.engine.core.time_zones import dated
 from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.plan import WindowPlan
@@ -39,7 +39,7 @@ class TurnChoice(Struct, frozen=True, kw_only=True):
     prompt: SystemPrompt
     plan: WindowPlan
     decision: Decision
-    last: Last  # to compare the next window with
+    cached_window: CachedWindow  # to compare the next window with
 
 
 class OpenTurn(Struct, frozen=True, kw_only=True):

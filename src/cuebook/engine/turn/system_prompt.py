@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import drawn
-from cuebook.engine.core.prompt_reading import resolved_of, select_from
-from cuebook.engine.core.services import Services, Settings
+from cuebook.engine.core.prompt_reading import own_names, resolved_of, select_from
+from cuebook.engine.core.services import Services
 from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.experiences import Advice, advise
 from cuebook.engine.turn.mood import TurnMood, mood_in_turn
@@ -155,30 +155,6 @@ async def first_system_prompt(services: Services, scope: Scope, turn: Turn) -> S
         metadata={key: turn.metadata[key] for key in _OF_THE_TURN if key in turn.metadata},
     )
     return SystemPrompt(rendered=rendered)
-
-
-def candidate_prompts(settings: Settings, persona: str | None) -> tuple[str, ...]:
-    """Return the prompts that the system prompt may need: of one persona, or of all if it is not known yet."""
-    named = settings.personas.get(persona or "")
-    personas = [named] if named else list(settings.personas.values())
-    links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
-    keys = [key for preset in settings.presets.presets.values() for key in preset.addon_prompt_keys]
-    addons = [name for key in keys for name in candidates(key)]
-    own = [name for each in personas for name in own_names(each)]
-    return tuple(dict.fromkeys([*own, *links, *addons]))
-
-
-def own_prompt(persona: Persona) -> str:
-    """Return the id of the managed prompt for a persona's own text, if it exists."""
-    return f"persona/{persona.id.lower()}"
-
-
-def own_names(persona: Persona, project: str = "") -> tuple[str, ...]:
-    """Return the possible prompt ids for a persona's own text, or none if its name cannot be part of an id."""
-    try:
-        return candidates(own_prompt(persona), project)
-    except InvalidInput:
-        return ()
 
 
 def _first(names: Sequence[str], families: Mapping[str, Family]) -> str | None:

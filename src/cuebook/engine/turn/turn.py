@@ -11,20 +11,21 @@ from typing import Protocol, TypeVar
 
 from cuebook.engine.core.recall import recall_query, select_memories
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.compare import compare, last_window
+from cuebook.engine.turn.compare import compare_windows, previous_window
 from cuebook.engine.turn.decide_step import decide_step
 from cuebook.engine.turn.decision import decision_of
 from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
-from cuebook.engine.turn.plan import plan_tuned, window_request
+from cuebook.engine.turn.plan import plan_window, window_request
 from cuebook.engine.turn.prompt_logs import logging_of
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import embed_query, load_scene
 from cuebook.engine.turn.step import OpenStep, OpenTurn, TurnChoice, to_the_end
 from cuebook.engine.turn.stored_reply import POLL_S, StoredReply, find_reply
 from cuebook.engine.turn.system_prompt import system_prompt
-from cuebook.engine.turn.turn_signals import detect_signals, outcome_before
+from cuebook.engine.turn.turn_signals import detect_signals, feedback_on_previous_turn
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
 from cuebook.interfaces.store import Decision, Lease, StepEnd
+from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
 
 Piece_co = TypeVar("Piece_co", covariant=True)
@@ -77,26 +78,26 @@ async def open_turn(
     scope: Scope,
     request: TurnRequest,
     *,
-    waits: bool = True,
-    check: Callable[[], Awaitable[None]] | None = None,
+    pauses_jobs: bool = True,
+    before_attempt: Callable[[], Awaitable[None]] | None = None,
 ) -> OpenTurn | None:
     """Decide and store a step, again after each concurrent write. Return None if another request used its key.
 
-    `waits`: a caller waits for the first token, so background jobs pause. `check` runs before each attempt. Raises
-    InvalidInput, LeaseLost if the conversation was erased meanwhile, and Conflict after too many concurrent writes.
+    `pauses_jobs`: a caller waits for the first token. `before_attempt` runs before each attempt. Raises InvalidInput,
+    LeaseLost if the conversation was erased meanwhile, and Conflict after too many concurrent writes.
     """
-    name, number = request.ask.conversation, 0
-    with services.foreground.priority() if waits else nullcontext():
+    name = request.ask.conversation
+    conversation: Conversation | None = None
+    with services.foreground.priority() if pauses_jobs else nullcontext():
         for _ in range(RETRIES):
             place = await align_history(services, scope, request)
-            if check is not None:
-                await check()
+            if before_attempt is not None:
+                await before_attempt()
             choice = await decide_turn(services, scope, request, place)
-            conversation = choice.plan.scene.conversation
-            if number not in (0, conversation.no if conversation else 0):
+            before, conversation = conversation, choice.plan.scene.conversation
+            if before and (conversation is None or conversation.no != before.no):  # `no` is the row number
                 msg = f"Conversation {name!r} was erased during this request, with its message."
                 raise LeaseLost(msg)
-            number = conversation.no if conversation else 0
             try:
                 lease = await _store(services, scope, choice.decision)
             except Busy:
@@ -105,7 +106,7 @@ async def open_turn(
                 if request.key and await services.answered(scope, request.key):
                     return None
             else:
-                services.caches.keep_window((scope.tenant, name), choice.last)
+                services.caches.keep_window((scope.tenant, name), choice.cached_window)
                 return OpenTurn(request=request, place=place, choice=choice, lease=lease)
     msg = f"Conversation {name!r} has too many concurrent changes. Try again."
     raise Conflict(msg)
@@ -113,22 +114,22 @@ async def open_turn(
 
 async def decide_turn(services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace) -> TurnChoice:
     """Decide the next step of a turn: load one snapshot of the state, and compute all else from it. Store nothing."""
-    if place.waiting is not None:
-        return await decide_step(services, scope, request, place, place.waiting)
+    if place.waiting_turn is not None:
+        return await decide_step(services, scope, request, place, place.waiting_turn)
     ask = place.ask
-    dense = await embed_query(services, ask.text)
-    scene = await load_scene(services, scope, ask, parent=place.parent, dense=dense, whole=place.listed)
+    query_vector = await embed_query(services, ask.text)
+    scene = await load_scene(services, scope, ask, parent=place.parent, query_vector=query_vector, whole=place.listed)
     turn = scene.conversation.turns + 1 if scene.conversation else 1
-    signals = None if place.side else await detect_signals(services, scene, ask, place.drafts)
-    outcome = None if place.side else outcome_before(services, scene, ask, place.drafts, signals)
+    signals = None if place.is_side_branch else await detect_signals(services, scene, ask, place.drafts)
+    outcome = None if place.is_side_branch else feedback_on_previous_turn(services, scene, ask, place.drafts, signals)
     prompt = await system_prompt(services, scope, scene, request, ask, signals=signals)
     query = recall_query(services, scene, ask)
     memories = select_memories(services, scene, query, turn=turn)
-    content = window_request(services, scene, request, place, prompt, query=query, memories=memories)
-    plan = plan_tuned(services, scene, content, turn=turn)
-    plan, last = compare(services, plan, await last_window(services, scope, scene))
+    contents = window_request(services, scene, request, place, prompt, query=query, memories=memories)
+    plan = plan_window(services, scene, contents, turn=turn)
+    plan, cached = compare_windows(services, plan, await previous_window(services, scope, scene))
     decision = decision_of(services, request, place, prompt, plan, turn=turn, outcome=outcome)
-    return TurnChoice(prompt=prompt, plan=plan, decision=decision, last=last)
+    return TurnChoice(prompt=prompt, plan=plan, decision=decision, cached_window=cached)
 
 
 async def _store(services: Services, scope: Scope, decision: Decision) -> Lease:

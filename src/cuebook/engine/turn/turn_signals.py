@@ -273,7 +273,7 @@ async def _drift(services: Services, text: str, earlier: Sequence[str]) -> float
     return drift_by_meaning(text, cosine, akin=sensed[0].akin)
 
 
-def outcome_before(
+def feedback_on_previous_turn(
     services: Services, scene: Scene, ask: Ask, drafts: Sequence[Draft], turn_signals: TurnSignals | None
 ) -> tuple[int, Outcome] | None:
     """Return a new message's feedback on the turn before it, with that turn's number, or None.

@@ -139,7 +139,7 @@ def _said(fault: Failure) -> bytes:
 def begin(head: Head) -> Start:
     """Return an upstream's head with headers for the stored turn and its branch."""
     ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)} if head.turn else {}
-    if head.side:
+    if head.is_side_branch:
         ours["x-cuebook-branch"] = SIDE
     return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not head.is_stream)
 
