@@ -46,7 +46,6 @@ from cuebook.server.page import landing as setting_views
 from cuebook.server.page import live, views
 from cuebook.server.page import login as keyed
 from cuebook.server.page import memories as memory_views
-from cuebook.server.page import memory_use as of_use
 from cuebook.server.page import mood as mind_views
 from cuebook.server.page import prompts as prompt_views
 from cuebook.server.page import shadow as shadow_views
@@ -88,7 +87,6 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
             *views.ROUTES,
             *conversation_views.ROUTES,
             *memory_views.ROUTES,
-            *of_use.ROUTES,
             *prompt_views.ROUTES,
             *mind_views.ROUTES,
             *audit_views.ROUTES,

@@ -9,9 +9,6 @@ from typing import Final
 from cuebook.errors import Busy
 from cuebook.server.authorization import AnyRequest, caller_of, cue_of
 
-# ---- watchers -------------------------------------------------------------------------------------------------------
-
-
 #: Retry-After of rejected requests, in seconds.
 RETRY_S = 10.0
 
@@ -37,9 +34,8 @@ def seat(request: AnyRequest) -> Iterator[None]:
             del watching[key]
 
 
-#: Requests of a kind that may wait while one runs, and the Retry-After of rejected ones in seconds.
+#: Requests of a kind that may wait while one runs.
 WAITING: Final = 8
-_RETRY_S: Final = 10.0
 
 
 class Measures:
@@ -54,7 +50,7 @@ class Measures:
         """Wait for the lock of a kind. Raises Busy if the queue is full."""
         if self._asked[kind] > WAITING:
             msg = f"Too many requests: {WAITING} are already waiting for {kind}. Try again later."
-            raise Busy(msg, retry_after=_RETRY_S)
+            raise Busy(msg, retry_after=RETRY_S)
         self._asked[kind] += 1
         try:
             async with self._locks.setdefault(kind, asyncio.Lock()):

@@ -54,10 +54,7 @@ class RunningTurns:
                 await asyncio.wait((task,))
         if not task.cancelled():
             return task.result()
-        if self.stopping:
-            msg = "The server is stopping. The partial answer is stored; send the request again."
-            raise BackendError(msg, retryable=True)
-        raise Gone
+        raise _stopped() if self.stopping else Gone
 
     async def to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work to its end, also without a client. Raises BackendError when the server stops."""
@@ -68,10 +65,13 @@ class RunningTurns:
         except asyncio.CancelledError:
             if not self.stopping:
                 raise
-            msg = "The server is stopping. The partial answer is stored; send the request again."
-            raise BackendError(msg, retryable=True) from None
+            raise _stopped() from None
         finally:
             self._tasks.discard(task)
+
+
+def _stopped() -> BackendError:
+    return BackendError("The server is stopping. The partial answer is stored; send the request again.", retryable=True)
 
 
 async def _gone(receive: Receive) -> None:
