@@ -14,76 +14,20 @@ from cuebook.app.prompts.arguments import HIGHEST, ForkOrigin, Number, Slug, Tar
 from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
-from cuebook.engine.core.services import Services
+from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.errors import Conflict, InvalidInput, MergeConflict
-from cuebook.interfaces.prompts import DEPTH, Family, Write
+from cuebook.interfaces.prompts import Family, Write
 from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import bump, check_semver, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
-from cuebook.prompts.inherit import Clash, merge3, resolve
+from cuebook.prompts.inherit import Clash, merge3
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
 from cuebook.prompts.registry import twin
 from cuebook.prompts.select import context_fit
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Engine, Label, Param, Version
-
-# ---- ancestors ------------------------------------------------------------------------------------------------------
-
-
-async def check_ancestors(services: Services, versions: Sequence[Version]) -> None:
-    """Check that all ancestors of the versions exist and inherit without a cycle. Raises InvalidInput naming it.
-
-    Children inherit from the last given version of a branch, or from the version with the given number.
-    """
-    parents = _Parents(services, versions)
-    for each in versions:
-        pending: Version | None = each
-        for _ in range(DEPTH + 2):  # a cycle is complete by then
-            if pending is None or pending.inherits is None:
-                break
-            pending = await parents.find(pending.inherits)
-        resolve(each, parents.found.get)
-
-
-class _Parents:
-    """Finds ancestors by reference: the version being stored, else the active one, else the pinned number."""
-
-    def __init__(self, services: Services, versions: Sequence[Version]) -> None:
-        self.found: dict[str, Version] = {}
-        self._services = services
-        self._last = {(each.slug, each.branch): each for each in versions}
-        self._numbered = {(each.slug, each.branch, each.number): each for each in versions if each.number}
-        self._families: dict[str, Family] = {}
-
-    async def find(self, reference: str) -> Version | None:
-        if reference not in self.found:
-            named = parse_reference(reference, where="inherits")
-            branch = named.branch or MAIN
-            version = await (
-                self._newest(named.slug, branch)
-                if named.number is None
-                else self._pinned(named.slug, branch, named.number)
-            )
-            if version is not None:
-                self.found[reference] = version
-        return self.found.get(reference)
-
-    async def _newest(self, slug: str, branch: str) -> Version | None:
-        if (slug, branch) in self._last:
-            return self._last[slug, branch]
-        if slug not in self._families:
-            self._families |= await self._services.prompts.families(Scope(), [slug])
-        family = self._families.get(slug)
-        return family.version(branch) if family else None
-
-    async def _pinned(self, slug: str, branch: str, number: int) -> Version | None:
-        if (slug, branch, number) in self._numbered:
-            return self._numbered[slug, branch, number]
-        stored = await self._services.prompts.versions(Scope(), slug, branch=branch, numbers=[number])
-        return stored[0] if stored else None
-
 
 #: Default of `inherits`: keep the current value. No prompt can have this name.
 KEEP: Literal["(keep)"] = "(keep)"
@@ -170,7 +114,10 @@ class PromptWriting(PromptReading):
             if own != slug:
                 msg = f"slug: {slug!r} and {own!r} are the same prompt, with one file. Use {own!r}."
                 raise InvalidInput(msg, where="slug")
-        await check_ancestors(self._services, versions)
+        parents = {parse_reference(each.inherits, where="inherits").slug for each in versions if each.inherits}
+        families = await self._services.prompts.families(Scope(), sorted(parents)) if parents else {}
+        for each in versions:
+            await resolved_of(self._services, each, families, fresh=versions)
 
     @operation("POST /api/prompts/{slug}/branches", role="editor", status=201, stores=True)
     async def fork(

@@ -1,7 +1,7 @@
 """Resolve prompts for turns and the public API: merge ancestors and select a variant among branches."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
@@ -17,43 +17,46 @@ from cuebook.storage.store import Store
 _OWN = Scope()
 
 
-class Parents:
-    """Loads ancestors: from the version being written, else their active version."""
-
-    def __init__(self, families: Mapping[str, Family], fresh: Mapping[str, Version] | None = None) -> None:
-        self._families = families
-        self._fresh = fresh or {}
-
-    def __call__(self, reference: str) -> Version | None:
-        named = parse_reference(reference)
-        if named.slug in self._fresh and named.branch in (None, MAIN) and named.number is None:
-            return self._fresh[named.slug]
-        family = self._families.get(named.slug)
-        active = family.version(named.branch or MAIN) if family else None
-        return active if active is not None and named.number in (None, active.number) else None
-
-
 async def resolved_of(
-    services: Services | Store, version: Version, families: Mapping[str, Family] | None = None, *, scope: Scope = _OWN
+    services: Services | Store,
+    version: Version,
+    families: Mapping[str, Family] | None = None,
+    *,
+    fresh: Sequence[Version] = (),
+    scope: Scope = _OWN,
 ) -> ResolvedVersion:
-    """Resolve a version. Pinned ancestors are loaded by number, within the scope's tenant."""
+    """Resolve a version. Pinned ancestors are loaded by number, others are active, within the scope's tenant.
+
+    `fresh` are versions that are about to be stored: each is its branch's active one, the last one if there are more.
+    Raises InvalidInput for a missing ancestor or a cycle.
+    """
     known = dict(families or {})
-    pinned: dict[str, Version] = {}
+    ancestors: dict[str, Version | None] = {}
     pending: Version | None = version
     for _ in range(2 * DEPTH):
         if pending is None or pending.inherits is None:
             break
-        named = parse_reference(pending.inherits)
-        if named.slug not in known:
-            known |= await services.prompts.families(scope, [named.slug])
-        parent = Parents(known)(pending.inherits)
+        named = parse_reference(pending.inherits, where="inherits")
+        place = (named.slug, named.branch or MAIN)
+        parent = next(
+            (
+                each
+                for each in reversed(fresh)
+                if (each.slug, each.branch) == place and named.number in (None, each.number)
+            ),
+            None,
+        )
+        if parent is None:
+            if named.slug not in known:
+                known |= await services.prompts.families(scope, [named.slug])
+            active = known[named.slug].version(place[1]) if named.slug in known else None
+            parent = active if active is not None and named.number in (None, active.number) else None
         if parent is None and named.number is not None:
-            branch, numbers = named.branch or MAIN, [named.number]
-            for found in await services.prompts.versions(scope, named.slug, branch=branch, numbers=numbers):
-                parent = pinned[pending.inherits] = found
+            stored = await services.prompts.versions(scope, named.slug, branch=place[1], numbers=[named.number])
+            parent = stored[0] if stored else None
+        ancestors[pending.inherits] = parent
         pending = parent
-    parents = Parents(known)
-    return resolve(version, lambda reference: parents(reference) or pinned.get(reference))
+    return resolve(version, ancestors.get)
 
 
 def select_from(
