@@ -15,9 +15,9 @@ from cuebook.prompts.front import ALIASES, KEYS
 from cuebook.prompts.inherit import resolve, text_of
 from cuebook.prompts.names import candidates, overridden, parse_reference
 from cuebook.prompts.template import placeholders, used
-from cuebook.records.credentials import announced, family_of, spans
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.prompt import MAIN, Engine, ResolvedVersion, Version
+from cuebook.records.redaction import announced, family_of, spans
 
 # ---- a text by itself -----------------------------------------------------------------------------------------------
 

@@ -1,7 +1,10 @@
 """Redact secrets: replace each by a typed token with a keyed fingerprint before anything is stored.
 
-`credentials` detects the secrets. Uncertain ones (e-mail addresses, phone numbers, high-entropy strings) are never
-replaced, only reported by `flags`.
+Only high-precision families of credentials are detected: API keys of a known format, private keys, passwords in URLs,
+values after a secret word, payment cards. The search is linear: a clean text costs a few dozen substring searches, a
+pattern runs only where its hint was found, and its repetitions are bounded or consumed. Tokens that replaced a secret
+are opaque. Uncertain secrets (e-mail addresses, phone numbers, high-entropy strings) are never replaced, only reported
+by `flags`.
 """
 
 import hmac
@@ -12,8 +15,401 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.records.credentials import TOKEN_START, announced, family_of, hinted, is_card, spans
 from cuebook.records.expression import Expression
+
+#: Characters `start` to `end` hold a secret of `family`.
+Span = tuple[int, int, str]
+
+TOKEN_START = "[[secret:"  # noqa: S105  prefix of a token that replaces a secret
+TOKEN = Expression(r"\[\[secret:[a-z_]{1,32}#[0-9a-f]{16}\]\]")
+
+# ---------------------------------------------------------------- keys of a known format
+
+#: No adjacent letter, digit or token: a format inside a longer word is no key, even after its neighbor was replaced.
+_LEFT = r"(?<![A-Za-z0-9])(?<![0-9a-f]\]\])"
+_RIGHT = r"(?![A-Za-z0-9]|\[\[secret:)"
+
+#: Hints (one must occur), the family, the format. Source: notes/security.md §2 and the issuers' documented
+#: prefixes; if an issuer documents no length, it is a lower bound.
+_SHAPES: tuple[tuple[tuple[str, ...], str, Expression], ...] = (
+    (("AKIA", "ASIA"), "aws_access_key", Expression(_LEFT + r"A(?:KIA|SIA)[A-Z0-9]{16}" + _RIGHT)),
+    (("sk-ant-",), "anthropic_key", Expression(_LEFT + r"sk-ant-[A-Za-z0-9_-]{20,}")),
+    (("sk-",), "openai_key", Expression(_LEFT + r"sk-(?!ant-)[A-Za-z0-9_-]{20,}")),
+    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), "github_token", Expression(_LEFT + r"gh[pousr]_[A-Za-z0-9]{30,}")),
+    (("github_pat_",), "github_token", Expression(_LEFT + r"github_pat_[A-Za-z0-9_]{22,}")),
+    (
+        ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"),
+        "slack_token",
+        Expression(_LEFT + r"xox[abprs]-[A-Za-z0-9-]{10,}"),
+    ),
+    (("AIza",), "google_key", Expression(_LEFT + r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-]|\[\[secret:)")),
+    (("sk_live_", "rk_live_"), "stripe_key", Expression(_LEFT + r"[sr]k_live_[A-Za-z0-9]{16,}")),
+    (("npm_",), "npm_token", Expression(_LEFT + r"npm_[A-Za-z0-9]{36}" + _RIGHT)),
+    (("hf_",), "huggingface_token", Expression(_LEFT + r"hf_[A-Za-z0-9]{30,}")),
+    (("cue_",), "cuebook_key", Expression(_LEFT + r"cue_[A-Za-z0-9_-]{20,}")),
+    (("pypi-",), "pypi_token", Expression(_LEFT + r"pypi-[A-Za-z0-9_-]{50,}")),
+    (
+        ("eyJ",),
+        "jwt",
+        Expression(r"(?<![A-Za-z0-9_-])(?<![0-9a-f]\]\])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    ),
+)
+_HINTS = tuple(hint for hints, _, _ in _SHAPES for hint in hints)
+#: Formats that joined words could match. Real keys are random, so three digits are required.
+_RANDOM_SHAPES = frozenset({"openai_key", "anthropic_key", "slack_token", "pypi_token", "cuebook_key"})
+_PEM = Expression(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nrt]){0,16}(?=[A-Za-z0-9+/=]{16}|[A-Za-z-]{4,20}:)"
+)
+_PEM_END = Expression(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|(?=\[\[secret:)")
+_URL = Expression(r"://[^\s/?#@:\"'<>\[\]]{0,128}:((?:(?!\[\[secret:)[^\s/?#\"'<>]){1,256})@")
+
+# ---------------------------------------------------------------- values after a secret word
+
+_ALONE = Expression(r"(?<![a-z0-9])$")
+_KEY_OF = Expression(r"(?:api|access|secret|private|signing|encryption|master|account|auth)[ _-]?$")
+_TOKEN_OF = Expression(r"(?:access|auth|api|bearer|refresh|session|secret|security|bot|deploy)[ _-]?$")
+_FOREIGN = ("passwort", "kennwort", "contraseña", "mot de passe", "пароль", "密码", "密碼", "パスワード", "비밀번호")
+#: The word in lower case, its family, and the text required right before it, if any.
+_WORDS: tuple[tuple[str, str, Expression | None], ...] = (
+    *((word, "password", None) for word in ("password", "passwd", "passphrase", "passcode", *_FOREIGN)),
+    ("pwd", "password", _ALONE),
+    ("secret", "secret", None),
+    ("key", "api_key", _KEY_OF),
+    ("token", "access_token", _TOKEN_OF),
+    ("authorization", "access_token", None),
+    ("pin", "pin", _ALONE),
+    ("cvv", "pin", _ALONE),
+)
+_SECRET_WORDS = tuple(word for word, _, _ in _WORDS)
+_SUFFIX = r"(?:[ _-]?(?:code|number|confirmation|confirm|again|repeat|[0-9]{1,2}))?"
+_KEY_SUFFIX = Expression(_SUFFIX + "$")
+_SCHEME = r"(?:(?:bearer|basic|digest)[ ]{1,3})?"  # of an Authorization header
+#: The link between the word and its value: `sign` always announces one, `verb` may, `gap` is a space before quotes.
+_LINK = Expression(
+    _SUFFIX
+    + r"""(?:\\{0,8}["'`)\]]|\*\*){0,3}
+    (?:[ \t]?,?[ \t]?\\{0,8}["']?value\\{0,8}["']?)?
+    (?:[ ]\([^()\n]{1,40}\))?
+    (?:[ ](?:for|of|to|on|at|in)(?:[ ][^\s:=,;.]{1,30}){1,6}?)?
+    (?:
+      (?P<sign>[ \t]{0,9}(?:is[ ]?)?
+        (?: :[ ]?[A-Za-z_][\w.|]{0,40}(?:[ ]?\|[ ]?None)?[ ]=[ ] | :=(?!=) | [!=]?={1,3}
+          | => | ->(?=[ ]) | → | ⇒ | : | ： )
+        | >(?=[^\s<]{1,256}</) )
+      | (?P<verb>[ \t]{1,3}(?:is|was|ist|es|est|equals|will[ ]be|is[ ]now|changed[ ]to|set[ ]to|to)[ \t]
+        | [ ]?(?:是|为|為|は|это)[ ]? )
+      | (?P<gap>[ \t]{1,2}(?=["'`“]))
+    )
+    (?:[ \t]{0,9}\*\*)?[ \t]{0,40}"""
+    + _SCHEME,
+    re.VERBOSE | re.IGNORECASE,
+)
+_FLAG = Expression(r"--[a-z0-9_-]{0,40}$")  # `--password VALUE` on a command line
+_FLAG_LINK = Expression(r"[ \t]{1,3}(?!-)")
+#: A value is quoted (with an optional string prefix), or ends at a space or a delimiter.
+_OPEN = Expression(r"[bfru]{0,2}(\\{0,8})([\"'`“‘«])" + _SCHEME, re.IGNORECASE)
+_SCHEMED = Expression(_SCHEME, re.IGNORECASE)
+_CLOSERS = {"“": "”", "‘": "’", "«": "»"}
+_BARE = Expression(
+    r"""(?:[^\s"'`<>,;&\\\[] | \\(?!\\{0,8}[nrt"']) | \[(?!\[secret:)
+    | [,;&](?![\s"'`}\])\\]|\Z|[\w.-]{1,40}\s?[=:]) | ["'`](?![\s,;:&}\])]|\Z)){1,4096}""",
+    re.VERBOSE,
+)
+_LONGEST = 4096
+_WORDED = frozenset({"password", "secret"})  # families whose values people choose; other values are machine-generated
+_KEYLIKE = Expression(r"[0-9].{5}|.{5}[0-9]|^[A-Za-z]{16,}$", re.DOTALL)
+_PIN = Expression(r"[0-9]{3,12}")
+#: Prefixes of placeholders, references to a secret's location, measures and tokens, quoted or not.
+_PLACEHOLDER = Expression(
+    r"""<|\{|&(?:lt|gt|quot|\#[0-9]{2}|\#x[0-9a-f]{2});|\[\[secret:|\[[A-Za-z_ -]{0,40}\]|\w{1,20}://|!secret\b
+    |\$[{(]|\$[A-Za-z_]+(?:->|\[|(?=[\s"'`,;)}\]])|$)|%(?:\(|s\b|[A-Z_]{1,40}%)|@\{
+    |[#.][A-Za-z][A-Za-z_-]*(?:$|(?=[\s"'`,;)\]{>]))
+    |[~.]{0,2}(?:/[a-z0-9._-]{1,80}){2,}(?:$|(?=[\s"'`,;)]))
+    |(?:your|my|some|insert|enter|replace|example|dummy|fake)[ _-][A-Za-z _-]*$
+    |[0-9]{1,3}[ -]?(?:bits?|bytes?|chars?|characters?|digits?|days?|hours?|minutes?|seconds?)\b
+    |[0-9]{1,2}[-–][0-9]{1,3}[ ](?:bytes|char|digit|letter|symbol)
+    |(?:base64|utf-?8|sha-?[0-9]+|md5|oauth2?|bcrypt|argon2|aes)(?:$|(?=[\s"'`,;.)-]))""",
+    re.VERBOSE | re.IGNORECASE,
+)
+#: The text after a plain word that is a whole value: after `=`, after other signs, and in both cases.
+_SETTING_END = Expression(r"[ \t]*(?:[\r\n]|\Z)|[;&]|\s+[\w.-]{1,40}=|[\"'`]")
+_CLAUSE_END = Expression(r"[ \t]*(?:[\r\n]|\Z)|[.,;](?:\s|\Z)|[)}\]\"'`<]|\\+[nrt\"']")
+_LINE_END = Expression(r"[ \t]*(?:[\r\n]|\Z)")
+#: Code instead of a value: a call, a subscript, a parenthesis.
+_EXPRESSION = Expression(r"[A-Za-z_][\w.:]{0,80}[(\[{]|\(")
+#: A full or partial mask, or a blank to fill in.
+_MASKED = Expression(r"[*•●·.#xX_-]+|\W+|.*(?:\*{3}|[xX]{4}|\.{3}|…|•{3}|\{[A-Za-z_][^{}]*\}|%s|%\().*", re.DOTALL)
+#: A name instead of a value: dotted, or letters that end in a secret word, or three camel-case words.
+_REFERENCE = Expression(
+    r"[A-Za-z_]+(?:(?:\.|->|::)[A-Za-z_]+)+|[A-Za-z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|key"
+    r"|authorization)|(?-i:(?:[A-Z][a-z]{2,}){3,})",
+    re.IGNORECASE,
+)
+_CONSTANT = Expression(r"[A-Z]+(?:_[A-Z]+)+")
+_PROSE = Expression(
+    r"\b(?:your|must|should|enter|please|users?|password|passphrase|secret|key|required|optional|characters|used|not|the"
+    r"|cannot|invalid|incorrect|wrong|forgot|reset|change|field|default|is|are|for|if|when)\b",
+    re.IGNORECASE,
+)
+_NO_SECRETS = frozenset(
+    "required optional hidden none null nil undefined true false yes no empty unset missing invalid incorrect wrong"
+    " expired n/a string str text bytes bool boolean int integer number float object any char secretstr value redacted"
+    " removed masked censored encrypted hashed example placeholder default hover focus active visited before after"
+    " disabled unknown prompt ask env environ vault forgotten lost confidential private public type name input field"
+    " below above here not_set notset changed reset stored saved password passwd passphrase pass secret token"
+    " key".split()
+)
+
+# ---------------------------------------------------------------- payment cards
+
+_CARD_RUN = Expression(r"[0-9](?:[ -]?[0-9]){12,}+")
+#: Digits per group as printed on cards: 4-4-4-4 with up to three more, 4-6-5 (American Express), 4-6-4 (Diners).
+_CARD_GROUPS = frozenset({(4, 4, 4, 4), (4, 4, 4, 4, 1), (4, 4, 4, 4, 2), (4, 4, 4, 4, 3), (4, 6, 5), (4, 6, 4)})
+_CARD_LENGTHS = range(13, 20)
+#: Issuers' prefixes and lengths (ISO/IEC 7812 ranges published by the networks).
+_CARD = Expression(
+    r"4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})"  # Visa
+    r"|(?:5[1-5][0-9]{2}|222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}"  # Mastercard
+    r"|3[47][0-9]{13}"  # American Express
+    r"|(?:6011|65[0-9]{2}|64[4-9][0-9])[0-9]{12}(?:[0-9]{3})?"  # Discover
+    r"|3(?:0[0-5]|[689][0-9])[0-9]{11}"  # Diners
+    r"|35(?:2[89]|[3-8][0-9])[0-9]{12}"  # JCB
+    r"|62[0-9]{14,17}"  # UnionPay
+    r"|(?:5018|5020|5038|5893|6304|6759|676[1-3])[0-9]{9,15}"  # Maestro
+    r"|220[0-4][0-9]{12}"  # Mir
+)
+
+
+def spans(text: str) -> list[Span]:
+    """Return all secrets, ordered and disjoint; overlapping secrets are merged under the more specific family."""
+    results = [*_shapes(text), *_private_keys(text), *_url_passwords(text), *_cards(text), *_named(text)]
+    if not results:
+        return []
+    rank: dict[str, int] = {"": -1}  # a token has priority: secrets that overlap it are ignored
+    for _, _, family in results:
+        rank.setdefault(family, len(rank))
+    results += [(token.start(), token.end(), "") for token in TOKEN.finditer(text)]
+    merged: list[Span] = []
+    for start, end, family in sorted(results):
+        if merged and start < merged[-1][1]:
+            first, last, other = merged.pop()
+            merged.append((first, max(end, last), min(family, other, key=rank.__getitem__)))
+        else:
+            merged.append((start, end, family))
+    return [span for span in merged if span[2]]
+
+
+def begun(text: str) -> int:
+    """Return the start of a key of a known format that is cut off at the end of a text; the text's length if none."""
+    word = len(text) - len(text.rsplit(maxsplit=1)[-1]) if text and not text[-1].isspace() else len(text)
+    at = [text.find(hint, word) for hints, _, _ in _SHAPES for hint in hints]
+    return min((place for place in at if place >= 0 and not text[:place][-1:].isalnum()), default=len(text))
+
+
+def hinted(text: str) -> bool:
+    """Return whether `spans` could find anything, by a fast check."""
+    lower = _lower(text)
+    return (
+        any(map(text.__contains__, _HINTS))
+        or any(map(lower.__contains__, _SECRET_WORDS))
+        or "PRIVATE KEY" in text
+        or ("://" in text and "@" in text)
+        or next(_card_numbers(text), None) is not None
+    )
+
+
+def family_of(key: str) -> str:
+    """Return the family of secrets that a field name announces ("db_password", "apiKey"), "" for none."""
+    lower = _KEY_SUFFIX.sub("", _lower(key))
+    for word, family, before in _WORDS:
+        if lower.endswith(word) and (before is None or before.search(lower[: -len(word)])):
+            return family
+    return ""
+
+
+def announced(value: str, family: str) -> tuple[int, int] | None:
+    """Return the position of the secret in the value of an announced field; None for a placeholder or prose."""
+    scheme = _SCHEMED.match(value)
+    start = scheme.end() if scheme else 0
+    return (start, len(value)) if TOKEN_START not in value and _may_be(value[start:], family) else None
+
+
+def is_card(digits: str) -> bool:
+    """Return whether a number is a payment card: issuer prefix, length and Luhn checksum (ISO/IEC 7812-1, annex B)."""
+    if len(digits) not in _CARD_LENGTHS or not _CARD.fullmatch(digits):
+        return False
+    doubled = (int(digit) * 2 for digit in digits[-2::-2])
+    return (sum(map(int, digits[-1::-2])) + sum(two - 9 if two > 9 else two for two in doubled)) % 10 == 0
+
+
+def _lower(text: str) -> str:
+    """Return the text in lower case, at the same length: only dotted İ has a longer lower case."""
+    return text.lower() if "İ" not in text else text.replace("İ", "i").lower()
+
+
+def _shapes(text: str) -> Iterator[Span]:
+    for hints, family, pattern in _SHAPES:
+        for hint in hints:
+            if hint in text:
+                for match in pattern.finditer(text):
+                    if family not in _RANDOM_SHAPES or sum(map(str.isdigit, match.group())) >= 3:
+                        yield match.start(), match.end(), family
+                break
+
+
+def _private_keys(text: str) -> Iterator[Span]:
+    """Find private keys, each up to its end line, or to the end of a truncated text."""
+    at = 0
+    while "PRIVATE KEY" in text and (begin := _PEM.search(text, at)):
+        end = _PEM_END.search(text, begin.end())
+        at = end.end() if end else len(text)
+        yield begin.start(), at, "private_key"
+
+
+def _url_passwords(text: str) -> Iterator[Span]:
+    if "://" in text and "@" in text:
+        for match in _URL.finditer(text):
+            if not _is_no_secret(match[1]):
+                yield match.start(1), match.end(1), "url_password"
+
+
+def _cards(text: str) -> Iterator[Span]:
+    for start, end in _card_numbers(text):
+        if _stands_alone(text, start, end):
+            yield start, end, "card"
+
+
+def _card_numbers(text: str) -> Iterator[tuple[int, int]]:
+    """Find card numbers regardless of their neighbors: in JSON an escaped line break ends in a letter."""
+    for run in _CARD_RUN.finditer(text):
+        groups = [(run.start() + one.start(), run.start() + one.end()) for one in re.finditer(r"[0-9]+", run.group())]
+        for first, (begin, stop) in enumerate(groups):
+            for count in (1,) if stop - begin in _CARD_LENGTHS else (3, 4, 5) if stop - begin == 4 else ():
+                window = groups[first : first + count]
+                start, end = begin, window[-1][1]
+                printed = count == 1 or tuple(stop - begin for begin, stop in window) in _CARD_GROUPS
+                if printed and is_card(re.sub("[ -]", "", text[start:end])):
+                    yield start, end
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    before, after = text[start - 1 : start] if start else "", text[end : end + 2]
+    joined = before.isalnum() or after[:1].isalnum() or before in {"_", "."} or after[:1] == "_"
+    return not joined and not (after[:1] == "." and after[1:].isdigit())
+
+
+def _named(text: str) -> Iterator[Span]:
+    """Find the values after secret words."""
+    lower = _lower(text)
+    for word, family, before in _WORDS:
+        at = lower.find(word)
+        while at >= 0:
+            end = at + len(word)
+            if (before is None or before.search(lower[max(0, at - 16) : at])) and not _is_part(text, at, end):
+                link = _LINK.match(text, end)
+                if link is None and _FLAG.search(lower[max(0, at - 48) : at]):
+                    link = _FLAG_LINK.match(text, end)
+                span = _value(text, link, family) if link else None
+                if span:
+                    yield *span, family
+                    end = max(end, span[1])
+            at = lower.find(word, end)
+
+
+def _is_part(text: str, at: int, end: int) -> bool:
+    """Return whether a word is part of a name: of a CSS selector (`#password`), an ARN (`:secret:`) or a token."""
+    before = text[at - 1] if at else ""
+    return before == "#" or (before in {":", "["} and text.startswith(":", end))
+
+
+def _value(text: str, link: re.Match[str], family: str) -> tuple[int, int] | None:
+    """Return the position of the value after a link, or None if it is no secret."""
+    at, groups = link.end(), link.groupdict()
+    if _PLACEHOLDER.match(text, at) or _EXPRESSION.match(text, at):
+        return None
+    opened = _OPEN.match(text, at)
+    end = _closing(text, opened) if opened else -1
+    if opened and end >= 0:
+        value = text[opened.end() : end]
+        secret = _may_be(value, family) and (not groups.get("gap") or _is_random(value))
+        return (opened.end(), end) if secret else None
+    bare = _BARE.match(text, opened.end() if opened else at)
+    value = bare.group().rstrip(".,;:)]}?*_") if bare else ""
+    if (
+        bare is None
+        or text.startswith(TOKEN_START, bare.end())
+        or not _may_be(value, family)
+        or _REFERENCE.fullmatch(value)
+    ):
+        return None
+    end = bare.start() + len(value)
+    if family == "pin":
+        trusted = True
+    elif groups.get("verb"):
+        trusted = len(value) >= 6 and (_is_random(value) or _is_worded(text, end, family=family, value=value))
+    else:
+        trusted = _is_random(value) or (len(value) >= 4 and _ends(text, end, link=link.group(), value=value))
+    return (bare.start(), end) if trusted else None
+
+
+def _closing(text: str, opened: re.Match[str]) -> int:
+    """Return the end of a quoted value, -1 if unclosed; the quotes may be escaped to any depth."""
+    depth, quote, at = len(opened[1]), _CLOSERS.get(opened[2], opened[2]), opened.end()
+    limit = min(at + _LONGEST, len(text))
+    for stop in ("\n", TOKEN_START):
+        found = text.find(stop, at, limit)
+        limit = limit if found < 0 else found
+    while (at := text.find(quote, at, limit)) >= 0:
+        body = text[opened.end() : at]
+        slashes = len(body) - len(body.rstrip("\\"))
+        if slashes % (2 * (depth + 1)) == depth:
+            return at - depth
+        at += 1
+    return -1
+
+
+def _may_be(value: str, family: str) -> bool:
+    """Return whether an announced value may be a secret of the family: not a placeholder, name or prose."""
+    if family == "pin":
+        return _PIN.fullmatch(value) is not None
+    if len(value) < 3 or _is_no_secret(value) or (" " in value and _PROSE.search(value)):
+        return False
+    return family in _WORDED or _KEYLIKE.search(value) is not None
+
+
+def _is_no_secret(value: str) -> bool:
+    return bool(
+        value.casefold() in _NO_SECRETS
+        or _PLACEHOLDER.match(value)
+        or _MASKED.fullmatch(value)
+        or _CONSTANT.fullmatch(value)
+    )
+
+
+def _is_random(value: str) -> bool:
+    """Return whether a word has digits, symbols or inner capitals, like a password and unlike prose."""
+    inner = any(map(str.isupper, value[1:])) and any(map(str.islower, value))
+    return inner or any(char.isdigit() or not (char.isalnum() or char in "-–—'’._,/:") for char in value)
+
+
+def _is_worded(text: str, end: int, *, family: str, value: str) -> bool:
+    """Return whether words after a bare verb ("is") are a password.
+
+    They are if a capitalized word ends a clause, or if three words are joined.
+    """
+    capital = value.isalpha() and value.istitle() and _CLAUSE_END.match(text, end)
+    return family == "password" and bool(capital or value.count("-") >= 2)
+
+
+def _ends(text: str, end: int, *, link: str, value: str) -> bool:
+    """Return whether a plain word is the whole value: its line or clause ends there, and it is not a name in code."""
+    after = text[end : end + 48]
+    if "_" in value and (" =" in link or not _LINE_END.match(after)):
+        return False
+    return bool((_CLAUSE_END if "=" not in link else _SETTING_END).match(after))
+
+
+# ---------------------------------------------------------------- replacement
 
 _FLAGS: tuple[tuple[str, Expression], ...] = (
     ("email", Expression(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")),

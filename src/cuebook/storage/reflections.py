@@ -154,10 +154,8 @@ class ReflectionStore(Noun):
 
 
 def ask(transaction: Transaction, row: ConversationRow, turn: int, calls: Sequence[MetapromptTask]) -> None:
-    """Request a reflection on a turn; do nothing without calls."""
-    if calls:
-        text = _encode(tuple(calls)).decode()
-        transaction.run("reflection_ask", **row.key, turn=turn, calls=text)
+    """Request a reflection on a turn."""
+    transaction.run("reflection_ask", **row.key, turn=turn, calls=_encode(tuple(calls)).decode())
 
 
 def newest_on(transaction: Transaction, row: ConversationRow, runs: Runs, *, upto: int) -> Reflection | None:

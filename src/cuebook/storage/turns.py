@@ -65,7 +65,8 @@ class TurnStore(Noun):
             memories.wanted(transaction, row)
         memories.used(transaction, row.tenant, opening.uses, by=USE, now=opening.now)
         lease = _begin_step(transaction, scope, row, opening, base_seq=tip.seq, holder=holders.own_name())
-        reflections.ask(transaction, row, lease.turn, opening.calls)
+        if opening.calls:
+            reflections.ask(transaction, row, lease.turn, opening.calls)
         for text in opening.texts.values():
             keep(transaction, row, text.encode("utf-8", "surrogatepass"))
         if opening.idempotency:

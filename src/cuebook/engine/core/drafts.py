@@ -13,9 +13,8 @@ from cuebook.errors import InvalidInput, TooLarge
 from cuebook.memory.compress import compress
 from cuebook.memory.recall import key_text
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
-from cuebook.records.credentials import begun
 from cuebook.records.memory import NO_MODEL_LABEL
-from cuebook.records.redaction import SecretFinding
+from cuebook.records.redaction import SecretFinding, begun
 from cuebook.window.post_forms import decode, short, weigh, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.wire import chat_messages as openai_messages
