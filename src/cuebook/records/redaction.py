@@ -37,11 +37,7 @@ _SHAPES: tuple[tuple[tuple[str, ...], str, Expression], ...] = (
     (("sk-",), "openai_key", Expression(_LEFT + r"sk-(?!ant-)[A-Za-z0-9_-]{20,}")),
     (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), "github_token", Expression(_LEFT + r"gh[pousr]_[A-Za-z0-9]{30,}")),
     (("github_pat_",), "github_token", Expression(_LEFT + r"github_pat_[A-Za-z0-9_]{22,}")),
-    (
-        ("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"),
-        "slack_token",
-        Expression(_LEFT + r"xox[abprs]-[A-Za-z0-9-]{10,}"),
-    ),
+    (("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"), "slack_token", Expression(_LEFT + r"xox[abprs]-[A-Za-z0-9-]{10,}")),
     (("AIza",), "google_key", Expression(_LEFT + r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-]|\[\[secret:)")),
     (("sk_live_", "rk_live_"), "stripe_key", Expression(_LEFT + r"[sr]k_live_[A-Za-z0-9]{16,}")),
     (("npm_",), "npm_token", Expression(_LEFT + r"npm_[A-Za-z0-9]{36}" + _RIGHT)),

@@ -43,14 +43,6 @@ class Snapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     untuned: str = ""  # why nothing was tuned; such a run is not stored
 
 
-class TuningTotals(Struct, frozen=True, kw_only=True):
-    """The totals of all runs, and the current parameters: the named conversation's, else the last tuned."""
-
-    runs: int = 0
-    tokens_saved: int = 0
-    current: TuningState | None = None
-
-
 class Tally(Struct, frozen=True, kw_only=True):
     """Counts: posts of all branches, posts covered by a summary, items, and long-term memories."""
 

@@ -62,13 +62,18 @@ def chained(transaction: Transaction, tenant: str, records: Sequence[Record]) ->
     return found
 
 
+def read_record(body: bytes, texts: bytes) -> Record | None:
+    """Parse a row's record, None if it is damaged."""
+    try:
+        return msgspec.structs.replace(_record(body), texts=_texts(texts))
+    except (ValueError, TypeError):  # msgspec's errors are ValueErrors
+        return None
+
+
 def _told(seq: int, own: str, body: bytes, texts: bytes) -> Record:
     """Parse a row's record; a damaged row becomes a record that fails verification."""
-    try:
-        record = msgspec.structs.replace(_record(body), texts=_texts(texts))
-    except (ValueError, TypeError):  # msgspec's errors are ValueErrors
-        return unreadable(seq)
-    if record.seq != seq:
+    record = read_record(body, texts)
+    if record is None or record.seq != seq:
         return unreadable(seq)
     return record if record.hash == own else msgspec.structs.replace(record, hash="")
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import BackendError
-from cuebook.records.audit import CommittedText, Record
+from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost, digest_of
 from cuebook.records.erasure import (
     AffectedConversation,
@@ -26,6 +26,7 @@ from cuebook.records.memory import Correction, Scope
 from cuebook.records.prompt import Observation
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, raise_epoch
+from cuebook.storage.audit import read_record
 from cuebook.storage.corrections import conversation_of, forgotten
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read, write
 from cuebook.storage.memories import ErasureTally, MemoryRow, take, unlearn
@@ -52,8 +53,6 @@ class ErasureInput(Struct, frozen=True, kw_only=True):
 # ---- one run --------------------------------------------------------------------------------------------------------
 
 
-_record = msgspec.json.Decoder(Record).decode
-_texts = msgspec.json.Decoder(dict[str, CommittedText]).decode
 _observation = msgspec.json.Decoder(Observation).decode
 #: Senders that are roles: a user of such a name is found by their own conversations only.
 ROLES = frozenset({"user", ASSISTANT, SYSTEM, TOOL})
@@ -179,10 +178,8 @@ def _erase_audit(
     inside = _encode(_encode(user).decode()).decode()[1:-1] if user else "\x00"  # JSON within JSON
     erased = 0
     for row in transaction.rows("audit_naming", tenant=tenant, needle=needle, inside=inside):
-        try:
-            record = replace(_record(row["body"]), texts=_texts(row["texts"]))
-        except (ValueError, TypeError):  # damaged: it fails verification anyway, and its text must go
-            record = None
+        record = read_record(row["body"], row["texts"])
+        # a damaged record fails verification anyway, and its text must go
         if record is None or ((not conversation or record.conversation == conversation) and which(record)):
             erased += transaction.run("audit_erase", tenant=tenant, seq=row["seq"], texts=b"{}").rowcount
     return erased

@@ -37,12 +37,7 @@ class OutcomeStore(Noun):
 
     @write
     def give(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        conversation: str,
-        turn: int,
-        outcome: Outcome,
+        self, transaction: Transaction, scope: Scope, conversation: str, turn: int, outcome: Outcome
     ) -> StoredOutcome:
         """Replace an outcome. Its earlier observations become due for correction.
 

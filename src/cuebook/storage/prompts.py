@@ -80,13 +80,7 @@ class PromptStore(Noun):
 
     @write
     def save(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        writes: Sequence[Write],
-        *,
-        by: str,
-        now: float,
+        self, transaction: Transaction, scope: Scope, writes: Sequence[Write], *, by: str, now: float
     ) -> list[Version]:
         """Store versions, all or none, and make each the head and active version of its branch.
 
@@ -105,13 +99,7 @@ class PromptStore(Noun):
 
     @write
     def move_label(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        slug: str,
-        label: Label,
-        *,
-        audit: Record | None = None,
+        self, transaction: Transaction, scope: Scope, slug: str, label: Label, *, audit: Record | None = None
     ) -> Label:
         """Move a label to a version and record the author. Return the label. Raises NotFound."""
         _need(transaction, scope.tenant, slug, label.branch, label.number)
@@ -131,13 +119,7 @@ class PromptStore(Noun):
 
     @write
     def activate(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        slug: str,
-        event: PromptEvent,
-        *,
-        audit: Record | None = None,
+        self, transaction: Transaction, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None
     ) -> Branch:
         """Activate another version of a branch: a rollback, or the clearing of one. Raises NotFound, Conflict."""
         place = {"tenant": scope.tenant, "slug": slug, "branch": event.branch}
@@ -178,12 +160,7 @@ class PromptStore(Noun):
 
     @write
     def observe(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        observation: Observation,
-        *,
-        audit: Record | None = None,
+        self, transaction: Transaction, scope: Scope, observation: Observation, *, audit: Record | None = None
     ) -> Branch:
         """Store an observation and update its branch's statistics in one transaction. Raises NotFound."""
         observed(transaction, scope.tenant, observation)

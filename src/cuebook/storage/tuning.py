@@ -10,7 +10,7 @@ import msgspec
 from cuebook.interfaces.store import Entries, LastTuning
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
-from cuebook.records.tuning import Snapshot, Tally, TuningState, TuningTotals
+from cuebook.records.tuning import Snapshot, Tally, TuningState
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, encode_json
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
@@ -39,11 +39,9 @@ class TuningStore(Noun):
             end = min(last, first + limit - len(posts) - 1)
             if end < first:
                 break
-            posts += reversed(
-                list(starmap(PathPost, transaction.run("path_stretch", **row.key, first=first, last=end)))
-            )
-        path_posts = with_bodies(transaction, row.tenant, posts)
-        return Entries(conversation=row.record(), posts=tuple(path_posts), anew=anew)
+            newest_first = transaction.run("path_stretch", **row.key, first=first, last=end).fetchall()
+            posts += starmap(PathPost, reversed(newest_first))
+        return Entries(conversation=row.record(), posts=tuple(with_bodies(transaction, row.tenant, posts)), anew=anew)
 
     @read
     def tuned(self, transaction: Transaction, scope: Scope, conversation: str) -> LastTuning | None:
@@ -107,12 +105,14 @@ class TuningStore(Noun):
         return [_snapshot(body) for (body,) in bodies]
 
     @read
-    def totals(self, transaction: Transaction, scope: Scope, conversation: str | None) -> TuningTotals:
-        """Return the totals of all runs. Raises NotFound."""
+    def totals(
+        self, transaction: Transaction, scope: Scope, conversation: str | None
+    ) -> tuple[int, int, TuningState | None]:
+        """Return the number of all runs, the tokens that they saved, and the last parameters. Raises NotFound."""
         whose = _whose(transaction, scope, conversation)
         runs, saved = transaction.run("tuning_totals", **whose).fetchone()
         newest = transaction.value("tuning_latest", **whose)
-        return TuningTotals(runs=runs, tokens_saved=saved, current=_tuning(newest) if newest else None)
+        return runs, saved, _tuning(newest) if newest else None
 
     @read
     def tally(
@@ -128,13 +128,11 @@ class TuningStore(Noun):
         whose = _whose(transaction, scope, conversation)
         posts, compressed = transaction.run("tally_posts", **whose).fetchone()
         items = transaction.value("tally_items", **whose)
-        across = transaction.value("tally_memories", tenant=scope.tenant, user=scope.user, organizations=named)
-        return Tally(
-            short_term=posts,
-            long_term=items,
-            cross_session=0 if conversation is not None else across,
-            compressed=compressed,
-        )
+        memories = 0
+        if conversation is None:
+            values = {"tenant": scope.tenant, "user": scope.user, "organizations": named}
+            memories = transaction.value("tally_memories", **values)
+        return Tally(short_term=posts, long_term=items, cross_session=memories, compressed=compressed)
 
 
 def _whose(transaction: Transaction, scope: Scope, conversation: str | None) -> dict[str, Any]:

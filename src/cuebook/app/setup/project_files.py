@@ -17,8 +17,8 @@ from cuebook.memory.rolling import SHIPPED, Compaction, override, read_compactio
 from cuebook.prompts import strict_json
 from cuebook.prompts.names import PROJECTS, instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets
-from cuebook.records.redaction import spans
 from cuebook.records.persona import Persona
+from cuebook.records.redaction import spans
 from cuebook.signals.profiles import SHIPPED as SENTIMENT
 from cuebook.signals.profiles import Profiles, read_profiles
 

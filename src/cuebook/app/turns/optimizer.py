@@ -2,8 +2,7 @@
 
 from typing import Annotated, ClassVar
 
-import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
 
 from cuebook.app.arguments import Cursor, IdempotencyKey, OnlyConversation, User
 from cuebook.app.namespace import Namespace
@@ -11,7 +10,7 @@ from cuebook.app.paging import short_page
 from cuebook.engine.jobs.optimizer import run_once
 from cuebook.errors import InvalidInput
 from cuebook.operations import Argument, operation
-from cuebook.records.answer import Answer, Page, Time
+from cuebook.records.answer import Answer, Page, Time, as_answer
 from cuebook.records.expression import counted
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, TuningState
@@ -89,13 +88,12 @@ class Optimizer(Namespace):
     )
     async def status(self, conversation: OnlyConversation = None, *, user: User = None) -> OptimizerStatus:
         """Return the totals of all optimizer runs, and the current parameters. Raises NotFound."""
-        totals = await self._services.store.tuning.totals(Scope(user=user), conversation)
-        current = totals.current or untuned(self._services.settings.limits)
+        runs, saved, current = await self._services.store.tuning.totals(Scope(user=user), conversation)
         return OptimizerStatus(
-            total_optimizations=totals.runs,
-            total_tokens_saved=totals.tokens_saved,
-            avg_savings_per_run=round(totals.tokens_saved / totals.runs) if totals.runs else 0,
-            current_parameters=msgspec.convert(current, Parameters, from_attributes=True),
+            total_optimizations=runs,
+            total_tokens_saved=saved,
+            avg_savings_per_run=round(saved / runs) if runs else 0,
+            current_parameters=as_answer(Parameters, current or untuned(self._services.settings.limits)),
         )
 
     @operation(
@@ -170,6 +168,4 @@ def _sum(snapshots: list[Snapshot], untuned: TuningState, now: float) -> Snapsho
 
 
 def _run(value: Snapshot) -> OptimizerRun:
-    fields = structs.asdict(value)
-    fields |= {"conversation_id": value.conversation_id or None, "timestamp": Time(value.timestamp)}
-    return OptimizerRun(**fields)
+    return as_answer(OptimizerRun, value, conversation_id=value.conversation_id or None)
