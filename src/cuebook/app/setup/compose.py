@@ -23,8 +23,7 @@ from cuebook.providers.clock_and_ids import SystemClock, SystemDice, database_ke
 from cuebook.providers.file_sink import FileSink
 from cuebook.providers.llama import LlamaModel
 from cuebook.providers.minilm.embedder import AT_ONCE, MiniLM
-from cuebook.providers.openai import HttpUpstream, OpenAIModel
-from cuebook.providers.openai_embedder import OpenAIEmbedder
+from cuebook.providers.openai import HttpUpstream, OpenAIEmbedder, OpenAIModel
 from cuebook.providers.recalled_answer import RecalledModel
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.redaction import Redactor
