@@ -230,7 +230,9 @@ class _Reader:
     def text(self, value: str, kind: inspect.StrType, path: str, whole: Any) -> Any:
         """Return a text after checking its length and pattern."""
         if kind.min_length and not value.strip():
-            return self.fault(path, "empty. Provide at least one character.")
+            form = _describe(whole)
+            needed = "Provide at least one character" if form == _WORDS[inspect.StrType] else f"Expected {form}"
+            return self.fault(path, f"empty. {needed}.")
         if kind.max_length is not None and len(value) > kind.max_length:
             return self.fault(path, f"has {len(value):,} characters. The limit is {kind.max_length:,}.")
         if kind.pattern is not None and not _compiled(kind.pattern).search(value):
