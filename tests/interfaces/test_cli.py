@@ -337,7 +337,7 @@ def test_memory_commands_search_list_and_show(here: CommandRunner, tmp_path: Pat
     nothing = "no results in conversation 'c1'. Run `cuebook conversation list` to check its ID\n"
     assert here("memory", "search", "xylophone", "--conversation", "c1") == nothing
     assert here("memory", "search", "wall 7", "--token-budget", "1") == (
-        "no results within 1 tokens. Raise --token-budget\n"
+        "no results within 1 token. Raise --token-budget\n"
     )
     within = ("memory", "search", "wall 7", "--conversation", "c1")
     assert "wall 7 blue" in here(*within, "--scope", "conversation")

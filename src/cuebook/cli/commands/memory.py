@@ -41,7 +41,7 @@ def print_hits(
 ) -> None:
     """Print search results, best first."""
     if not hits:
-        within = f" within {token_budget:,} tokens. Raise --token-budget" if token_budget else ""
+        within = f" within {counted(token_budget, 'token')}. Raise --token-budget" if token_budget else ""
         unknown = f" in conversation {conversation!r}. Run `cuebook conversation list` to check its ID"
         screen.say(f"no results{within or (unknown if conversation else '')}")
     one = len({hit.conversation for hit in hits}) == 1
