@@ -16,7 +16,7 @@ from cuebook.records.conversation import Conversation, Draft, Post
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.wire.chat_messages import read_message
-from cuebook.wire.responses_items import (
+from cuebook.wire.responses_answers import (
     ATTACHED,
     conversation_id,
     items_of,

@@ -16,8 +16,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, Step, Turn
 from cuebook.window.post_forms import whole
 from cuebook.wire.chat_answers import usage_fields
-from cuebook.wire.responses_answers import ResponsesWriter
-from cuebook.wire.responses_items import looks_foreign, may_be_ours, read_item_id
+from cuebook.wire.responses_answers import ResponsesWriter, looks_foreign, may_be_ours, read_item_id
 from cuebook.wire.responses_requests import continued, read_id, read_response_request
 
 #: Number of posts loaded at a time to find an answer's input.

@@ -18,8 +18,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import Step, Turn
 from cuebook.wire.answer import Answer, AnswerWriter, StreamReader
 from cuebook.wire.chat_messages import write_message
-from cuebook.wire.responses_answers import ResponsesReader, ResponsesWriter
-from cuebook.wire.responses_items import looks_foreign, may_be_ours
+from cuebook.wire.responses_answers import ResponsesReader, ResponsesWriter, looks_foreign, may_be_ours
 from cuebook.wire.responses_requests import AnswerId, is_stored, read_id, read_response_request, write_id
 
 #: Requests that call a model.

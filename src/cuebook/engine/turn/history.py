@@ -23,7 +23,7 @@ from cuebook.memory.rolling import RELAY
 from cuebook.records.conversation import ASSISTANT, TOOL, Draft
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask, Turn
-from cuebook.wire.responses_items import may_be_ours
+from cuebook.wire.responses_answers import may_be_ours
 
 #: Newest answers searched for a history without a conversation id.
 ANCHORS = 32
