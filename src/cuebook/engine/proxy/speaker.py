@@ -1,0 +1,212 @@
+"""Speaker of the proxy: stream the answer of an open turn, from the upstream or the configured model."""
+
+import logging
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from cuebook.engine.core.model_call import closing
+from cuebook.engine.core.services import Services
+from cuebook.engine.proxy.shadow_ledger import CallAccounting
+from cuebook.engine.proxy.wire import Head, Wire, local_head
+from cuebook.engine.turn.chat import speak
+from cuebook.engine.turn.step import OpenStep, OpenTurn
+from cuebook.engine.turn.stored_reply import StoredReply
+from cuebook.errors import InvalidInput, UpstreamError
+from cuebook.interfaces import RelayAnswer
+from cuebook.records.conversation import CALL
+from cuebook.records.turn import Usage
+from cuebook.wire.answer import StreamReader
+from cuebook.wire.chat_answers import usage_fields, write_chunk, write_completion, write_end
+from cuebook.wire.chat_messages import MessageContent, read_message
+from cuebook.wire.event_stream import ByteLines
+
+log = logging.getLogger("cuebook.relay")
+_encode = msgspec.json.Encoder().encode
+
+
+class WireSpeaker:
+    """Answers a provider's client: with its upstream or, without one, with the configured model."""
+
+    def __init__(self, wire: Wire, *, model: str | None, ledger: CallAccounting | None, began: float) -> None:
+        """`began` is the `perf_counter` of the request's arrival."""
+        self._wire, self._model = wire, model
+        self._ledger, self._began = ledger, began
+
+    async def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
+        """Yield the head and the body of the answer, the head with the request's position and its prompt's length."""
+        services, lease = self._wire.services, turn.lease
+        if turn.place.is_side_branch and services.caches.is_first_side_request(
+            (lease.scope.tenant, lease.conversation)
+        ):
+            log.info(
+                "A request of conversation %s does not continue its history; it is stored as a side branch",
+                lease.conversation,
+            )
+        position: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
+        position |= {"is_side_branch": turn.place.is_side_branch, "tokens": turn.plan.window.tokens}
+        async with aclosing(await self._answers(turn, step)) as pieces:
+            async for piece in pieces:
+                yield msgspec.structs.replace(piece, **position) if isinstance(piece, Head) else piece
+
+    async def _answers(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
+        wire = self._wire
+        if wire.upstream is None:
+            return local_answer(wire.services, turn, step, stream=wire.stream, counts=wire.wants_usage)
+        if self._ledger is not None and not wire.sends_window:
+            marks = wire.sends_marks(self._model or wire.model)
+            now = wire.services.clock.now()
+            step.metadata |= await self._ledger.metadata(wire, turn, now=now, marks=marks, began=self._began)
+        reply = await wire.upstream.send(wire.outgoing(turn, model=self._model))
+        return relay_answer(reply, step, wire.reader())
+
+    def replay(self, reply: StoredReply) -> Iterator[Head | bytes]:
+        """Yield the stored answer of a repeated request."""
+        place: Any = {"conversation": reply.conversation, "turn": reply.turn.n, "step": reply.step.n}
+        head = local_head(stream=self._wire.stream)
+        yield msgspec.structs.replace(head, **place, tokens=reply.step.manifest.tokens)
+        yield from self._wire.replay(reply)
+
+
+# ---- The configured model's answer ----------------------------------------------------------------------------------
+
+
+async def local_answer(
+    services: Services, turn: OpenTurn, step: OpenStep, *, stream: bool, counts: bool = False
+) -> AsyncGenerator[Head | bytes, None]:
+    """Answer by the configured model, or with recalled text without one.
+
+    `counts`: a stream ends with its usage.
+    """
+    lease = step.lease
+    created = int(services.clock.now())
+    id_ = f"chatcmpl-{lease.no}-{lease.turn}-{lease.fence}"  # unique in this database: clients identify answers by it
+    frame = {"id": id_, "created": created, "model": services.model.name}
+    step.metadata = {"answer": {"step": lease.step, **frame}}
+    head = local_head(stream=stream)
+    if stream:
+        yield head
+        yield write_chunk(frame, {"role": "assistant", "content": ""})
+    async with aclosing(speak(services, turn, step)) as texts:
+        async for text in texts:
+            if stream:
+                yield write_chunk(frame, {"content": text})
+    text, finish = "".join(step.text), (step.metadata["answer"].get("finishReasons") or ["stop"])[0]
+    usage = usage_fields(Usage(input=turn.plan.window.tokens, output=services.count(text)))
+    if stream:
+        for event in write_end(frame, [finish], usage if counts else None):
+            yield event
+        return
+    yield head
+    yield write_completion(frame, [_encode({"role": "assistant", "content": text})], [finish], usage)
+
+
+# ---- The upstream's answer ------------------------------------------------------------------------------------------
+
+
+async def relay_answer(reply: RelayAnswer, step: OpenStep, reader: StreamReader) -> AsyncGenerator[Head | bytes, None]:
+    """Yield an answer's head and its body's bytes. The last bytes follow once the answer is durable.
+
+    An error status ends the turn as failed, and its query stays.
+    """
+    head, good = Head(status=reply.status, headers=reply.headers), reply.status < 400
+    try:
+        if good and head.is_stream:
+            yield head
+            async with closing(_relay_stream(reply, step, reader)) as lines:
+                async for line in lines:
+                    yield line
+            return
+        body = b"".join([chunk async for chunk in reply.chunks()])
+        if good:
+            reader.read_body(body)
+        empty = f"The upstream answered {reply.status}" + (" with no message." if good else ".")
+        await _store_answer(step, reader, empty=empty)
+        yield head
+        yield body
+    finally:
+        await reply.aclose()
+
+
+async def _relay_stream(reply: RelayAnswer, step: OpenStep, reader: StreamReader) -> AsyncGenerator[bytes, None]:
+    """Yield a stream's lines unchanged and parse them. The end of the stream waits until the turn is durable."""
+    lines, answer, stored = ByteLines(), reader.answer, False
+    step.so_far = lambda: _content(reader.message())
+
+    async def store(broken: str = "") -> None:
+        nonlocal stored
+        if not stored:
+            stored = True
+            await _store_answer(step, reader, broken=broken)
+
+    try:
+        async with closing(reply.chunks()) as chunks:
+            async for data in chunks:
+                before, end = _read_lines(reader, lines.feed(data), step)
+                if before:
+                    yield before
+                if end:
+                    await store()
+                    yield end
+    except UpstreamError as error:
+        if stored:
+            return  # the connection broke after the end
+        await store(str(error))
+        raise
+    finally:
+        if answer.whole:  # the client disconnected, but the answer is complete
+            await store()
+    rest = lines.rest()
+    _read_lines(reader, [rest], step)
+    await store("The upstream's stream ended before the answer was complete.")
+    if rest:
+        yield rest
+
+
+def _read_lines(reader: StreamReader, lines: Iterable[bytes], step: OpenStep) -> tuple[bytes, bytes]:
+    """Parse lines up to the end of the answer. Return the bytes before its last line, and the others."""
+    before: list[bytes] = []
+    end: list[bytes] = []
+    for line in lines:
+        if not reader.answer.done:
+            if text := reader.read_line(line):
+                step.hear(text)
+            else:
+                step.check()
+        (end if reader.answer.done else before).append(line)
+    return b"".join(before), b"".join(end)
+
+
+async def _store_answer(
+    step: OpenStep, reader: StreamReader, *, broken: str = "", empty: str = "The stream contained no answer."
+) -> None:
+    """End a step with the complete or partial answer. `broken` is the reason why it is incomplete, if it is."""
+    answer, wire = reader.answer, reader.message()
+    content = _content(wire)
+    if answer.error:
+        await step.finish(state="failed", error=f"Upstream error: {answer.error}", usage=answer.usage)
+    elif broken and not answer.whole:
+        await step.finish(state="interrupted", error=broken, usage=answer.usage)
+    elif wire is None or content is None:
+        reason = empty if wire is None else "The upstream's answer is unreadable."
+        await step.finish(state="failed", error=reason, usage=answer.usage)
+    else:
+        reasons = [answer.finish[choice] or None for choice in answer.choices]
+        others = [reader.message(choice) for choice in answer.choices if choice]
+        step.metadata |= {"answer": {"step": step.lease.step, **answer.frame, "finishReasons": reasons}}
+        await step.finish(
+            wire=wire,
+            usage=answer.usage,
+            waiting=answer.waits and any(part.type == CALL for part in content.parts),
+            others=tuple(other for other in others if other and _content(other)),
+        )
+
+
+def _content(wire: bytes | None) -> MessageContent | None:
+    """Return the parsed answer, or None if it is empty or unreadable."""
+    try:
+        return read_message(wire) if wire else None
+    except InvalidInput:
+        return None
