@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from api_keys import Keyed, served
+from upstream import Upstream
 
 from conftest import config
 from cuebook import Cuebook
@@ -83,3 +84,29 @@ async def test_route_accepts_only_its_role_and_higher(
         else:
             assert answer.status_code == 403, role
             assert f"role {needed} or higher" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", "/v1/files/file-1"), ("GET", "/v1/files"), ("DELETE", "/v1/models/ft:x"), ("POST", "/v1/batches"),
+        ("POST", "/v1/fine_tuning/jobs"), ("GET", "/v1/responses/resp_theirs"),
+        ("DELETE", "/v1/responses/resp_theirs"), ("GET", "/v1/conversations/conv_theirs"), ("POST", "/v1/audio/speech"),
+    ],
+)  # fmt: skip
+async def test_only_an_owner_reaches_the_upstreams_other_routes(upstream: Upstream, method: str, path: str) -> None:
+    async with served(where=config(upstream=upstream.url)) as keyed:
+        editor, owner = await keyed.client_as("editor", "ann"), await keyed.client_as("owner")
+        assert (await editor.request(method, path)).status_code == 403
+        assert upstream.received == []
+        await owner.request(method, path)
+        assert [each.method for each in upstream.received] == [method]
+
+
+async def test_an_editor_reaches_the_upstreams_served_routes(upstream: Upstream) -> None:
+    async with served(where=config(upstream=upstream.url)) as keyed:
+        editor = await keyed.client_as("editor", "ann")
+        for path in ("/v1/embeddings", "/v1/moderations", "/v1/responses/compact"):
+            await editor.post(path, json={"model": "m", "input": "x"})
+            assert upstream.last.path == path
+        assert (await editor.get("/v1/models")).status_code == 200

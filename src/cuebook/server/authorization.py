@@ -13,8 +13,8 @@ from cuebook import Cuebook
 from cuebook.app import namespace
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.key import PREFIX, Caller
-from cuebook.server.guard import name_in
-from cuebook.server.roles import declared, is_hidden, is_open
+from cuebook.server.guard import PASS_THROUGH, name_in
+from cuebook.server.roles import declared, is_hidden, is_open, upstream_role
 
 #: The longest Idempotency-Key: a UUID has 36 characters, a digest 128.
 LONGEST_KEY = 255
@@ -33,14 +33,16 @@ async def admit(request: AnyRequest) -> None:
         scope["state"]["caller"] = None
         return
     caller = await cue.keys.admit(token_of(scope), closed=request.app.state.exposed)
-    needed = declared(method, path) or "owner"
+    place: Any = scope["state"].get("place")
+    passes = place is not None and path == PASS_THROUGH
+    needed = upstream_role(method, place.rest) if passes else declared(method, path) or "owner"
     if not caller.may(needed):
         if is_hidden(method, path):
             msg = "Not found, or not allowed for this API key. Check its role with `cuebook key list`."
             raise NotFound(msg)
         caller.need(needed, f"{method} {name_in(request.url.path)}")
     scope["state"]["caller"] = caller
-    if scope["state"].get("place") is None:  # on the OpenAI wire the query belongs to the upstream
+    if place is None:  # on the OpenAI wire the query belongs to the upstream
         query = request.query_params
         check_named(request, user=query.get("userId"), organization=query.get("organizationId"))
 

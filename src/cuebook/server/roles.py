@@ -44,7 +44,7 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         ),
         "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/responses/{response}/cancel",
         "DELETE /v1/responses/{response}", "POST /v1/messages",
-        "POST /v1/messages/count_tokens", "* /v1/-",
+        "POST /v1/messages/count_tokens",
         "POST /v1/conversations", f"POST {_TALK}", f"DELETE {_TALK}", f"POST {_TALK}/items",
         f"DELETE {_TALK}/items/{{item}}",
         "POST /api/chat",
@@ -55,9 +55,17 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/audit", "GET /page/audit/{n}", "POST /page/audit/verify", "POST /page/audit/{n}/replay",
         "GET /metrics",
     }),
-    "owner": frozenset({"GET /page/settings"}),
+    "owner": frozenset({"GET /page/settings", "* /v1/-"}),  # the latter unless `upstream_role` says otherwise
 }  # fmt: skip
 
+
+#: Addresses under `/v1` that an editor may send to the upstream. All others, and IDs of the upstream, need owner: the
+#: upstream acts with the operator's key.
+_SERVED: Final = re.compile(
+    "POST /(chat/completions|responses|responses/compact|messages|messages/count_tokens|embeddings|moderations)"
+    r"|(GET|HEAD) /models(/(?!.*(\.\.|%2e)).+)?",
+    re.IGNORECASE,
+)
 
 #: The declarations of the derived routes.
 DECLARATIONS: Final = tuple(each.declaration for each in operations_of(Cuebook) if each.declaration.path)
@@ -75,6 +83,11 @@ def declared(method: str, path: str) -> Role | None:
     """Return the least role a route needs; None if the table does not list it."""
     bare = _NAME.sub("{}", path)
     return _NEEDED.get(f"{method} {bare}") or _NEEDED.get(f"* {bare}")
+
+
+def upstream_role(method: str, rest: str) -> Role:
+    """Return the least role for a request to the upstream at the path `rest` after `/v1`."""
+    return "editor" if _SERVED.fullmatch(f"{method} {rest}") else "owner"
 
 
 def is_open(method: str, path: str) -> bool:

@@ -23,6 +23,7 @@ from cuebook.server.authorization import AnyRequest, caller_of, cue_of, header, 
 from cuebook.server.error_responses import Failure, failure_of
 from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in
 from cuebook.server.json_body import JsonBody, check_json
+from cuebook.server.roles import upstream_role
 from cuebook.server.streaming import Headers, Start, StreamResponse, encoded
 
 #: Timeout for the upstream's list of models, in seconds.
@@ -191,14 +192,15 @@ class _Models(Struct):
 
 @route(PASS_THROUGH, http_method=list(HttpMethod), include_in_schema=False, status_code=200)
 async def other(request: AnyRequest) -> ASGIResponse:
-    """Pass any other request to the upstream."""
+    """Pass any other request to the upstream. Except embeddings and moderations, it needs the role owner."""
     return await pass_through(request)
 
 
 async def pass_through(request: AnyRequest) -> ASGIResponse:
-    """Pass a request to the upstream unchanged. Raises NotFound without an upstream."""
+    """Pass a request to the upstream unchanged. Raises NotFound without an upstream, Denied for the upstream's IDs."""
     cue, scope = cue_of(request), request.scope
     place: WireAddress = scope["state"]["place"]
+    caller_of(request).need(upstream_role(scope["method"], place.rest), f"{scope['method']} /v1{place.rest}")
     if not cue.upstream_url:
         if place.methods and scope["method"] not in place.methods:
             raise MethodNotAllowedException(headers={"allow": ", ".join(place.methods)})
