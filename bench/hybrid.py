@@ -14,7 +14,7 @@ from bench.measure import Figure, Run, Sample, compared
 from bench.peers import install, run_peer
 from cuebook import Cuebook
 from cuebook.config import build
-from cuebook.engine.core.query_vector import sense, space_of
+from cuebook.engine.core.recall import embed_query, space_of
 from cuebook.interfaces.memories import PlaceChange
 from cuebook.memory.owner_memories import memory_id
 from cuebook.records.memory import Memory, Place, Scope
@@ -107,7 +107,7 @@ async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
             await cue.memory.search(question, user="ann", scopes=["user"], limit=_LIMIT)
             whole.append(time.perf_counter() - began)
         for question in questions:
-            dense = await sense(cue.services, question)
+            dense = await embed_query(cue.services, question)
             began = time.perf_counter()
             close = matrices.close(transaction_on(connection), "default", place, dense) if dense else None
             if close:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from cuebook.config import Config
 from cuebook.engine.core.drafts import Posted, check_name, check_text
-from cuebook.engine.core.time_zones import read_zone
+from cuebook.engine.core.services import read_zone
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import Analyzer

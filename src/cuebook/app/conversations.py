@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import UTC, tzinfo
+from datetime import tzinfo
 from typing import Annotated, Any
 
 import msgspec
@@ -25,9 +25,8 @@ from cuebook.app.namespace import Namespace, check_first
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
 from cuebook.app.session import session_of
 from cuebook.app.transcript_views.conversation_list import ConversationListing
-from cuebook.engine.core.drafts import Posted, check_text, check_time
-from cuebook.engine.core.services import Key
-from cuebook.engine.core.time_zones import dated, zone_of
+from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
+from cuebook.engine.core.services import Key, read_zone
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, InvalidInput, KeyReused, NotFound
@@ -159,12 +158,12 @@ class Conversations(Namespace):
     async def _zone(self, scope: Scope, conversation: str, name: str | None) -> tzinfo:
         """Return the time zone of the posts' calendar days. Raises InvalidInput naming the field."""
         if name is not None:
-            return zone_of(name, None, UTC)
+            return read_zone(name)
         try:
             known = await self._services.store.conversation(scope, conversation)
         except NotFound:
             known = None  # new, or another user's: then storing raises the error
-        return zone_of(None, known, self._services.settings.zone)
+        return self._services.settings.zone_of(None, known)
 
     async def _repeated(self, scope: Scope, key: Key) -> Appended | None:
         """Return the stored answer of an idempotency key, None for a new key. Raises KeyReused."""

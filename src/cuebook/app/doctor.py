@@ -43,7 +43,7 @@ from cuebook.app.setup.project_templates import builtin_prompts
 from cuebook.config import Config, Settings, has_path
 from cuebook.engine.core.instructions import render_instruction
 from cuebook.engine.core.prompt_reading import resolved_of
-from cuebook.engine.core.time_zones import read_zone
+from cuebook.engine.core.services import read_zone
 from cuebook.engine.jobs.compaction import VALUES
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces import RelayRequest

@@ -47,10 +47,8 @@ from cuebook.app.reports.prices import load_prices
 from cuebook.app.turns.analysis import MemoryAnalysis
 from cuebook.config import Config
 from cuebook.engine.core.conversation_items import items_at_head, line_of
-from cuebook.engine.core.query_vector import sense
-from cuebook.engine.core.recall import rank_found
+from cuebook.engine.core.recall import embed_query, rank_found
 from cuebook.engine.core.services import Services
-from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.jobs.delivery import deliver
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import SearchLook
@@ -132,7 +130,7 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
         """
         _check_scopes(scopes)
         zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
-        dense = await sense(self._services, query)
+        dense = await embed_query(self._services, query)
         known: Sequence[Hit] = ()
         if user is not None or organization is not None or conversation is None:
             known = await self._matching(
@@ -172,7 +170,7 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
         if time_zone is None and conversation is not None:
             with suppress(NotFound):
                 known = await self._services.store.conversation(Scope(user=user), conversation)
-        return zone_of(time_zone, known, self._services.settings.zone)
+        return self._services.settings.zone_of(time_zone, known)
 
     def _quoted(self, hit: Hit, query: Query) -> Hit:
         """Replace a long post's text with its best excerpt."""

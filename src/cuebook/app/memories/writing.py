@@ -27,8 +27,7 @@ from cuebook.app.memories.reading import (
 from cuebook.app.paging import read_cursor, write_cursor
 from cuebook.engine.core.conversation_items import parted
 from cuebook.engine.core.drafts import check_text
-from cuebook.engine.core.query_vector import sense
-from cuebook.engine.core.recall import answers
+from cuebook.engine.core.recall import answers, embed_query
 from cuebook.engine.jobs.delivery import decay
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
@@ -281,7 +280,9 @@ class MemoryWriting(MemoryReading):
             check_knowledge(category)
         place, store = Place("user", user) if user else PROJECT, self._services.store.memories
         if query:
-            memory_query = MemoryQuery(text=query, dense=await sense(self._services, query), limit=FOUND, standing=0)
+            memory_query = MemoryQuery(
+                text=query, dense=await embed_query(self._services, query), limit=FOUND, standing=0
+            )
             matched = await store.find(Scope(), [place], memory_query)
             known = {f"memory:{each.id}": each for each in matched.memories if _is_knowledge(each, category)}
             read = read_query(query, now=self._services.clock.now(), zone=self._services.settings.zone)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from cuebook.app.prompts.compare import families_of
-from cuebook.engine.core.query_vector import check_size
+from cuebook.engine.core.recall import check_size
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import AT_ONCE, batched
 from cuebook.errors import BackendError, InvalidInput

@@ -6,8 +6,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from cuebook.engine.core.drafts import dated
 from cuebook.engine.core.services import Key, Services
-from cuebook.engine.core.time_zones import dated, zone_of
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import InvalidInput, KeyReused, NotFound
 from cuebook.interfaces.store import Appended, Batch
@@ -98,7 +98,7 @@ class OpenAIConversations:
         appended, posts = await self._appended_before(scope, key), []
         if appended is None:
             posts = await self._repeated_posts(scope, stored, drafts)
-            zone = zone_of(None, stored, self._services.settings.zone)
+            zone = self._services.settings.zone_of(None, stored)
             new = dated(drafts[len(posts) :], zone)
             batch = Batch(conversation=conversation, drafts=new, now=self._services.clock.now(), begins=False)
             appended = await self._append(batch, user=user, key=key)

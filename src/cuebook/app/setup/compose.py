@@ -13,8 +13,7 @@ from cuebook.app.setup.project_templates import builtin_prompts
 from cuebook.config import BudgetConfig, Config, ModelConfig, languages_of
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.scheduling import ConversationQueue
-from cuebook.engine.core.services import Services, Settings, nothing_restored
-from cuebook.engine.core.time_zones import read_zone
+from cuebook.engine.core.services import Services, Settings, nothing_restored, read_zone
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink, Upstream
 from cuebook.memory.scopes import Policy

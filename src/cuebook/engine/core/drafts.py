@@ -4,6 +4,7 @@ Errors name the field.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
 from typing import Any, Protocol, get_args
 
 import msgspec
@@ -12,6 +13,7 @@ from msgspec import Struct
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.memory.compress import compress
 from cuebook.memory.recall import key_text
+from cuebook.memory.tokenizer import redated
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
 from cuebook.records.memory import NO_MODEL_LABEL
 from cuebook.records.redaction import SecretFinding, begun
@@ -249,6 +251,16 @@ class PostFactory(Struct, frozen=True):
         if content is part.content and extra is part.extra:
             return part
         return Part(part.type, content, extra, part.id)
+
+
+def dated(drafts: Sequence[Draft], zone: tzinfo) -> tuple[Draft, ...]:
+    """Return drafts with a search key for their day in a time zone."""
+    if zone is UTC:
+        return tuple(drafts)
+    return tuple(
+        msgspec.structs.replace(each, key=redated(each.key, each.created_at, zone)) if each.key else each
+        for each in drafts
+    )
 
 
 def unlearned(role: str, message: str) -> bool:

@@ -1,20 +1,24 @@
-"""Select the instructions of a background model task: a managed prompt, or the shipped default.
+"""Run a background model task: select its instructions, a managed prompt or the shipped default, and call the model.
 
 An instruction has a key, such as a compaction profile's `promptKey`. The key is a prompt id under `system/` or
 `default/`, the project's own prompts first. The active version on `main` applies; background tasks have no observations
 and therefore no variants. An unusable prompt is logged, and the shipped prompt of that key or purpose replaces it.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
-from cuebook.errors import CuebookError, InvalidInput
+from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.inherit import text_of
@@ -27,6 +31,13 @@ from cuebook.records.persona import VARIABLES, Metaprompt, Persona
 from cuebook.records.prompt import BODY, MAIN, Param, ResolvedVersion, Version
 
 log = logging.getLogger("cuebook.prompts")
+
+#: Exceptions of faulty code.
+BROKEN: Final = (
+    ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, msgspec.MsgspecError,
+)  # fmt: skip
+#: Most characters of an answer.
+LONGEST = 1_000_000
 
 
 class Instruction(Struct, frozen=True, kw_only=True):
@@ -102,6 +113,31 @@ def instruction_record(services: Services, instruction: Instruction, work: Work,
         render_id=services.dice.new_id("render"),
         conversation=conversation,
     )
+
+
+async def said_by(services: Services, model: Model, request: ModelRequest) -> str:
+    """Return a model's complete answer.
+
+    Raises BackendError, also after a timeout, because other jobs wait. A model may be user code: its faults count as
+    unavailability.
+    """
+    text: list[str] = []
+    room = LONGEST
+    try:
+        async with asyncio.timeout(services.settings.work_patience_s), closing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                text.append(piece.text)
+                room -= len(piece.text)
+                if room < 0:
+                    msg = f"Answer of model {model.name} exceeds {LONGEST:,} characters"
+                    raise BackendError(msg, retryable=True)
+    except TimeoutError:
+        msg = f"Model {model.name} timed out after {services.settings.work_patience_s:g} s"
+        raise BackendError(msg, retryable=True) from None
+    except BROKEN as error:  # its message may contain conversation text, which must not be logged
+        msg = f"Model {model.name} failed with {type(error).__name__}"
+        raise BackendError(msg) from error
+    return "".join(text)
 
 
 # ---- A persona's own instructions -----------------------------------------------------------------------------------

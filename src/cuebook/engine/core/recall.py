@@ -1,5 +1,7 @@
-"""Recall for a turn: select cross-conversation memories (L6), and rank the posts found by search."""
+"""Recall for a turn: embed the query, select cross-conversation memories (L6), and rank the posts found by search."""
 
+import asyncio
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 
@@ -7,23 +9,32 @@ from msgspec import Struct
 
 from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.services import Services
-from cuebook.engine.core.time_zones import zone_of
+from cuebook.errors import BackendError
+from cuebook.interfaces import Embedder
 from cuebook.interfaces.memories import MemoryMatches
 from cuebook.interfaces.store import Scene
+from cuebook.languages import reads
 from cuebook.memory.excerpt import excerpt
 from cuebook.memory.item_keys import memory_key, normal, said_of
 from cuebook.memory.owner_memories import standing
 from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank, read_query
 from cuebook.memory.tokenizer import day_of
 from cuebook.records.answer import Time
-from cuebook.records.memory import KNOWLEDGE, Hit, Memory, Place, SearchResult
+from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, SearchResult
 from cuebook.records.turn import Ask
 from cuebook.window.tokens import Counter
+
+log = logging.getLogger("cuebook.embedder")
 
 #: A recalled post with more tokens is quoted by its best passage.
 QUOTE = 160
 #: Most durable memories in a turn.
 DURABLE = 8
+#: Most characters of a query to embed.
+QUERY = 2_000
+#: Cached query vectors: the same question yields the same window.
+REMEMBERED = 256
+_BYTES = 4  # of a float32
 #: Kinds of places, narrowest first.
 _NARROW = ("conversation", "persona", "user", "project", "organization")
 
@@ -43,7 +54,7 @@ def recall_query(services: Services, scene: Scene, ask: Ask) -> Query | None:
     """Return the words and dates of a request to recall by, or None without recall."""
     if not (services.settings.recall and ask.text):
         return None
-    zone = zone_of(ask.time_zone, scene.conversation, services.settings.zone)
+    zone = services.settings.zone_of(ask.time_zone, scene.conversation)
     return read_query(ask.text, speakers=scene.speakers, now=services.clock.now(), zone=zone)
 
 
@@ -255,3 +266,70 @@ def shown_of(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: 
     if hit.tokens > most and query is not None:
         text = excerpt(hit.text, query, most - 12, count) if most > 24 else ""
     return f"- [{day}] {hit.speaker}: {' '.join(text.split())}" if text else ""
+
+
+# ---- The vector of a query, with full-text search as the fallback ---------------------------------------------------
+
+
+async def embed_query(services: Services, text: str) -> Dense | None:
+    """Return a query's vector, or None without an embedder, for an unsupported language, or after a timeout."""
+    denses = await embed_queries(services, [text])
+    return denses[0] if denses else None
+
+
+async def embed_queries(services: Services, texts: Sequence[str]) -> list[Dense] | None:
+    """Return the vectors of some texts in one call, or None as in `embed_query` if one of them has none."""
+    embedder, queries = services.embedder, [text[:QUERY].strip() for text in texts]
+    if embedder is None or not all(query and reads(embedder.languages, query) for query in queries):
+        return None
+    denses: dict[str, Dense] = {}
+    for query in queries:
+        if (dense := services.caches.query_vectors.get(query)) is not None:
+            services.caches.query_vectors.move_to_end(query)
+            denses[query] = dense
+    if missing := [query for query in dict.fromkeys(queries) if query not in denses]:
+        vectors = await _asked(services, embedder, missing)
+        if vectors is None:
+            return None
+        for query, vector in zip(missing, vectors, strict=True):
+            denses[query] = services.caches.query_vectors[query] = Dense(space_of(embedder), vector, embedder.akin)
+        while len(services.caches.query_vectors) > REMEMBERED:
+            services.caches.query_vectors.popitem(last=False)
+    return [denses[query] for query in queries]
+
+
+async def _asked(services: Services, embedder: Embedder, queries: Sequence[str]) -> Sequence[bytes] | None:
+    try:
+        async with asyncio.timeout(services.settings.embed_s):
+            vectors = await embedder.embed(queries)
+        check_size(embedder, vectors)
+    except TimeoutError:
+        log.warning(
+            "Embedder %s timed out after %g s; this search uses full text only",
+            embedder.name,
+            services.settings.embed_s,
+        )
+        return None
+    except BackendError as error:
+        services.caches.embedder_failure.why = services.writer.clean(str(error))
+        log.warning("The embedder failed; this search uses full text only: %s", services.caches.embedder_failure.why)
+        return None
+    services.caches.embedder_failure.why = ""
+    return vectors
+
+
+def space_of(embedder: Embedder) -> str:
+    """Return the name of an embedder's vector space: its model and dimension. Only these vectors are comparable.
+
+    It is available after the first answer.
+    """
+    return f"{embedder.name}/{embedder.dimension}"
+
+
+def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
+    """Check that vectors have the embedder's dimension. Raises BackendError."""
+    sizes = {len(each) // _BYTES for each in vectors}
+    if sizes - {embedder.dimension}:
+        dimensions = ", ".join(map(str, sorted(sizes)))
+        msg = f"Embedder {embedder.name} returned vectors of dimension {dimensions} instead of {embedder.dimension}."
+        raise BackendError(msg)

@@ -5,10 +5,13 @@ for a limited time, so that a busy server does not starve them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import TypeVar
 
 from cuebook.errors import Busy
+
+T = TypeVar("T")
 
 #: Seconds that each part of a job waits for foreground calls at most. Decision a turn takes less.
 MAX_WAIT_S = 0.05
@@ -87,3 +90,13 @@ class ForegroundGate:
             with suppress(TimeoutError):
                 async with asyncio.timeout(most_s):
                     await self._none.wait()
+
+
+@asynccontextmanager
+async def closing(pieces: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T], None]:
+    """Close an async iterator when reading ends, to release its connection at once."""
+    try:
+        yield pieces
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()

@@ -1,11 +1,13 @@
 """Dependencies of the engine: `Services` (ports), `Settings` (frozen values) and `Caches` (state of this process)."""
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,7 +15,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.engine.core.scheduling import ConversationQueue, ForegroundGate
-from cuebook.errors import NotFound
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink
 from cuebook.interfaces.store import StoredAnswer
 from cuebook.memory.rolling import Compaction
@@ -21,7 +23,7 @@ from cuebook.memory.scopes import Policy
 from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
 from cuebook.prompts.rollback_evidence import Docket
-from cuebook.records.conversation import keyed_digest
+from cuebook.records.conversation import Conversation, keyed_digest
 from cuebook.records.memory import DEFAULT_TENANT, Dense, Scope
 from cuebook.records.persona import Experience, Persona
 from cuebook.records.prompt import Missing, Version
@@ -91,6 +93,12 @@ class ServiceFailure(Struct, kw_only=True):
     why: str = ""
 
 
+#: Key of a conversation's time zone in its metadata, and field name on the wire.
+TIME_ZONE: Final = "timeZone"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:[_/][A-Za-z0-9+-]+){0,6}")
+#: Zone files that are not places, or that count leap seconds.
+_NO_PLACE = ("posix/", "right/", "localtime", "posixrules", "Factory")
+_LONGEST: Final = 64
 #: An Idempotency-Key and the digest of its request.
 Key = tuple[str, bytes]
 #: Cached facts about a client's message: role, digest, and whether it contains secrets.
@@ -151,6 +159,19 @@ class Settings(Struct, frozen=True, kw_only=True):
             raise NotFound(msg)
         return self.personas[name]
 
+    def zone_of(self, label: str | None, conversation: Conversation | None) -> tzinfo:
+        """Return the time zone of a request: its own, else the conversation's, else the project's.
+
+        A stored name unknown to this machine is ignored. Raises InvalidInput.
+        """
+        if label is not None:
+            return read_zone(label)
+        name = conversation.metadata.get(TIME_ZONE) if conversation else None
+        try:
+            return self.zone if name is None else read_zone(name)
+        except InvalidInput:
+            return self.zone
+
     def request_digest(self, request: bytes) -> bytes:
         """Return a request's stored digest. It is keyed, so that nobody can test guesses of secrets against it."""
         return keyed_digest(request, self.key)
@@ -158,6 +179,17 @@ class Settings(Struct, frozen=True, kw_only=True):
     def keyed_digest_of(self, key: Key | None) -> Key | None:
         """Return an Idempotency-Key in its stored form: a keyed digest, because clients may put data into it."""
         return None if key is None else (keyed_digest(key[0].encode("utf-8", "surrogatepass"), self.key).hex(), key[1])
+
+
+def read_zone(name: object, where: str = TIME_ZONE) -> tzinfo:
+    """Return the time zone of a name. Raises InvalidInput naming the field."""
+    if isinstance(name, str) and len(name) <= _LONGEST and _NAME.fullmatch(name) and not name.startswith(_NO_PLACE):
+        try:
+            return UTC if name == "UTC" else ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass  # the name is a directory
+    msg = f"{where}: unknown time zone {name!r:.80}. Use an IANA name such as Europe/Amsterdam, or UTC."
+    raise InvalidInput(msg, where=where)
 
 
 # ---- Caches ---------------------------------------------------------------------------------------------------------

@@ -15,10 +15,8 @@ from msgspec import Struct
 
 from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.drafts import unlearned
-from cuebook.engine.core.instructions import Instruction, Work, instruct, instruction_record
-from cuebook.engine.core.model_call import BROKEN, said_by
+from cuebook.engine.core.instructions import BROKEN, Instruction, Work, instruct, instruction_record, said_by
 from cuebook.engine.core.services import Services
-from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, NotFound
@@ -176,7 +174,7 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
     posts, lines = source.posts[:end], lines[:end]
     size = sum(post.tokens for post in posts) + (source.previous.tokens if source.previous else 0)
     most = min(profile.max_summary_tokens, int(size * SHRINK))
-    zone = zone_of(None, source.conversation, services.settings.zone)
+    zone = services.settings.zone_of(None, source.conversation)
     summarized = Pass(source=source, posts=posts, lines=lines, profile=profile, most=most, zone=zone)
     records: tuple[Record, ...] = ()
     if _asks_model(services, summarized):

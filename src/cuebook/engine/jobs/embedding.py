@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from cuebook.engine.core.drafts import unlearned
-from cuebook.engine.core.query_vector import check_size, space_of
+from cuebook.engine.core.recall import check_size, space_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError

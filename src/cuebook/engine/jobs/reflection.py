@@ -22,8 +22,8 @@ from cuebook.engine.core.instructions import (
     instruction_record,
     own_version,
     render_instruction,
+    said_by,
 )
-from cuebook.engine.core.model_call import said_by
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job

@@ -16,7 +16,7 @@ from http import HTTPStatus
 import msgspec
 from msgspec import Struct, field
 
-from cuebook.engine.core.model_call import closing
+from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.erasure import forgotten_since
 from cuebook.engine.proxy.messages_wire import PATH as MESSAGES_PATH

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cuebook.engine.core.model_call import closing
+from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.proxy.wire import Head, Wire, local_head

@@ -7,8 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.prompt_reading import own_prompt, resolved_of
-from cuebook.engine.core.query_vector import sense
-from cuebook.engine.core.recall import SelectedMemories, select_memories
+from cuebook.engine.core.recall import SelectedMemories, embed_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, RecordedTurn, policy_of, read_recorded
 from cuebook.engine.turn.system_prompt import spoken, values_of
@@ -243,7 +242,7 @@ async def _memories_at(services: Services, scope: Scope, recorded: RecordedTurn,
     text = query.text if query else ""
     limit = MemoryLook().limit
     memory_query = MemoryQuery(
-        text=text, dense=await sense(services, text) if text else None, at=when, limit=limit, standing=limit
+        text=text, dense=await embed_query(services, text) if text else None, at=when, limit=limit, standing=limit
     )
     matched = await services.store.memories.find(scope, places, memory_query)
     memories = tuple(replace(each, valid_to=None) for each in matched.memories if _is_valid(each, when))

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.engine.core.query_vector import sense_all
+from cuebook.engine.core.recall import embed_queries
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.changes import Without
 from cuebook.engine.replay.recorded_turn import MEMORY, read_recorded
@@ -94,7 +94,7 @@ async def _alike(services: Services, answers: Sequence[str]) -> list[float]:
     """
     first, *others = [set(words(each)) for each in answers]
     shared = [_dice(first, other) for other in others]
-    vectors = await sense_all(services, answers)
+    vectors = await embed_queries(services, answers)
     if vectors is None:
         return shared
     one = memoryview(vectors[0].vector).cast("f")

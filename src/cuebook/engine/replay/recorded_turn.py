@@ -12,11 +12,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.recall import SelectedMemories
+from cuebook.engine.core.recall import SelectedMemories, embed_query
 from cuebook.engine.core.services import Services
-from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.plan import WindowPlan, WindowRequest, plan_with_marks
-from cuebook.engine.turn.scene import CANDIDATES, embed_query, path_query
+from cuebook.engine.turn.scene import CANDIDATES, path_query
 from cuebook.interfaces.store import Scene
 from cuebook.memory.item_keys import said_of
 from cuebook.memory.recall import Query, read_query
@@ -63,7 +62,7 @@ async def read_recorded(
     query_posts = await services.store.posts(scope, conversation.id, head=query, last=1) if query else []
     query_text = query_posts[-1].message if query_posts else ""
     parent = query_posts[-1].parent if query_posts else posts[-1].seq if posts else 0
-    dense = await embed_query(services, query_text)
+    dense = await embed_query(services, query_text) if services.settings.recall else None
     seek = path_query(services, conversation.id, query_text, parent=parent, budget=manifest.budget, dense=dense)
     newer = min(conversation.last_seq - parent, NEWER)
     search = msgspec.structs.replace(seek.search, limit=CANDIDATES + newer) if seek.search else None
@@ -79,7 +78,7 @@ async def read_recorded(
         omitted = [(each.first, each.last) for each in manifest.dropped if each.first]
         kept = tuple(each.post for each in sheet.partition.kept)
         path = (*await services.store.posts_in(scope, conversation.id, omitted), *kept)
-    zone = zone_of(None, conversation, services.settings.zone)
+    zone = services.settings.zone_of(None, conversation)
     words = read_query(query_text, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
     memories = await _memories(services, scope, turn, sheet.volatile, zone)
     request = WindowRequest(

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.model_call import closing
+from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.changes import Change, OtherVersion, apply
 from cuebook.engine.replay.recorded_turn import RecordedTurn, plan_again

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.engine.core.model_call import closing
+from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.decision import reply_metadata
 from cuebook.engine.turn.history import align_history

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cuebook.engine.core.drafts import dated
 from cuebook.engine.core.services import Services
-from cuebook.engine.core.time_zones import dated
 from cuebook.engine.turn.experiences import experiences_in
 from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.plan import WindowPlan, dropped_to_wire

@@ -16,9 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.instructions import Work, instruct, instruction_record
-from cuebook.engine.core.model_call import BROKEN, closing
-from cuebook.engine.core.query_vector import check_size, sense, space_of
+from cuebook.engine.core.instructions import BROKEN, Work, instruct, instruction_record
+from cuebook.engine.core.recall import check_size, embed_query, space_of
+from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import ModelSelection, Services
 from cuebook.errors import BackendError, CuebookError, UpstreamError
 from cuebook.interfaces import Model, ModelRequest
@@ -228,7 +228,7 @@ async def _closeness(
     vectors.
     """
     embedder = services.embedder
-    dense = await sense(services, query)
+    dense = await embed_query(services, query)
     if embedder is None or dense is None:
         return None, 0.0
     texts = {each.exp_id: clauses(each.when) for each in candidates}

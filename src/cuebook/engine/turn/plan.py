@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from cuebook.engine.core.recall import SelectedMemories, line_of, rank_found, shown_of
 from cuebook.engine.core.services import Services
-from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.experiences import fit_advice
 from cuebook.engine.turn.history import HistoryPlace, draft_of
 from cuebook.engine.turn.mood import fit_mind
@@ -123,7 +122,7 @@ def window_request(
         memories=memories or SelectedMemories(),
         advice=prompt.advice.texts,
         mind=prompt.mood.text,
-        zone=zone_of(ask.time_zone, conversation, services.settings.zone),
+        zone=services.settings.zone_of(ask.time_zone, conversation),
     )
 
 

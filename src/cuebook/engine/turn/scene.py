@@ -5,7 +5,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from cuebook.engine.core.prompt_reading import own_names
-from cuebook.engine.core.query_vector import sense
 from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.interfaces.memories import MemoryLook
@@ -20,11 +19,6 @@ from cuebook.window.partition import reach
 
 #: Posts from full text; their neighbors are added. On LoCoMo dev 24 are as good as 200 (R@10 79.0, 79.2).
 CANDIDATES = 32
-
-
-async def embed_query(services: Services, text: str) -> Dense | None:
-    """Return the vector of a query, or None without recall, a text or an embedder."""
-    return await sense(services, text) if services.settings.recall and text else None
 
 
 async def load_scene(

@@ -10,9 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.drafts import recipient_of
+from cuebook.engine.core.drafts import dated, recipient_of
 from cuebook.engine.core.services import CachedWindow, Services
-from cuebook.engine.core.time_zones import dated
 from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.plan import WindowPlan
 from cuebook.engine.turn.request import TurnRequest

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.core.time_zones import zone_of
 from cuebook.errors import NotFound
 from cuebook.interfaces.memories import CorrectionInput
 from cuebook.memory.corrections import corrected, says, unquoted
@@ -67,7 +66,7 @@ def _written(services: Services, correcting: CorrectionInput, items: Sequence[It
         previous="",
         max_tokens=choose(services.settings.compaction, summary.profile).max_summary_tokens,
         count=services.count,
-        zone=zone_of(None, correcting.conversation, services.settings.zone),
+        zone=services.settings.zone_of(None, correcting.conversation),
     )
     markdown = digest.markdown or previous
     tokens = services.count(markdown) + services.count(compact(digest.memory_json))

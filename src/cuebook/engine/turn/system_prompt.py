@@ -18,7 +18,6 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import drawn
 from cuebook.engine.core.prompt_reading import own_names, resolved_of, select_from
 from cuebook.engine.core.services import Services
-from cuebook.engine.core.time_zones import zone_of
 from cuebook.engine.turn.experiences import Advice, advise
 from cuebook.engine.turn.mood import TurnMood, mood_in_turn
 from cuebook.engine.turn.request import TurnRequest
@@ -235,7 +234,7 @@ class _Speaker:
         self._families = scene.families
         self._project = project
         user = scene.conversation.user if scene.conversation else ask.user
-        zone = zone_of(ask.time_zone, scene.conversation, services.settings.zone)
+        zone = services.settings.zone_of(ask.time_zone, scene.conversation)
         self._values = values_of(persona, user=user, mode=ask.mode, now=services.clock.now(), zone=zone)
         value = scene.told.get("promptVariants")
         self._told: Mapping[str, Any] = value if isinstance(value, Mapping) else {}

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, nullcontext, suppress
 from typing import Protocol, TypeVar
 
-from cuebook.engine.core.recall import recall_query, select_memories
+from cuebook.engine.core.recall import embed_query, recall_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_windows, previous_window
 from cuebook.engine.turn.decide_step import decide_step
@@ -18,7 +18,7 @@ from cuebook.engine.turn.history import HistoryPlace, align_history, name_conver
 from cuebook.engine.turn.plan import plan_window, window_request
 from cuebook.engine.turn.prompt_logs import logging_of
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.scene import embed_query, load_scene
+from cuebook.engine.turn.scene import load_scene
 from cuebook.engine.turn.step import OpenStep, OpenTurn, TurnChoice, to_the_end
 from cuebook.engine.turn.stored_reply import POLL_S, StoredReply, find_reply
 from cuebook.engine.turn.system_prompt import system_prompt
@@ -117,7 +117,7 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
     if place.waiting_turn is not None:
         return await decide_step(services, scope, request, place, place.waiting_turn)
     ask = place.ask
-    query_vector = await embed_query(services, ask.text)
+    query_vector = await embed_query(services, ask.text) if services.settings.recall else None
     scene = await load_scene(services, scope, ask, parent=place.parent, query_vector=query_vector, whole=place.listed)
     turn = scene.conversation.turns + 1 if scene.conversation else 1
     signals = None if place.is_side_branch else await detect_signals(services, scene, ask, place.drafts)

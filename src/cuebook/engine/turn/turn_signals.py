@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from cuebook.engine.core.model_call import BROKEN
-from cuebook.engine.core.query_vector import sense_all
+from cuebook.engine.core.instructions import BROKEN
+from cuebook.engine.core.recall import embed_queries
 from cuebook.engine.core.services import Services
 from cuebook.interfaces.store import Scene
 from cuebook.memory.scopes import SPOKEN_WITH
@@ -249,7 +249,7 @@ async def _kind(services: Services, text: str) -> str:
 
     They are embedded once, in the background, when first needed.
     """
-    sensed, kinds = await sense_all(services, [text]), services.caches.task_means
+    sensed, kinds = await embed_queries(services, [text]), services.caches.task_means
     if not sensed:
         return ""
     dense = sensed[0]
@@ -264,7 +264,7 @@ async def _drift(services: Services, text: str, earlier: Sequence[str]) -> float
     """Return the distance of a message's topic from the earlier messages', by meaning or else by words."""
     if not earlier:
         return 0.0
-    sensed = await sense_all(services, [text, *earlier])
+    sensed = await embed_queries(services, [text, *earlier])
     if sensed is None:
         return drift_by_words(text, earlier)
     own, *others = (array("f", each.vector) for each in sensed)
