@@ -1,6 +1,6 @@
-"""Prompt cache rules of providers as data: one rule per cache, with its source and the day it was read.
+"""Prompt cache rules of providers, by the table of models: one rule per cache, with its source and the day it was read.
 
-The rules follow the guides, read conservatively where they are unclear. Not covered: routing (overflow to other
+Not covered: routing (overflow to other
 machines above about 15 requests a minute, `prompt_cache_key`), hidden system tokens, requests sent before an earlier
 one's answer began, and markers of two lifetimes in one request.
 """
@@ -8,12 +8,14 @@ one's answer began, and markers of two lifetimes in one request.
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
+from cuebook.window.models import bare_name, model_table
 
 __all__ = ["RULES", "CacheRule", "rule_for", "rule_named"]
 
@@ -53,107 +55,9 @@ class CacheRule(Struct, frozen=True, kw_only=True):
         return "assistant" not in self.unmarkable
 
 
-_OPENAI = "https://developers.openai.com/api/docs/guides/prompt-caching"
-_ANTHROPIC = "https://platform.claude.com/docs/en/build-with-claude/prompt-caching"
-_GEMINI = "https://ai.google.dev/gemini-api/docs/caching"
-
-_ANTHROPIC_5M = CacheRule(
-    name="anthropic",
-    match="breakpoint",
-    minimum=4096,  # the largest of any model; smaller ones are in _MODELS
-    ttl=300,
-    read=0.1,
-    write=1.25,
-    markers=4,
-    excess="refused",
-    lookback=20,
-    folded=frozenset({"tool", "tool_use"}),
-    implicit="block",
-    checked="2026-11-22",
-    source=f"{_ANTHROPIC}: 'How automatic prefix checking works', 'Cache limitations', 'Pricing'",
-)
-
 #: The rules by name. A setting selects one where `rule_for` cannot (gateways, compatible servers).
 RULES: Mapping[str, CacheRule] = MappingProxyType({
-    rule.name: rule
-    for rule in (
-        CacheRule(
-            name="openai-prefix",
-            match="prefix",
-            minimum=1024,  # the guide: "varies by request settings", 2,048 to be safe, "some models may cache shorter"
-            step=128,
-            ttl=300,  # the guide: typically 5 to 10 minutes for `in_memory`; 24 h retention typically keeps around 30
-            read=0.1,
-            write=1.0,
-            checked="2026-11-22",
-            source=f"{_OPENAI}: 'Earlier models', 'Summary of model differences'",
-        ),
-        CacheRule(
-            name="openai-breakpoints",
-            match="breakpoint",
-            minimum=1024,
-            ttl=1800,
-            read=0.1,
-            write=1.25,
-            markers=4,
-            first=2,
-            latest=50,  # the guide's; its API reference says "up to the latest 80"
-            implicit="message",
-            endings=20,
-            unmarkable=frozenset({"tools", "assistant", "tool_use"}),
-            checked="2026-11-22",
-            source=f"{_OPENAI}: 'GPT-5.6 and later', 'How prefix matching works', 'Gotchas'",
-        ),
-        _ANTHROPIC_5M,
-        replace(_ANTHROPIC_5M, name="anthropic-1h", ttl=3600, write=2.0),
-        CacheRule(
-            name="gemini",
-            match="prefix",
-            minimum=4096,
-            ttl=300,  # our assumption: the guide guarantees none ("similar prefix in a short amount of time")
-            read=0.1,
-            write=1.0,
-            checked="2026-11-22",
-            source=f"{_GEMINI}: 'Implicit caching' (best effort: what is simulated is the most it can be)",
-        ),
-    )
-})  # fmt: skip
-
-#: Differences of a model from its provider's rule, by prefix of its name; the longest prefix wins. Sources: the guides'
-#: minimums and lifetimes, the providers' price pages (cached ÷ uncached input), 2026-11-22.
-_MODELS: Mapping[str, Mapping[str, Any]] = MappingProxyType({
-    "gpt-4o": {"read": 0.5},
-    "gpt-4.1": {"read": 0.25},
-    "gpt-4.5": {"read": 0.5},
-    "gpt-5-pro": {"read": 1.0},  # the price page has no cached price for it
-    "gpt-5.5": {"minimum": 2048, "step": 2048, "ttl": 1800},  # a breakpoint every 2,048 tokens; around 30 minutes
-    "gpt-5.5-pro": {"minimum": 2048, "step": 2048, "ttl": 1800, "read": 1.0},
-    "gpt-6.1-sol": {"read": 0.05},
-    "gpt-6.2-sol": {"read": 0.05},
-    "chatgpt-4o": {"read": 0.5},
-    "codex-mini": {"read": 0.25},
-    "o1": {"read": 0.5},
-    "o1-pro": {"read": 1.0},
-    "o3": {"read": 0.25},
-    "o3-mini": {"read": 0.5},
-    "o3-pro": {"read": 1.0},
-    "o4-mini": {"read": 0.25},
-    "claude-fable-5": {"minimum": 512},
-    "claude-fable-5-1": {"minimum": 512, "read": 0.025},
-    "claude-mythos-5": {"minimum": 512},
-    "claude-mythos-5-1": {"minimum": 512, "read": 0.025},
-    "claude-mythos-preview": {"minimum": 2048},
-    "claude-opus-5": {"minimum": 512},
-    "claude-opus-5-5": {"minimum": 512, "read": 0.05},
-    "claude-opus-4-8": {"minimum": 1024},
-    "claude-opus-4-7": {"minimum": 2048},
-    "claude-opus-4-1": {"minimum": 1024},
-    "claude-opus-4-2025": {"minimum": 1024},
-    "claude-sonnet-5": {"minimum": 1024},
-    "claude-sonnet-5-5": {"minimum": 1024, "read": 0.05},
-    "claude-sonnet-4": {"minimum": 1024},
-    "claude-3-5-haiku": {"minimum": 2048},
-    "gemini-2.5": {"minimum": 2048},
+    name: msgspec.convert({"name": name, **rule}, CacheRule) for name, rule in model_table().rules.items()
 })  # fmt: skip
 
 #: Each provider's own hosts. Other hosts may cache the same model by other rules, or not at all.
@@ -173,7 +77,7 @@ def rule_for(model: str, base_url: str | None = None) -> CacheRule | None:
     None disables the simulation: for an unknown model, one without a cache, or another host. A gateway may rewrite,
     reroute or drop markers, so nothing is assumed; a setting can name a rule (`rule_named`).
     """
-    name = model.strip().lower().rsplit("/", 1)[-1].removeprefix("ft:")
+    name = bare_name(model)
     provider, rule = _provider_rule(name)
     if rule is None or (base_url is not None and provider != _provider_at(base_url)):
         return None
@@ -210,5 +114,6 @@ def _provider_at(base_url: str) -> str:
 
 
 def _as_model(rule: CacheRule, name: str) -> CacheRule:
-    starts = [start for start in _MODELS if name.startswith(start)]
-    return replace(rule, **_MODELS[max(starts, key=len)]) if starts else rule
+    exceptions = model_table().exceptions
+    starts = [start for start in exceptions if name.startswith(start)]
+    return replace(rule, **exceptions[max(starts, key=len)]) if starts else rule

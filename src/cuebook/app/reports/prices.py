@@ -1,9 +1,7 @@
-"""Look up model prices: the project's own price file first, then the built-in table."""
+"""Look up model prices: the project's own price file first, then the shipped table of models."""
 
-import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from importlib import resources
 from pathlib import Path
 
 import msgspec
@@ -12,12 +10,11 @@ from msgspec import Struct
 from cuebook.config import Config
 from cuebook.errors import InvalidInput
 from cuebook.records.turn import CacheEstimate
+from cuebook.window.models import model_table, undated
 
 #: The project's price file.
 FILE = "config/prices.json"
 _MILLION = 1_000_000
-#: The date suffix of a model's name.
-_DATE = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 
 
 class Rates(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -72,7 +69,7 @@ class Prices(Struct, frozen=True):
 
         Tries the full name, then the name without a gateway's prefix and the date suffix.
         """
-        bare = _DATE.sub("", model.rsplit("/", 1)[-1].lower())
+        bare = undated(model.rsplit("/", 1)[-1].lower())
         for table in (self.own, self.shipped):
             for name in dict.fromkeys((model, bare)):
                 results = [glob for glob in table if fnmatchcase(name, glob)]
@@ -83,11 +80,11 @@ class Prices(Struct, frozen=True):
 
 def load_prices(config: Config) -> Prices:
     """Load both tables. Raises InvalidInput naming the project's file and the position of the error."""
-    text = resources.files(__package__).joinpath("prices.json").read_bytes()
-    shipped = msgspec.json.decode(text, type=_Table)
+    shipped = msgspec.convert(model_table().prices, dict[str, Price])
+    priced = model_table().priced
     file = Path(config.folder) / FILE
     if not file.is_file():
-        return Prices({}, shipped.prices, shipped.as_of)
+        return Prices({}, shipped, priced)
     try:
         table = msgspec.json.decode(file.read_bytes(), type=_Table)
     except OSError as error:
@@ -96,4 +93,4 @@ def load_prices(config: Config) -> Prices:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         msg = f'{FILE}: {error}. Write {{"prices": {{"my-model*": {{"input": 1, "cachedInput": 0.1, "output": 4}}}}}}'
         raise InvalidInput(msg, where=FILE) from None
-    return Prices(table.prices, shipped.prices, shipped.as_of)
+    return Prices(table.prices, shipped, priced)
