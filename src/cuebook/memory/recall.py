@@ -18,6 +18,8 @@ from typing import Final
 from msgspec import Struct
 
 from cuebook.memory.tokenizer import is_pair, key_text, query_words, read_period, words
+from cuebook.records.answer import Time
+from cuebook.records.memory import Hit, SearchResult, unlearned
 
 __all__ = [
     "CANDIDATES",
@@ -215,6 +217,54 @@ def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: Corpus, *,
         _compare(readings, corpus.mean_cosine)
     _combine(readings, query)
     return _choose(readings, limit, akin=corpus.akin, about=query.about)
+
+
+def rank_found(
+    search_result: SearchResult,
+    query: Query | None,
+    *,
+    limit: int,
+    skip: Collection[int] = (),
+) -> list[Hit]:
+    """Rank search results, best first, as hits of kind `post`. Without a query, there are none."""
+    if query is None or all(each.seq in skip for each in search_result.found):
+        return []  # usual case: a window shows a whole short path
+    by_place = {(each.no << 32) | each.seq: each for each in search_result.found}
+    candidates = [
+        RecallCandidate(
+            place,
+            each.sender,
+            each.created_at,
+            each.key,
+            (each.no << 32) | each.previous if each.previous else None,
+            each.no,
+            each.cosine,
+        )
+        for place, each in by_place.items()
+    ]
+    corpus = Corpus(search_result.posts, search_result.frequencies, search_result.mean_cosine, search_result.akin)
+    hits: list[Hit] = []
+    for ranked in rank(query, candidates, corpus, limit=limit + len(skip)):
+        each = by_place[ranked.seq]
+        if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
+            continue
+        hits.append(
+            Hit(
+                memory_id=f"post:{each.id}",
+                kind="post",
+                text=each.text,
+                score=round(ranked.score, 6),
+                scope="conversation",
+                sources=(each.id,),
+                tokens=each.tokens,
+                timestamp=Time(each.created_at),
+                seq=each.seq,
+                speaker=each.sender,
+                why=ranked.why,
+                conversation=each.conversation or None,
+            )
+        )
+    return hits
 
 
 def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:

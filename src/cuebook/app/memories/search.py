@@ -47,7 +47,7 @@ from cuebook.app.reports.prices import load_prices
 from cuebook.app.turns.analysis import MemoryAnalysis
 from cuebook.config import Config
 from cuebook.engine.core.conversation_items import items_at_head, line_of
-from cuebook.engine.core.recall import embed_query, rank_found
+from cuebook.engine.core.recall import embed_query
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.delivery import deliver
 from cuebook.errors import InvalidInput, NotFound
@@ -55,7 +55,7 @@ from cuebook.interfaces.store import SearchLook
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.excerpt import excerpt, pack
 from cuebook.memory.quotes import LISTED
-from cuebook.memory.recall import Query, read_query
+from cuebook.memory.recall import Query, rank_found, read_query
 from cuebook.memory.scopes import SCOPES
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Answer, Page

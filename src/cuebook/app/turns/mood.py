@@ -7,8 +7,7 @@ from msgspec import Meta
 from cuebook.app.arguments import OWNER, CallerOf, Conversation, IdempotencyKey, User
 from cuebook.app.namespace import Namespace, check_first
 from cuebook.engine.jobs.reflection import reflect_on
-from cuebook.engine.turn.mood import BY_HAND, RESET, may_run, mood_of
-from cuebook.engine.turn.turn_signals import signals_to_wire
+from cuebook.engine.turn.turn_signals import BY_HAND, RESET, may_run, mood_of, signals_to_wire
 from cuebook.interfaces.store import MetapromptTask, PathQuery, Scene
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import as_answer

@@ -1,6 +1,5 @@
 """Load the items of a conversation: the current ones, one by its id, and items in the form of memories."""
 
-from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.services import Services
 from cuebook.memory.corrections import corrected
 from cuebook.memory.item_keys import normal
@@ -8,7 +7,7 @@ from cuebook.memory.quotes import quotes_of
 from cuebook.memory.supersede import merge, unmarked
 from cuebook.records.conversation import ASSISTANT, ERROR, TOOL, Post
 from cuebook.records.erasure import GONE
-from cuebook.records.memory import ITEM, Correction, Item, Line, Memory, Place, Scope, Source
+from cuebook.records.memory import ITEM, Correction, Item, Line, Memory, Place, Scope, Source, unlearned
 
 #: Posts after the last summary that are scanned for items: the size of one pass.
 UNREAD = 48

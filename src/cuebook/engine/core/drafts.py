@@ -15,7 +15,7 @@ from cuebook.memory.compress import compress
 from cuebook.memory.recall import key_text
 from cuebook.memory.tokenizer import redated
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
-from cuebook.records.memory import NO_MODEL_LABEL
+from cuebook.records.memory import unlearned
 from cuebook.records.redaction import SecretFinding, begun
 from cuebook.window.post_forms import decode, short, weigh, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
@@ -261,11 +261,6 @@ def dated(drafts: Sequence[Draft], zone: tzinfo) -> tuple[Draft, ...]:
         msgspec.structs.replace(each, key=redated(each.key, each.created_at, zone)) if each.key else each
         for each in drafts
     )
-
-
-def unlearned(role: str, message: str) -> bool:
-    """Return whether memory excludes a post, because it is a recalled answer."""
-    return role == ASSISTANT and message.startswith(NO_MODEL_LABEL)
 
 
 def sender_of(message_content: MessageContent, user: str | None) -> str:

@@ -5,10 +5,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from cuebook.engine.core.drafts import unlearned
 from cuebook.memory.judgement import PathJudgement
 from cuebook.records.conversation import Conversation, PathPost
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Scope, unlearned
 from cuebook.storage.tuning import TuningStore
 
 T = TypeVar("T")

@@ -1,33 +1,28 @@
-"""Recall for a turn: embed the query, select cross-conversation memories (L6), and rank the posts found by search."""
+"""Recall for a turn: embed the query, and select cross-conversation memories (L6)."""
 
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC
 
 from msgspec import Struct
 
-from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
 from cuebook.interfaces import Embedder
 from cuebook.interfaces.memories import MemoryMatches
 from cuebook.interfaces.store import Scene
 from cuebook.languages import reads
-from cuebook.memory.excerpt import excerpt
 from cuebook.memory.item_keys import memory_key, normal, said_of
 from cuebook.memory.owner_memories import standing
 from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank, read_query
-from cuebook.memory.tokenizer import day_of
 from cuebook.records.answer import Time
-from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, SearchResult
+from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place
 from cuebook.records.turn import Ask
 from cuebook.window.tokens import Counter
 
 log = logging.getLogger("cuebook.embedder")
 
-#: A recalled post with more tokens is quoted by its best passage.
-QUOTE = 160
 #: Most durable memories in a turn.
 DURABLE = 8
 #: Most characters of a query to embed.
@@ -117,11 +112,6 @@ def _breadth(place: Place) -> int:
     return _NARROW.index(place.kind) if place.kind in _NARROW else len(_NARROW)
 
 
-def line_of(hit: Hit, zone: tzinfo = UTC) -> str:
-    """Return a memory's line in the volatile block: the day since which it is known, and the text."""
-    return f"- [{day_of(hit.timestamp, zone)}] {' '.join(hit.text.split())}"
-
-
 def _compacted(scene: Scene) -> bool:
     before = scene.previous.summary_version if scene.previous else 0
     return scene.summary is not None and scene.summary.version != before
@@ -203,69 +193,6 @@ def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
         why=why,
         conversation=(conversations.pop() or None) if len(conversations) == 1 else None,
     )
-
-
-# ---- Posts ----------------------------------------------------------------------------------------------------------
-
-
-def rank_found(
-    search_result: SearchResult,
-    query: Query,
-    *,
-    limit: int,
-    skip: Collection[int] = (),
-) -> list[Hit]:
-    """Rank search results, best first, as hits of kind `post`."""
-    if all(each.seq in skip for each in search_result.found):
-        return []  # usual case: a window shows a whole short path
-    by_place = {(each.no << 32) | each.seq: each for each in search_result.found}
-    candidates = [
-        RecallCandidate(
-            place,
-            each.sender,
-            each.created_at,
-            each.key,
-            (each.no << 32) | each.previous if each.previous else None,
-            each.no,
-            each.cosine,
-        )
-        for place, each in by_place.items()
-    ]
-    corpus = Corpus(search_result.posts, search_result.frequencies, search_result.mean_cosine, search_result.akin)
-    hits: list[Hit] = []
-    for ranked in rank(query, candidates, corpus, limit=limit + len(skip)):
-        each = by_place[ranked.seq]
-        if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
-            continue
-        hits.append(
-            Hit(
-                memory_id=f"post:{each.id}",
-                kind="post",
-                text=each.text,
-                score=round(ranked.score, 6),
-                scope="conversation",
-                sources=(each.id,),
-                tokens=each.tokens,
-                timestamp=Time(each.created_at),
-                seq=each.seq,
-                speaker=each.sender,
-                why=ranked.why,
-                conversation=each.conversation or None,
-            )
-        )
-    return hits
-
-
-def shown_of(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: tzinfo = UTC) -> str:
-    """Return a hit's line in the volatile block: day, speaker, and the text or its best passage. Empty if there is no
-    room.
-    """
-    day = day_of(hit.timestamp, zone)
-    most = min(room, QUOTE)
-    text = hit.text
-    if hit.tokens > most and query is not None:
-        text = excerpt(hit.text, query, most - 12, count) if most > 24 else ""
-    return f"- [{day}] {hit.speaker}: {' '.join(text.split())}" if text else ""
 
 
 # ---- The vector of a query, with full-text search as the fallback ---------------------------------------------------

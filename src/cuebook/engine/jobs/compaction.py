@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.conversation_items import line_of
-from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.instructions import BROKEN, Instruction, Work, instruct, instruction_record, said_by
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
@@ -46,7 +45,7 @@ from cuebook.memory.tokenizer import day_of
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post, chain
-from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary
+from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary, unlearned
 from cuebook.window.budget import allot
 from cuebook.window.tokens import Counter, cut
 

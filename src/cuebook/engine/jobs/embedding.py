@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from cuebook.engine.core.drafts import unlearned
 from cuebook.engine.core.recall import check_size, space_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
@@ -18,7 +17,7 @@ from cuebook.interfaces import Embedder
 from cuebook.languages import reads
 from cuebook.memory.tokenizer import spans_of
 from cuebook.records.conversation import PathPost
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Scope, unlearned
 from cuebook.signals.tasks import examples
 from cuebook.storage.vectors import EmbeddingBacklog, NewVectors, UnembeddedPlace
 

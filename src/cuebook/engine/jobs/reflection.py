@@ -27,8 +27,17 @@ from cuebook.engine.core.instructions import (
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
-from cuebook.engine.turn.mood import BY_HAND, BY_MODEL, RESET, reflection_tasks
-from cuebook.engine.turn.turn_signals import counters_on, judged_on, persona_in, signals_in, tracking_in
+from cuebook.engine.turn.turn_signals import (
+    BY_HAND,
+    BY_MODEL,
+    RESET,
+    counters_on,
+    judged_on,
+    persona_in,
+    reflection_tasks,
+    signals_in,
+    tracking_in,
+)
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.store import DueReflection, MetapromptTask, PathQuery, ReflectionInput, Scene

@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from cuebook.engine.core.recall import SelectedMemories, embed_query
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.plan import WindowPlan, WindowRequest, plan_with_marks
+from cuebook.engine.turn.plan import WindowPlan, plan_with_marks
 from cuebook.engine.turn.scene import CANDIDATES, path_query
+from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.interfaces.store import Scene
 from cuebook.memory.item_keys import said_of
 from cuebook.memory.recall import Query, read_query
@@ -25,7 +26,7 @@ from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Hit, Scope
 from cuebook.records.turn import Manifest, Turn
 from cuebook.window.manifest import digests_of, ranges_of, restore
-from cuebook.window.tuning_marks import in_force
+from cuebook.window.partition import in_force
 from cuebook.window.window import Text
 
 #: Additional full-text results to load, because newer posts off the path rank among them.

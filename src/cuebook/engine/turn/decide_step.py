@@ -4,11 +4,12 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_windows, frozen_volatile, previous_window
 from cuebook.engine.turn.decision import decision_of
 from cuebook.engine.turn.history import HistoryPlace
-from cuebook.engine.turn.plan import plan_window, window_request
+from cuebook.engine.turn.plan import plan_window
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import load_step_scene
 from cuebook.engine.turn.step import TurnChoice
 from cuebook.engine.turn.system_prompt import first_system_prompt
+from cuebook.engine.turn.window_request import window_request
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Turn
 

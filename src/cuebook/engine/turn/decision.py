@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.drafts import dated
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.experiences import experiences_in
+from cuebook.engine.turn.experiences import SOURCE
 from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.plan import WindowPlan, dropped_to_wire
 from cuebook.engine.turn.request import TurnRequest
@@ -30,7 +30,7 @@ from cuebook.memory.scopes import (
 )
 from cuebook.records.prompt import Outcome
 from cuebook.records.turn import ASKED, SHADOW, Ask
-from cuebook.window.tuning_marks import marks_metadata
+from cuebook.window.partition import marks_metadata
 
 
 def decision_of(
@@ -179,7 +179,7 @@ def reply_metadata(
         "rollingSummary": rolling_summary(scene, profile),
         **({"longTermMemoryPolicy": policy_to_wire(scene.known.policy)} if scene.known else {}),
         "longTermMemoryRetrieval": retrieval,
-        "experiences": experiences_in(volatile),
+        "experiences": [text.source.removeprefix(SOURCE) for text in volatile if text.kind == "experience"],
         "window": {
             "tokens": window.tokens,
             "budget": window.budget,

@@ -29,43 +29,19 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import ERROR, Part, PathPost
 from cuebook.records.memory import Scope
 from cuebook.records.persona import Experience, Persona
-from cuebook.records.turn import Ask, Dropped
-from cuebook.window.tokens import Counter
+from cuebook.records.turn import Ask
 from cuebook.window.window import Text
 
 # ---- In the prompt --------------------------------------------------------------------------------------------------
 
 
 SOURCE = "experience:"
-#: Largest share of the volatile block's room. The rest is for recalled text.
-SHARE = 2 / 3
 
 
 def advice_of(experience: Experience) -> Text:
     """Return an experience's prompt text: only `what`, because `when` is for the selection."""
     text = f"Advice of this assistant's authors for such messages ({experience.exp_id}):\n{experience.what}"
     return Text(kind="experience", source=SOURCE + experience.exp_id, text=text, role="user")
-
-
-def fit_advice(texts: Sequence[Text], room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
-    """Return the experiences that fit, best first, those that do not, and the tokens left for recalled text."""
-    most = left = max(0, int(room * SHARE))
-    kept: list[Text] = []
-    dropped: list[Dropped] = []
-    for text in texts:
-        size = count(text.text) + 1
-        if size > left:
-            reason = f"experiences may use at most {most} tokens of this window"
-            dropped.append(Dropped(kind=text.kind, source=text.source, tokens=size, reason=reason))
-            continue
-        left -= size
-        kept.append(text)
-    return kept, dropped, room - (most - left)
-
-
-def experiences_in(texts: Sequence[Text]) -> list[str]:
-    """Return the ids of the experiences among texts of a window."""
-    return [text.source.removeprefix(SOURCE) for text in texts if text.kind == "experience"]
 
 
 log = logging.getLogger("cuebook.experience")

@@ -2,35 +2,41 @@
 to store.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, tzinfo
+from collections.abc import Sequence
+from datetime import tzinfo
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.recall import SelectedMemories, line_of, rank_found, shown_of
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.experiences import fit_advice
-from cuebook.engine.turn.history import HistoryPlace, draft_of
-from cuebook.engine.turn.mood import fit_mind
-from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.system_prompt import SystemPrompt
+from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
-from cuebook.memory.recall import Query
-from cuebook.memory.rolling import CompactionProfile, choose
+from cuebook.memory.excerpt import excerpt
+from cuebook.memory.recall import Query, rank_found
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of
-from cuebook.records.conversation import Draft, PathPost, fence_of
+from cuebook.records.conversation import PathPost, fence_of
 from cuebook.records.memory import Hit, Summary
-from cuebook.records.turn import Ask, Dropped, Manifest, Turn, Window
+from cuebook.records.turn import Dropped, Manifest, Turn, Window
+from cuebook.signals.metaprompts import NOTED_AS
 from cuebook.window.budget import Allotment, Limits, allot
 from cuebook.window.manifest import anchored, dropped_ranges, remember
-from cuebook.window.partition import Partition, least, partition
-from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, PostInForm, cut_down, decode, whole
+from cuebook.window.partition import (
+    NO_MARKS,
+    Marks,
+    Partition,
+    in_force,
+    least,
+    lighten,
+    limited,
+    moves,
+    newest,
+    partition,
+)
+from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, PostInForm, cut_down
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
-from cuebook.window.tuning_marks import NO_MARKS, Marks, in_force, lighten, limited, moves, newest
 from cuebook.window.window import (
     ClientSystem,
     Sheet,
@@ -47,96 +53,6 @@ from cuebook.window.window import (
 TOO_OLD = "older than the token budget allows"
 SUMMARIZED = "replaced by the summary"
 OF_LITTLE_USE = "low relevance, and the window is nearly full"
-
-
-class WindowRequest(Struct, frozen=True, kw_only=True):
-    """The contents of a window, before the token budget is divided."""
-
-    conversation: str
-    path: tuple[PathPost, ...]  # oldest first
-    user: str | None
-    listed: bool = False  # the path has exactly the messages that the client sent, in its order
-    copies: frozenset[int] = (
-        frozenset()
-    )  # by seq: posts with other fields than the stored ones, as the client resent them
-    keeps_all: bool = False  # nothing is summarized or shortened while the path fits the budget
-    front: tuple[Text, ...] = ()  # persona, sections and add-ons, as rendered
-    dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
-    query: Query | None  # None: no recall
-    recall_hits: int = 12
-    quotes: bool = False  # no model call: return memories for the query, whether in the window or not
-    token_budget: int | None = None
-    client: tuple[ClientSystem, ...] = ()
-    live_client: tuple[ClientSystem, ...] = ()  # the original, if `client` has redacted secrets
-    tools: str = ""
-    live_tools: str = ""  # the original, if `tools` has redacted secrets
-    live: Mapping[int, bytes] = {}  # by seq: the message as sent, if the stored one has redacted secrets
-    frozen: tuple[Text, ...] | None = None  # in a later step of a turn: the volatile block of the first
-    query_seq: int | None = None  # the open turn's query; None = the newest user post
-    memories: SelectedMemories = SelectedMemories()  # cross-conversation memories
-    advice: tuple[Text, ...] = ()  # experiences selected for the query, best first
-    mind: Text | None = None  # rendered mood state of the path
-    zone: tzinfo = UTC  # time zone of dates
-
-
-def window_request(
-    services: Services,
-    scene: Scene,
-    request: TurnRequest,
-    place: HistoryPlace,
-    prompt: SystemPrompt,
-    *,
-    query: Query | None = None,
-    memories: SelectedMemories | None = None,
-    frozen: tuple[Text, ...] | None = None,
-) -> WindowRequest:
-    """Return the contents of a step's window. Without recall in the conversation, its posts are not recalled."""
-    ask, conversation = place.ask, scene.conversation
-    recalls = scene.known is None or scene.known.policy.recalls
-    owner = conversation.user if conversation else ask.user
-    path = (
-        client_path(services, scene, request, place, owner)
-        if place.listed
-        else ClientPath(path_of(scene, place.drafts))
-    )
-    return WindowRequest(
-        conversation=ask.conversation,
-        path=path.posts,
-        user=owner,
-        listed=place.listed,
-        copies=path.copies,
-        keeps_all=place.listed and _profile(services, scene, ask).trigger == "overflow",
-        front=prompt.rendered.texts,
-        dropped=prompt.rendered.dropped,
-        query=query if recalls else None,
-        recall_hits=services.settings.recall_hits,
-        quotes=request.quotes,
-        token_budget=ask.token_budget,
-        client=request.client,
-        live_client=request.live_client,
-        tools=request.tools,
-        live_tools=request.live_tools,
-        live=_live_messages(scene, request, place, owner),
-        frozen=frozen,
-        query_seq=place.waiting_turn.query_seq if place.waiting_turn else None,
-        memories=memories or SelectedMemories(),
-        advice=prompt.advice.texts,
-        mind=prompt.mood.text,
-        zone=services.settings.zone_of(ask.time_zone, conversation),
-    )
-
-
-def _profile(services: Services, scene: Scene, ask: Ask) -> CompactionProfile:
-    stored = scene.conversation.metadata.get("mode") if scene.conversation else None
-    return choose(services.settings.compaction, ask.mode or stored)
-
-
-def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None) -> dict[int, bytes]:
-    """Return the messages as the caller sent them, by the seq of their stored post."""
-    last = scene.conversation.last_seq if scene.conversation else 0
-    if place.live is not None:
-        return {last + 1: whole(path_of(scene, (place.live,))[-1], owner)}
-    return {seq: request.history[n].raw for seq, n in place.messages_by_seq(last).items()}
 
 
 class WindowPlan(Struct, frozen=True, kw_only=True):
@@ -174,7 +90,9 @@ def plan_with_marks(
     """Build a step's window. Raises InvalidInput, with the least sufficient budget, if the required
     parts do not fit.
     """
-    query = _query(request.path) if request.query_seq is None else request.query_seq
+    query = request.query_seq
+    if query is None:  # the newest user post of the path, which the model answers
+        query = next((post.seq for post in reversed(request.path) if post.role == "user"), 0)
     limits = limited(limits, marks)
     room = _Room(scene, request, fence_of(key, request.conversation, turn), limits, count)
     fitted, path = _fit(room, query)
@@ -195,12 +113,19 @@ def plan_with_marks(
         held=anchored(scene.previous) if scene.previous else frozenset(),
         frozen=request.frozen is not None,
     )
-    left_out = [*_left_out(room, parted, of_little_use), *map(_shortening, filter(_is_cut, parted.kept))]
+    left_out = [
+        *_left_out(room, parted, of_little_use),
+        *(_shortening(each) for each in parted.kept if each.form == "cut"),
+    ]
     dropped = [*request.dropped, *left_out, *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # the summary covers its posts, shown or not
     kept: Any = {"tools": request.tools, "copies": request.copies, "listed": request.listed}
     stored = remember(window, sheet, summary_version=standing, **kept)
+    quotes: list[Hit] = []
+    if request.quotes:
+        quotes += request.memories.answers
+        quotes += rank_found(scene.found, request.query, limit=request.recall_hits, skip={query})
     return WindowPlan(
         scene=scene,
         request=request,
@@ -210,7 +135,7 @@ def plan_with_marks(
         texts=stored.texts,
         query_seq=query,
         hits=hits,
-        quotes=(*request.memories.answers, *_hits(scene, request, {query})) if request.quotes else (),
+        quotes=tuple(quotes),
         sheet=sheet,
         marks=marks,
     )
@@ -258,90 +183,6 @@ class _FixedBlocks(Struct, frozen=True, kw_only=True):
 # ---- The path -------------------------------------------------------------------------------------------------------
 
 
-class ClientPath(Struct, frozen=True):
-    """The path of a request, and the seqs of the posts that the client resent with other fields than it got."""
-
-    posts: tuple[PathPost, ...]
-    copies: frozenset[int] = frozenset()
-
-
-def path_of(scene: Scene, drafts: Sequence[Draft]) -> tuple[PathPost, ...]:
-    """Return the stored path with the new posts appended, under their future seqs."""
-    last = scene.conversation.last_seq if scene.conversation else 0
-    new = [post_of(draft, last + number) for number, draft in enumerate(drafts, 1)]
-    return (*scene.path, *_summed(new, after=scene.path[-1] if scene.path else None))
-
-
-def client_path(
-    services: Services, scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None
-) -> ClientPath:
-    """Return the messages of a client in its order, each as the client sent it, without secrets."""
-    last = scene.conversation.last_seq if scene.conversation else 0
-    seqs = {number: seq for seq, number in place.messages_by_seq(last).items()}
-    drafts = dict(zip(place.new, place.new_drafts, strict=True))
-    stored = {post.seq: post for post in scene.path if post.message is not None}
-    posts: list[PathPost] = []
-    copies: set[int] = set()
-    for number, message in enumerate(request.history):
-        seq = seqs[number]
-        post = stored.get(seq)
-        clean = services.writer.clean_json(message.raw) if message.secret else message.raw
-        if post is None or not _same_fields(clean, whole(post, owner)):
-            if number not in drafts:
-                copies.add(seq)
-            draft = drafts.get(number) or draft_of(services, request, message, owner=owner)
-            post = post_of(draft, seq)
-        posts.append(post)
-    return ClientPath(tuple(_summed(posts)), frozenset(copies))
-
-
-def _same_fields(resent: bytes, stored: bytes) -> bool:
-    """Return whether two messages have the same fields. An empty field equals a missing one."""
-    if resent == stored:
-        return True
-    return _filled(resent) == _filled(stored)
-
-
-def _filled(message: bytes) -> dict[str, Any]:
-    return {name: value for name, value in decode(message).items() if value not in (None, [], {})}
-
-
-def post_of(draft: Draft, seq: int) -> PathPost:
-    """Return the post that a draft becomes, without its sums along the path."""
-    return PathPost(
-        seq,
-        draft.id,
-        0,
-        draft.role,
-        draft.sender,
-        draft.message,
-        draft.tokens,
-        draft.small,
-        draft.small_tokens,
-        0,
-        draft.created_at,
-        msgspec.json.encode(draft.parts) if draft.parts else None,
-        draft.wire,
-        draft.state,
-    )
-
-
-def _summed(posts: Sequence[PathPost], *, after: PathPost | None = None) -> list[PathPost]:
-    """Return posts with their rounds and their running sums of tokens, after a post."""
-    tokens, round_ = (after.path_tokens, after.round) if after else (0, 0)
-    results = []
-    for post in posts:
-        tokens += post.tokens
-        round_ = post.seq if post.role == "user" else round_
-        results.append(msgspec.structs.replace(post, round=round_, path_tokens=tokens))
-    return results
-
-
-def _query(path: Sequence[PathPost]) -> int:
-    """Return the newest user post of the path, which the model answers."""
-    return next((post.seq for post in reversed(path) if post.role == "user"), 0)
-
-
 def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition:
     post_in_forms, tokens = list(parted.kept), parted.tokens
     for at in [at for at, post_in_form in enumerate(post_in_forms) if post_in_form.form == "cut"]:
@@ -358,10 +199,6 @@ def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: in
     if not marks.run or room.request.keeps_all or taken <= posts * marks.trigger:
         return parted, []
     return lighten(parted, marks, spare=query)
-
-
-def _is_cut(post_in_form: PostInForm) -> bool:
-    return post_in_form.form == "cut"
 
 
 def _shortening(each: PostInForm) -> Dropped:
@@ -479,87 +316,112 @@ def _fit_front(room: _Room, summary: Text | None, least: int, path: int) -> _Fix
 # ---- The volatile block ---------------------------------------------------------------------------------------------
 
 
+#: Largest share of the volatile block for experiences. The rest is for recalled text.
+ADVICE_SHARE: Final = 2 / 3
+#: A recalled post with more tokens is quoted by its best passage.
+QUOTE: Final = 160
+
+
 def _volatile(
     room: _Room, tokens: int, parted: Partition, query: int
 ) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
-    """Return recalled text: the best posts outside the window, within their token budget."""
+    """Return the memories and posts recalled beside the query, all texts there, and those that do not fit.
+
+    The mood state takes its room first, then experiences, the summary's text from tools, memories, and posts.
+    """
     scene, request, count = room.scene, room.request, room.count
-    if request.frozen is not None:
-        return _frozen(request.frozen, room, tokens)
+    if request.frozen is not None:  # the block of an earlier step, complete or, if it no longer fits, none
+        weighed = weigh_volatile(request.frozen, room.fence, count)
+        if sum(text.tokens for text in weighed) <= tokens:
+            return (), weighed, []
+        return (), (), [_no_room(text, tokens) for text in weighed]
     left = tokens - volatile_overhead(count)
-    texts, dropped, left = fit_mind(request.mind, left, count)
-    advice, unfit, left = fit_advice(request.advice, left, count)
-    dropped += unfit
-    used: list[Hit] = []
+    texts, dropped, left = _fit_mind(request.mind, left, count)
+    advice, unfit, used = _fit_texts(request.advice, int(left * ADVICE_SHARE), count)
+    dropped, left = [*dropped, *unfit], left - used
     if scene.summary and scene.summary.tainted and left > 2 * LEAST_TEXT:
         source, content = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
         texts.append(Text(kind="memory", source=source, text=content, role="user"))
         left -= count(content) + 1
-    left = _say_memories(request, left, count, (texts, used, dropped))
-    entries = (
-        {post_in_form.post.seq for post_in_form in parted.kept if post_in_form.form == "full"}
-        if request.query
-        else set()
-    )
-    for hit in _hits(scene, request, {*entries, query}):
-        text = Text(
-            kind="memory",
-            source=hit.memory_id,
-            text=shown_of(hit, request.query, left, count, zone=request.zone),
-            role="user",
-        )
-        size = count(text.text) + 1
-        if not text.text or size > left:
-            dropped.append(_no_room(hit.memory_id, hit.tokens, tokens))
+    memories = [
+        Text(kind="memory", source=hit.memory_id, text=_memory_line(hit, request.zone), role="user", tokens=hit.tokens)
+        for hit in request.memories.hits
+    ]
+    memories, unfit, used = _fit_texts(memories, left // 2, count)
+    texts, dropped, left = [*texts, *memories], [*dropped, *unfit], left - used
+    shown = {post_in_form.post.seq for post_in_form in parted.kept if post_in_form.form == "full"}
+    found = rank_found(scene.found, request.query, limit=request.recall_hits, skip={*shown, query})
+    for hit in found:
+        line = _post_line(hit, request.query, left, count, zone=request.zone)
+        text = Text(kind="memory", source=hit.memory_id, text=line, role="user", tokens=hit.tokens)
+        size = count(line) + 1
+        if not line or size > left:
+            dropped.append(_no_room(text, tokens))
             continue
         left -= size
         texts.append(text)
-        used.append(hit)
     weighed = weigh_volatile([*texts, *advice], room.fence, count)
     while sum(text.tokens for text in weighed) > tokens:  # combined they may have slightly more tokens than separately
-        dropped.append(_no_room(weighed[-1].source, weighed[-1].tokens, tokens, weighed[-1].kind))
-        used = [hit for hit in used if hit.memory_id != weighed[-1].source]
+        dropped.append(_no_room(weighed[-1], tokens))
         weighed = weigh_volatile(weighed[:-1], room.fence, count)
-    return tuple(used), weighed, dropped
+    sources = {text.source for text in weighed}
+    return tuple(hit for hit in (*request.memories.hits, *found) if hit.memory_id in sources), weighed, dropped
 
 
-def _say_memories(
-    request: WindowRequest, left: int, count: Counter, values: tuple[list[Text], list[Hit], list[Dropped]]
-) -> int:
-    """Select cross-conversation memories for half of the room. Return the rest of the room too."""
-    texts, used, dropped = values
-    room = most = max(0, left // 2)
-    for hit in request.memories.hits:
-        text = line_of(hit, request.zone)
-        size = count(text) + 1
-        if size > room:
-            dropped.append(_no_room(hit.memory_id, hit.tokens, most))
+def _fit_texts(texts: Sequence[Text], most: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
+    """Return the texts that fit a number of tokens, those that do not, and the tokens used."""
+    most = left = max(0, most)
+    fitting: list[Text] = []
+    dropped: list[Dropped] = []
+    for text in texts:
+        size = count(text.text) + 1
+        if size > left:
+            dropped.append(_no_room(text if text.tokens else msgspec.structs.replace(text, tokens=size), most))
             continue
-        room, left = room - size, left - size
-        texts.append(Text(kind="memory", source=hit.memory_id, text=text, role="user"))
-        used.append(hit)
-    return left
+        left -= size
+        fitting.append(text)
+    return fitting, dropped, most - left
 
 
-def _hits(scene: Scene, request: WindowRequest, entries: set[int]) -> list[Hit]:
-    if request.query is None:
-        return []
-    return rank_found(scene.found, request.query, limit=request.recall_hits, skip=entries)
+def _fit_mind(text: Text | None, room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
+    """Return the part of a mood state that fits into the volatile block, the part that does not, and the tokens left.
+
+    Notes are omitted first.
+    """
+    if text is None:
+        return [], [], room
+    whole = count(text.text) + 1
+    if whole <= room:
+        return [text], [], room - whole
+    reason = f"the block beside the query has {max(0, room)} tokens of this window"
+    bare = msgspec.structs.replace(text, text=text.text.partition(f"\n{NOTED_AS}")[0])
+    size = count(bare.text) + 1
+    if size < whole and size <= room:
+        return [bare], [Dropped(kind="mind", source=text.source, tokens=whole - size, reason=reason)], room - size
+    return [], [Dropped(kind="mind", source=text.source, tokens=whole, reason=reason)], room
 
 
-def _frozen(
-    texts: tuple[Text, ...], room: _Room, tokens: int
-) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
-    """Return the block of an earlier step, complete or, if it no longer fits, none."""
-    weighed = weigh_volatile(texts, room.fence, room.count)
-    if sum(text.tokens for text in weighed) <= tokens:
-        return (), weighed, []
-    return (), (), [_no_room(text.source, text.tokens, tokens, text.kind) for text in weighed]
+def _no_room(text: Text, most: int) -> Dropped:
+    what = "experiences" if text.kind == "experience" else "recalled memories"
+    reason = f"{what} may use at most {most} tokens of this window"
+    return Dropped(kind=text.kind, source=text.source, tokens=text.tokens, reason=reason)
 
 
-def _no_room(source: str, tokens: int, most: int, kind: str = "memory") -> Dropped:
-    reason = f"recalled memories may use at most {most} tokens of this window"
-    return Dropped(kind=kind, source=source, tokens=tokens, reason=reason)
+def _memory_line(hit: Hit, zone: tzinfo) -> str:
+    """Return a memory's line in the volatile block: the day since which it is known, and the text."""
+    return f"- [{day_of(hit.timestamp, zone)}] {' '.join(hit.text.split())}"
+
+
+def _post_line(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: tzinfo) -> str:
+    """Return a hit's line in the volatile block: day, speaker, and the text or its best passage. Empty if there is no
+    room.
+    """
+    day = day_of(hit.timestamp, zone)
+    most = min(room, QUOTE)
+    text = hit.text
+    if hit.tokens > most and query is not None:
+        text = excerpt(hit.text, query, most - 12, count) if most > 24 else ""
+    return f"- [{day}] {hit.speaker}: {' '.join(text.split())}" if text else ""
 
 
 # ---- As shown -------------------------------------------------------------------------------------------------------

@@ -19,9 +19,16 @@ from cuebook.engine.core.branch_trial import drawn
 from cuebook.engine.core.prompt_reading import own_names, resolved_of, select_from
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import Advice, advise
-from cuebook.engine.turn.mood import TurnMood, mood_in_turn
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.turn_signals import SENTIMENT, mode_of, signals_for, signals_to_wire, speaker_in
+from cuebook.engine.turn.turn_signals import (
+    SENTIMENT,
+    TurnMood,
+    mode_of,
+    mood_in_turn,
+    signals_for,
+    signals_to_wire,
+    speaker_in,
+)
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.prompts import Family
 from cuebook.interfaces.store import Scene

@@ -15,7 +15,7 @@ from cuebook.engine.turn.compare import compare_windows, previous_window
 from cuebook.engine.turn.decide_step import decide_step
 from cuebook.engine.turn.decision import decision_of
 from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
-from cuebook.engine.turn.plan import plan_window, window_request
+from cuebook.engine.turn.plan import plan_window
 from cuebook.engine.turn.prompt_logs import logging_of
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import load_scene
@@ -23,6 +23,7 @@ from cuebook.engine.turn.step import OpenStep, OpenTurn, TurnChoice, to_the_end
 from cuebook.engine.turn.stored_reply import POLL_S, StoredReply, find_reply
 from cuebook.engine.turn.system_prompt import system_prompt
 from cuebook.engine.turn.turn_signals import detect_signals, feedback_on_previous_turn
+from cuebook.engine.turn.window_request import window_request
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
 from cuebook.interfaces.store import Decision, Lease, StepEnd
 from cuebook.records.conversation import Conversation

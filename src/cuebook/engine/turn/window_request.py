@@ -1,0 +1,196 @@
+"""Collect the contents of a step's window: its path, system text, recalled memories, and texts beside the query."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from cuebook.engine.core.recall import SelectedMemories
+from cuebook.engine.core.services import Services
+from cuebook.engine.turn.history import HistoryPlace, draft_of
+from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.system_prompt import SystemPrompt
+from cuebook.interfaces.store import Scene
+from cuebook.memory.recall import Query
+from cuebook.memory.rolling import CompactionProfile, choose
+from cuebook.records.conversation import Draft, PathPost
+from cuebook.records.turn import Ask, Dropped
+from cuebook.window.post_forms import decode, whole
+from cuebook.window.window import (
+    ClientSystem,
+    Text,
+)
+
+
+class WindowRequest(Struct, frozen=True, kw_only=True):
+    """The contents of a window, before the token budget is divided."""
+
+    conversation: str
+    path: tuple[PathPost, ...]  # oldest first
+    user: str | None
+    listed: bool = False  # the path has exactly the messages that the client sent, in its order
+    copies: frozenset[int] = (
+        frozenset()
+    )  # by seq: posts with other fields than the stored ones, as the client resent them
+    keeps_all: bool = False  # nothing is summarized or shortened while the path fits the budget
+    front: tuple[Text, ...] = ()  # persona, sections and add-ons, as rendered
+    dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
+    query: Query | None  # None: no recall
+    recall_hits: int = 12
+    quotes: bool = False  # no model call: return memories for the query, whether in the window or not
+    token_budget: int | None = None
+    client: tuple[ClientSystem, ...] = ()
+    live_client: tuple[ClientSystem, ...] = ()  # the original, if `client` has redacted secrets
+    tools: str = ""
+    live_tools: str = ""  # the original, if `tools` has redacted secrets
+    live: Mapping[int, bytes] = {}  # by seq: the message as sent, if the stored one has redacted secrets
+    frozen: tuple[Text, ...] | None = None  # in a later step of a turn: the volatile block of the first
+    query_seq: int | None = None  # the open turn's query; None = the newest user post
+    memories: SelectedMemories = SelectedMemories()  # cross-conversation memories
+    advice: tuple[Text, ...] = ()  # experiences selected for the query, best first
+    mind: Text | None = None  # rendered mood state of the path
+    zone: tzinfo = UTC  # time zone of dates
+
+
+def window_request(
+    services: Services,
+    scene: Scene,
+    request: TurnRequest,
+    place: HistoryPlace,
+    prompt: SystemPrompt,
+    *,
+    query: Query | None = None,
+    memories: SelectedMemories | None = None,
+    frozen: tuple[Text, ...] | None = None,
+) -> WindowRequest:
+    """Return the contents of a step's window. Without recall in the conversation, its posts are not recalled."""
+    ask, conversation = place.ask, scene.conversation
+    recalls = scene.known is None or scene.known.policy.recalls
+    owner = conversation.user if conversation else ask.user
+    path = (
+        client_path(services, scene, request, place, owner)
+        if place.listed
+        else ClientPath(path_of(scene, place.drafts))
+    )
+    return WindowRequest(
+        conversation=ask.conversation,
+        path=path.posts,
+        user=owner,
+        listed=place.listed,
+        copies=path.copies,
+        keeps_all=place.listed and _profile(services, scene, ask).trigger == "overflow",
+        front=prompt.rendered.texts,
+        dropped=prompt.rendered.dropped,
+        query=query if recalls else None,
+        recall_hits=services.settings.recall_hits,
+        quotes=request.quotes,
+        token_budget=ask.token_budget,
+        client=request.client,
+        live_client=request.live_client,
+        tools=request.tools,
+        live_tools=request.live_tools,
+        live=_live_messages(scene, request, place, owner),
+        frozen=frozen,
+        query_seq=place.waiting_turn.query_seq if place.waiting_turn else None,
+        memories=memories or SelectedMemories(),
+        advice=prompt.advice.texts,
+        mind=prompt.mood.text,
+        zone=services.settings.zone_of(ask.time_zone, conversation),
+    )
+
+
+def _profile(services: Services, scene: Scene, ask: Ask) -> CompactionProfile:
+    stored = scene.conversation.metadata.get("mode") if scene.conversation else None
+    return choose(services.settings.compaction, ask.mode or stored)
+
+
+def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None) -> dict[int, bytes]:
+    """Return the messages as the caller sent them, by the seq of their stored post."""
+    last = scene.conversation.last_seq if scene.conversation else 0
+    if place.live is not None:
+        return {last + 1: whole(path_of(scene, (place.live,))[-1], owner)}
+    return {seq: request.history[n].raw for seq, n in place.messages_by_seq(last).items()}
+
+
+# ---- The path -------------------------------------------------------------------------------------------------------
+
+
+class ClientPath(Struct, frozen=True):
+    """The path of a request, and the seqs of the posts that the client resent with other fields than it got."""
+
+    posts: tuple[PathPost, ...]
+    copies: frozenset[int] = frozenset()
+
+
+def path_of(scene: Scene, drafts: Sequence[Draft]) -> tuple[PathPost, ...]:
+    """Return the stored path with the new posts appended, under their future seqs."""
+    last = scene.conversation.last_seq if scene.conversation else 0
+    new = [post_of(draft, last + number) for number, draft in enumerate(drafts, 1)]
+    return (*scene.path, *_summed(new, after=scene.path[-1] if scene.path else None))
+
+
+def client_path(
+    services: Services, scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None
+) -> ClientPath:
+    """Return the messages of a client in its order, each as the client sent it, without secrets."""
+    last = scene.conversation.last_seq if scene.conversation else 0
+    seqs = {number: seq for seq, number in place.messages_by_seq(last).items()}
+    drafts = dict(zip(place.new, place.new_drafts, strict=True))
+    stored = {post.seq: post for post in scene.path if post.message is not None}
+    posts: list[PathPost] = []
+    copies: set[int] = set()
+    for number, message in enumerate(request.history):
+        seq = seqs[number]
+        post = stored.get(seq)
+        clean = services.writer.clean_json(message.raw) if message.secret else message.raw
+        if post is None or not _same_fields(clean, whole(post, owner)):
+            if number not in drafts:
+                copies.add(seq)
+            draft = drafts.get(number) or draft_of(services, request, message, owner=owner)
+            post = post_of(draft, seq)
+        posts.append(post)
+    return ClientPath(tuple(_summed(posts)), frozenset(copies))
+
+
+def _same_fields(resent: bytes, stored: bytes) -> bool:
+    """Return whether two messages have the same fields. An empty field equals a missing one."""
+    if resent == stored:
+        return True
+    return _filled(resent) == _filled(stored)
+
+
+def _filled(message: bytes) -> dict[str, Any]:
+    return {name: value for name, value in decode(message).items() if value not in (None, [], {})}
+
+
+def post_of(draft: Draft, seq: int) -> PathPost:
+    """Return the post that a draft becomes, without its sums along the path."""
+    return PathPost(
+        seq,
+        draft.id,
+        0,
+        draft.role,
+        draft.sender,
+        draft.message,
+        draft.tokens,
+        draft.small,
+        draft.small_tokens,
+        0,
+        draft.created_at,
+        msgspec.json.encode(draft.parts) if draft.parts else None,
+        draft.wire,
+        draft.state,
+    )
+
+
+def _summed(posts: Sequence[PathPost], *, after: PathPost | None = None) -> list[PathPost]:
+    """Return posts with their rounds and their running sums of tokens, after a post."""
+    tokens, round_ = (after.path_tokens, after.round) if after else (0, 0)
+    results = []
+    for post in posts:
+        tokens += post.tokens
+        round_ = post.seq if post.role == "user" else round_
+        results.append(msgspec.structs.replace(post, round=round_, path_tokens=tokens))
+    return results
