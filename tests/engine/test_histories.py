@@ -105,7 +105,11 @@ async def test_a_clients_own_summary_in_front_edits_nothing(cue, client, named):
     await hold_conversation(client, 6)
     client.history = [user("So far we talked about u1 to u4."), *client.history[-4:]]
     await client.say("u7", "a7")
-    assert await path(cue, client.head.conversation) == [f"{kind}{n}" for n in range(1, 8) for kind in "ua"]
+    await client.say("u8", "a8")
+    assert client.upstream.messages() == client.history[:-1], "the summary is sent each time"
+    name, posts = client.head.conversation, [f"{kind}{n}" for n in range(1, 9) for kind in "ua"]
+    assert await path(cue, name) == posts
+    assert sorted(await all_texts(cue, name)) == sorted([*posts, "So far we talked about u1 to u4."]), "stored once"
 
 
 async def test_an_edit_of_the_last_message_creates_a_branch(cue, client):
