@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from cuebook.app.files import Sign, sign_of
 from cuebook.app.prompts import Prompts
-from cuebook.app.setup.persona_files import folder_of, means_persona, read_file
+from cuebook.app.setup.persona_files import means_persona, read_file
 from cuebook.app.setup.project_files import (
     PLAIN,
     check_instructions,
@@ -78,10 +78,12 @@ class FileWatch:
         self._presets = Path(config.folder) / config.settings.memory.presets
         self._tried_s = 0.0
         self._seen = _Scan()
+        self._methods: tuple[str, ...] = ()  # of sentiment
 
     async def begin(self) -> None:
         """Store the state of the files at the time the project is opened."""
-        personas = dict(next(iter(self._all_services())).settings.personas)
+        services = next(iter(self._all_services()))
+        personas, self._methods = dict(services.settings.personas), methods_of(services.analyzers)
         self._seen = replace(await self._scan(_Scan(found=personas)), found=personas)
 
     async def look(self) -> None:
@@ -124,7 +126,7 @@ class FileWatch:
             return f"{name}: missing or unreadable{_HOLDS}"
         try:
             compaction = await asyncio.to_thread(load_compaction, self._config)
-            profiles = await asyncio.to_thread(load_profiles, self._config, self._methods())
+            profiles = await asyncio.to_thread(load_profiles, self._config, self._methods)
             known = await self._known()
             presets = await asyncio.to_thread(load_presets, self._config, known)
             check_instructions(
@@ -141,12 +143,9 @@ class FileWatch:
     def _now(self) -> float:
         return next(iter(self._all_services())).clock.now()
 
-    def _methods(self) -> tuple[str, ...]:
-        return methods_of(name for services in self._all_services() for name in services.analyzers)
-
     async def _scan(self, before: _Scan, *, fresh: bool = False) -> _Scan:
         services = next(iter(self._all_services()))
-        data: dict[str, Any] = {"profiles": services.settings.profiles, "methods": self._methods(), "fresh": fresh}
+        data: dict[str, Any] = {"profiles": services.settings.profiles, "methods": self._methods, "fresh": fresh}
         return await asyncio.to_thread(_scan, self._config, before, default=services.settings.default_persona, **data)
 
 
@@ -157,7 +156,8 @@ def _scan(
     config: Config, before: _Scan, *, profiles: Profiles, methods: tuple[str, ...], default: str, fresh: bool
 ) -> _Scan:
     """Return the state of the files; parse the personas if one changed since `before`, or for a `fresh` state."""
-    folder, presets, now = folder_of(config), config.settings.memory.presets, time.time_ns()
+    settings, now = config.settings, time.time_ns()
+    folder, presets = Path(config.folder) / settings.persona.folder, settings.memory.presets
     values = {presets: before.presets_fault} if before.presets_fault else {}
     before = replace(before, presets=_digest(Path(config.folder) / presets))
     try:

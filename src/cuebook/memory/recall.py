@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from cuebook.memory.tokenizer import is_pair, key_text, query_words, read_period, words
 from cuebook.records.answer import Time
-from cuebook.records.memory import Hit, SearchResult, unlearned
+from cuebook.records.memory import NO_MODEL_LABEL, Hit, SearchResult
 
 __all__ = [
     "CANDIDATES",
@@ -119,6 +119,11 @@ class RankedPost(Struct, frozen=True):
 
 
 # ---- the query ------------------------------------------------------------------------------------------------------
+
+
+def unlearned(role: str, message: str) -> bool:
+    """Return whether memory excludes a post, because it is a recalled answer."""
+    return role == "assistant" and message.startswith(NO_MODEL_LABEL)
 
 
 def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None, zone: tzinfo = UTC) -> Query:

@@ -197,3 +197,16 @@ def _foreign(part: str) -> str:
     if char.isupper():
         return f"write {char!r} in lower case: some file systems ignore case"
     return _HINTS.get(char, f"it contains {char!r}. Allowed are a-z, 0-9, '_', '-' and '.'")
+
+
+def own_prompt(persona: str) -> str:
+    """Return the id of the managed prompt for a persona's own text, if it exists."""
+    return f"persona/{persona.lower()}"
+
+
+def own_names(persona: str, project: str = "") -> tuple[str, ...]:
+    """Return the possible prompt ids for a persona's own text, or none if its name cannot be part of an id."""
+    try:
+        return candidates(own_prompt(persona), project)
+    except InvalidInput:
+        return ()

@@ -206,8 +206,3 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     frequencies: dict[str, int] = {}  # term -> posts in scope that contain it
     mean_cosine: float = 0.0  # of the posts in scope with a vector
     akin: float = 1.0
-
-
-def unlearned(role: str, message: str) -> bool:
-    """Return whether memory excludes a post, because it is a recalled answer."""
-    return role == "assistant" and message.startswith(NO_MODEL_LABEL)

@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
-from cuebook.engine.core.prompt_reading import own_names
 from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
 from cuebook.prompts.lint import MOST_TOKENS, RULES, LintFinding, lint
-from cuebook.prompts.names import candidates
+from cuebook.prompts.names import candidates, own_names
 from cuebook.prompts.rating import QualityRating, rate
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
@@ -62,7 +61,7 @@ async def rate_version(services: Services, shelf: PromptFolder | None, version: 
 def _others(services: Services) -> set[str]:
     """Return the ids of texts that are not stored prompts: those of personas, and built-in ones."""
     return {
-        name for each in services.settings.personas.values() for name in own_names(each)
+        name for each in services.settings.personas.values() for name in own_names(each.id)
     } | services.settings.builtin.keys()
 
 

@@ -12,10 +12,9 @@ from msgspec import Struct
 
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.memory.compress import compress
-from cuebook.memory.recall import key_text
+from cuebook.memory.recall import key_text, unlearned
 from cuebook.memory.tokenizer import redated
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
-from cuebook.records.memory import unlearned
 from cuebook.records.redaction import SecretFinding, begun
 from cuebook.window.post_forms import decode, short, weigh, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from cuebook.memory.judgement import PathJudgement
+from cuebook.memory.recall import unlearned
 from cuebook.records.conversation import Conversation, PathPost
-from cuebook.records.memory import Scope, unlearned
+from cuebook.records.memory import Scope
 from cuebook.storage.tuning import TuningStore
 
 T = TypeVar("T")

@@ -7,10 +7,9 @@ from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import DEPTH, Family
 from cuebook.prompts.inherit import resolve
-from cuebook.prompts.names import candidates, parse_reference
+from cuebook.prompts.names import parse_reference
 from cuebook.prompts.select import Selection, epsilon_greedy, thompson, variant
 from cuebook.records.memory import Scope
-from cuebook.records.persona import Persona
 from cuebook.records.prompt import MAIN, ResolvedVersion, Version
 from cuebook.storage.store import Store
 
@@ -71,16 +70,3 @@ def select_from(
         msg = f"strategy: unknown value {strategy!r}. Available: epsilon_greedy, thompson."
         raise InvalidInput(msg, where="strategy")
     return thompson(variants, signals, family.evidence, dice)
-
-
-def own_prompt(persona: Persona) -> str:
-    """Return the id of the managed prompt for a persona's own text, if it exists."""
-    return f"persona/{persona.id.lower()}"
-
-
-def own_names(persona: Persona, project: str = "") -> tuple[str, ...]:
-    """Return the possible prompt ids for a persona's own text, or none if its name cannot be part of an id."""
-    try:
-        return candidates(own_prompt(persona), project)
-    except InvalidInput:
-        return ()

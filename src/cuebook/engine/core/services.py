@@ -292,7 +292,7 @@ class Services(Struct, kw_only=True):
     # The project's files:
     experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # their current content; None = off
     catch_up: Callable[[], Awaitable[None]] = nothing_changed  # reloads changed persona and preset files
-    log_prompt: Callable[[Any], None] | None = None  # queues a `prompt_logs.PromptLog` for writing; None = off
+    log_prompt: Callable[[Any, int], None] | None = None  # queues an `OpenTurn` with its reply's seq; None = off
     restore_file: Callable[[str], Awaitable[None]] = nothing_restored  # writes a prompt's files after a rollback
     # by erased kinds; returns False while data remains
     erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged

@@ -25,6 +25,7 @@ from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold
 from cuebook.memory.item_keys import item_id
 from cuebook.memory.quotes import quotes_of
+from cuebook.memory.recall import unlearned
 from cuebook.memory.rolling import (
     LOOKAHEAD,
     STANDARD,
@@ -45,7 +46,7 @@ from cuebook.memory.tokenizer import day_of
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post, chain
-from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary, unlearned
+from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary
 from cuebook.window.budget import allot
 from cuebook.window.tokens import Counter, cut
 

@@ -15,9 +15,10 @@ from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError
 from cuebook.interfaces import Embedder
 from cuebook.languages import reads
+from cuebook.memory.recall import unlearned
 from cuebook.memory.tokenizer import spans_of
 from cuebook.records.conversation import PathPost
-from cuebook.records.memory import Scope, unlearned
+from cuebook.records.memory import Scope
 from cuebook.signals.tasks import examples
 from cuebook.storage.vectors import EmbeddingBacklog, NewVectors, UnembeddedPlace
 

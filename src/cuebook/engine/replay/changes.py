@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.engine.core.prompt_reading import own_prompt, resolved_of
+from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.recall import SelectedMemories, embed_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, RecordedTurn, policy_of, read_recorded
@@ -14,7 +14,7 @@ from cuebook.engine.turn.system_prompt import spoken, values_of
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryQuery
 from cuebook.memory.scopes import SHARED_WITH, SPOKEN_WITH, Participants, read_places
-from cuebook.prompts.names import DEFAULT, Reference, parse_reference
+from cuebook.prompts.names import DEFAULT, Reference, own_prompt, parse_reference
 from cuebook.records.memory import Memory, Place, Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import ResolvedVersion, Version
@@ -153,7 +153,7 @@ def _persona_of(services: Services, recorded: RecordedTurn) -> Persona:
     """Return a turn's persona: the one in its system prompt, else its conversation's, or the default one."""
     sources = [text.source for text in recorded.request.front]
     for persona in services.settings.personas.values():
-        own = (f"persona:{persona.id}@", *(f"{_PROMPT}{there}{own_prompt(persona)}@" for there in ("", DEFAULT)))
+        own = (f"persona:{persona.id}@", *(f"{_PROMPT}{there}{own_prompt(persona.id)}@" for there in ("", DEFAULT)))
         if any(source.startswith(own) for source in sources):
             return persona
     name = recorded.conversation.persona

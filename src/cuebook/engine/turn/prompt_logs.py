@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -83,11 +83,27 @@ class PromptLogs:
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
-    def keep(self, prompt_log: PromptLog) -> None:
-        """Queue a log for writing."""
+    def keep(self, turn: OpenTurn, reply_seq: int) -> None:
+        """Queue the log of a closed step for writing. `reply_seq` is 0 without a reply."""
         if len(self._tasks) >= MOST:
             self._tell(f"Prompt log queue full: {MOST} prompts. This prompt is not logged.")
             return
+        lease, plan = turn.lease, turn.plan
+        role = speaker_in(self._services, plan.scene, turn.place.ask).role
+        post = str(reply_seq) if reply_seq else f"unanswered_{lease.turn}_{lease.step}"
+        index = Index(
+            tenant=lease.scope.tenant,
+            conversation=lease.conversation,
+            no=lease.no,
+            quotes=any(text.source.startswith("memory:") for text in plan.sheet.volatile),
+        )
+        prompt_log = PromptLog(
+            index=index,
+            name=f"{plain_name(role) or 'assistant'}_{{}}_log_{plan.query_seq}_{post}.json",
+            messages=plan.window.messages,
+            selection=turn.choice.prompt.advice.asked,
+            epoch=plan.scene.epoch,
+        )
         task = asyncio.get_running_loop().create_task(self._keep(prompt_log))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -148,34 +164,6 @@ class PromptLogs:
         except NotFound:
             return True
         return conversation.no != index.no
-
-
-def logging_of(services: Services, turn: OpenTurn) -> Callable[[int], None] | None:
-    """Return the function to call with the seq of a step's stored reply, or None without prompt logs."""
-    keep, lease, plan = services.log_prompt, turn.lease, turn.plan
-    if keep is None or turn.request.shadow:
-        return None
-    role = speaker_in(services, plan.scene, turn.place.ask).role
-    index = Index(
-        tenant=lease.scope.tenant,
-        conversation=lease.conversation,
-        no=lease.no,
-        quotes=any(text.source.startswith("memory:") for text in plan.sheet.volatile),
-    )
-
-    def closed(seq: int) -> None:
-        post = str(seq) if seq else f"unanswered_{lease.turn}_{lease.step}"
-        keep(
-            PromptLog(
-                index=index,
-                name=f"{plain_name(role) or 'assistant'}_{{}}_log_{plan.query_seq}_{post}.json",
-                messages=plan.window.messages,
-                selection=turn.choice.prompt.advice.asked,
-                epoch=plan.scene.epoch,
-            )
-        )
-
-    return closed
 
 
 # ---- Names ----------------------------------------------------------------------------------------------------------

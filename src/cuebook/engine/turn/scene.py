@@ -4,14 +4,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cuebook.engine.core.prompt_reading import own_names
 from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.interfaces.memories import MemoryLook
 from cuebook.interfaces.store import PathQuery, Scene, SearchLook
 from cuebook.memory.rolling import choose
 from cuebook.memory.scopes import read_control
-from cuebook.prompts.names import candidates
+from cuebook.prompts.names import candidates, own_names
 from cuebook.records.conversation import Stretch
 from cuebook.records.memory import Dense, Scope
 from cuebook.records.turn import Ask, Turn
@@ -83,7 +82,7 @@ def candidate_prompts(settings: Settings, persona: str | None) -> tuple[str, ...
     links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
     keys = [key for preset in settings.presets.presets.values() for key in preset.addon_prompt_keys]
     addons = [name for key in keys for name in candidates(key)]
-    own = [name for each in personas for name in own_names(each)]
+    own = [name for each in personas for name in own_names(each.id)]
     return tuple(dict.fromkeys([*own, *links, *addons]))
 
 

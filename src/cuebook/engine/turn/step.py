@@ -68,17 +68,13 @@ class OpenStep:
         turn: OpenTurn,
         *,
         timed: bool = True,
-        on_closed: Callable[[int], None] | None = None,
     ) -> None:
-        """Start with an opened step. `timed`: its answer is streamed, so the time of its first piece is measured.
-
-        `on_closed` gets the reply's seq, 0 for none, once everything is stored.
-        """
+        """Start with an opened step. `timed`: its answer is streamed, so the time of its first piece is measured."""
         self.lease = turn.lease
+        self._turn = turn
         self._timed = timed
         self._zone = turn.plan.request.zone
         self._renders = turn.choice.decision.audit
-        self._on_closed = on_closed
         self.text: list[str] = []
         #: Partial answer of more than text.
         self.so_far: Callable[[], MessageContent | None] | None = None
@@ -159,8 +155,8 @@ class OpenStep:
         await self._stop_beat()
         seq = await self._services.store.close(self.lease, closing)
         self._services.notify_jobs()
-        if self._on_closed is not None:
-            self._on_closed(seq)
+        if self._services.log_prompt is not None and not self._turn.request.shadow:
+            self._services.log_prompt(self._turn, seq)
         return seq
 
     def _whole(self, wire: bytes, id_: str) -> Draft:

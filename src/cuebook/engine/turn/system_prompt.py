@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import drawn
-from cuebook.engine.core.prompt_reading import own_names, resolved_of, select_from
+from cuebook.engine.core.prompt_reading import resolved_of, select_from
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import Advice, advise
 from cuebook.engine.turn.request import TurnRequest
@@ -34,7 +34,7 @@ from cuebook.interfaces.prompts import Family
 from cuebook.interfaces.store import Scene
 from cuebook.memory.tokenizer import day_of
 from cuebook.prompts.inherit import text_of
-from cuebook.prompts.names import candidates, parse_reference, project_of
+from cuebook.prompts.names import candidates, own_names, parse_reference, project_of
 from cuebook.prompts.params import coerce
 from cuebook.prompts.presets import Profile, ProfileState, route
 from cuebook.prompts.template import render
@@ -110,7 +110,7 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
     project = project_of(
         ask.project, conversation.metadata.get("project") if conversation else None, services.settings.project
     )
-    own = _first(own_names(persona, project), scene.families)
+    own = _first(own_names(persona.id, project), scene.families)
     if not (addons or persona.chain or own):
         return RenderedTexts(texts=_base(persona), metadata=_selection(profile, project, {}))
     fresh = profile is not None and profile.was_reviewed

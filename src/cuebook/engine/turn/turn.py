@@ -16,7 +16,6 @@ from cuebook.engine.turn.decide_step import decide_step
 from cuebook.engine.turn.decision import decision_of
 from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
 from cuebook.engine.turn.plan import plan_window
-from cuebook.engine.turn.prompt_logs import logging_of
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import load_scene
 from cuebook.engine.turn.step import OpenStep, OpenTurn, TurnChoice, to_the_end
@@ -61,7 +60,7 @@ async def answer(
         async with services.queue.hold(scope.tenant, request.ask.conversation):
             turn = await open_turn(services, scope, request)
             if turn is not None:
-                step = OpenStep(services, turn, on_closed=logging_of(services, turn))
+                step = OpenStep(services, turn)
                 async with step, aclosing(speaker.stream(turn, step)) as pieces:
                     async for piece in pieces:
                         yield piece
