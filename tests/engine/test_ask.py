@@ -8,7 +8,7 @@ import pytest
 from turn_helpers import NAME, Halting, all_texts, count_tokens, cue_on, path
 
 from cuebook import Ask, Busy, Cuebook, NotFound
-from cuebook.engine.turn.request import read_ask
+from cuebook.engine.turn.chat import read_ask
 from cuebook.engine.turn.turn import open_turn
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused, LeaseLost, UpstreamError
 from cuebook.providers.clock_and_ids import SystemClock

@@ -41,9 +41,8 @@ from cuebook.engine.proxy.responses_wire import ResponsesAsChat
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.proxy.wire import ChatWire, Head
-from cuebook.engine.turn.chat import ChatSpeaker, Chunk, preview
+from cuebook.engine.turn.chat import ChatSpeaker, Chunk, preview, read_ask
 from cuebook.engine.turn.prompt_logs import PromptLogs
-from cuebook.engine.turn.request import read_ask
 from cuebook.engine.turn.turn import answer
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, RelayRequest, Sink, Upstream

@@ -68,6 +68,21 @@ class _Message(Struct, omit_defaults=True):
 
 
 # ---------------------------------------------------------------- reading
+class ResentMessage(Struct, frozen=True):
+    """A message of a client's request: its bytes, role, digest of its stored form, and whether it contains secrets."""
+
+    raw: bytes
+    role: str
+    digest: bytes
+    secret: bool
+    read: MessageContent | None = None  # if parsed for this request, without secrets
+
+    @property
+    def content(self) -> MessageContent:
+        """Return the parsed content."""
+        return self.read or read_message(self.raw)
+
+
 def read_message(raw: bytes | Mapping[str, Any], *, index: int = 0) -> MessageContent:
     """Parse one chat message. Raises InvalidInput naming the field as `messages[index].…`."""
     data = _object(raw, index)

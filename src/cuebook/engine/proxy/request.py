@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from cuebook.engine.core.drafts import check_name
 from cuebook.engine.core.services import Key, Services
-from cuebook.engine.turn.request import ResentMessage, TurnRequest
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import read_control
 from cuebook.records.conversation import SYSTEM, digest_of
@@ -17,7 +17,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask
 from cuebook.window.window import client_system
 from cuebook.wire import chat_messages as openai_messages
-from cuebook.wire.chat_messages import read_message
+from cuebook.wire.chat_messages import ResentMessage, read_message
 
 #: Request fields besides messages that a provider charges as input.
 _CHARGED = ("tools", "functions", "response_format")
@@ -86,8 +86,9 @@ def turn_request(
     check_name(user or "", "user")
     tools, live_tools = _charged(services, fields)
     model, choices = value_of(fields, "model"), value_of(fields, "n")
+    newest = next((each for each in reversed(messages[len(front) :]) if each.role == "user"), None)
     ask = Ask(
-        next((each.content.message for each in reversed(messages[len(front) :]) if each.role == "user"), ""),
+        newest.content.message if newest else "",
         conversation,
         user=user or scope.user,
         persona=model if isinstance(model, str) and model in services.settings.personas else None,

@@ -114,17 +114,8 @@ def policy_of(turn: Turn) -> Policy:
 
 def plan_again(services: Services, recorded: RecordedTurn) -> WindowPlan:
     """Build a recorded window from its inputs. Raises InvalidInput if they do not fit."""
-    settings, scene = services.settings, recorded.scene
-    marks = in_force(scene.tuning, recorded.turn.metadata)
-    return plan_with_marks(
-        scene,
-        recorded.request,
-        turn=recorded.turn.n,
-        limits=settings.limits,
-        count=services.count,
-        key=settings.key,
-        marks=marks,
-    )
+    marks = in_force(recorded.scene.tuning, recorded.turn.metadata)
+    return plan_with_marks(services, recorded.scene, recorded.request, turn=recorded.turn.n, marks=marks)
 
 
 async def _memories(

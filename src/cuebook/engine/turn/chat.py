@@ -7,16 +7,17 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.decision import reply_metadata
 from cuebook.engine.turn.history import align_history
-from cuebook.engine.turn.request import read_ask
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep, OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.engine.turn.turn import decide_turn
 from cuebook.interfaces import ModelRequest
-from cuebook.records.memory import Scope
+from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.plain_text import plain
 from cuebook.records.turn import Ask, Window
 from cuebook.wire.anthropic_requests import plain_chat
@@ -32,6 +33,21 @@ class Chunk(Struct, frozen=True, kw_only=True):
     turn: int = 0
     metadata: dict[str, Any] = {}
     window: Window | None = None
+
+
+def read_ask(services: Services, ask: Ask, *, digest: bytes = b"", post_id: str = "") -> TurnRequest:
+    """Return the request of `/api/chat`. Raises NotFound."""
+    services.settings.persona(ask.persona)
+    posted = Posted(
+        sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
+    )
+    return TurnRequest(
+        ask=replace(ask, mode=ask.mode and services.writer.clean(ask.mode)),
+        key=(ask.idempotency_key, digest) if ask.idempotency_key else None,
+        posted=posted,
+        post_id=post_id,
+        quotes=services.model.name == NO_MODEL,
+    )
 
 
 class ChatSpeaker:

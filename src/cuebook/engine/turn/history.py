@@ -17,12 +17,13 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.request import ResentMessage, TurnRequest
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot
 from cuebook.memory.rolling import RELAY
 from cuebook.records.conversation import ASSISTANT, TOOL, Draft
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask, Turn
+from cuebook.wire.chat_messages import ResentMessage
 from cuebook.wire.responses_answers import may_be_ours
 
 #: Newest answers searched for a history without a conversation id.

@@ -77,24 +77,13 @@ class WindowPlan(Struct, frozen=True, kw_only=True):
         return tuple(no for source, no in self.request.memories.uses.items() if source in values)
 
 
-def plan_with_marks(
-    scene: Scene,
-    request: WindowRequest,
-    *,
-    turn: int,
-    limits: Limits,
-    count: Counter,
-    key: bytes,
-    marks: Marks = NO_MARKS,
-) -> WindowPlan:
-    """Build a step's window. Raises InvalidInput, with the least sufficient budget, if the required
-    parts do not fit.
-    """
+def plan_with_marks(services: Services, scene: Scene, request: WindowRequest, *, turn: int, marks: Marks) -> WindowPlan:
+    """Build a step's window. Raises InvalidInput, with the least sufficient budget, if required parts do not fit."""
     query = request.query_seq
     if query is None:  # the newest user post of the path, which the model answers
         query = next((post.seq for post in reversed(request.path) if post.role == "user"), 0)
-    limits = limited(limits, marks)
-    room = _Room(scene, request, fence_of(key, request.conversation, turn), limits, count)
+    limits, count = limited(services.settings.limits, marks), services.count
+    room = _Room(scene, request, fence_of(services.settings.key, request.conversation, turn), limits, count)
     fitted, path = _fit(room, query)
     owner = scene.conversation.user if scene.conversation else request.user
     terms: Any = {"query": query, "begins": request.listed or not scene.unread, "listed": request.listed}
@@ -145,18 +134,16 @@ def plan_window(
     services: Services, scene: Scene, request: WindowRequest, *, turn: int, waiting: Turn | None = None
 ) -> WindowPlan:
     """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan_with_marks` does."""
-    settings = services.settings
-    terms: Any = {"turn": turn, "limits": settings.limits, "count": services.count, "key": settings.key}
     before = in_force(scene.tuning, waiting.metadata if waiting else scene.told)
-    now = newest(scene.tuning) if settings.tunes else newest(None)
+    now = newest(scene.tuning) if services.settings.tunes else newest(None)
     if waiting is None and scene.previous is None:
         before = now
-    plan = plan_with_marks(scene, request, **terms, marks=before)
+    plan = plan_with_marks(services, scene, request, turn=turn, marks=before)
     if waiting is not None or now.run == before.run or scene.previous is None:
         return plan
     if not moves(scene.previous, plan.manifest):
         return plan
-    return plan_with_marks(scene, request, **terms, marks=now)
+    return plan_with_marks(services, scene, request, turn=turn, marks=now)
 
 
 class _Room(Struct, frozen=True):

@@ -4,29 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cuebook.engine.core.drafts import Posted
-from cuebook.engine.core.services import Key, Services
-from cuebook.records.memory import NO_MODEL
+from cuebook.engine.core.services import Key
 from cuebook.records.turn import Ask
 from cuebook.window.window import ClientSystem
-from cuebook.wire.chat_messages import MessageContent, read_message
-
-
-class ResentMessage(Struct, frozen=True):
-    """A message of a client's request: its bytes, role, digest of its stored form, and whether it contains secrets."""
-
-    raw: bytes
-    role: str
-    digest: bytes
-    secret: bool
-    read: MessageContent | None = None  # if parsed for this request, without secrets
-
-    @property
-    def content(self) -> MessageContent:
-        """Return the parsed content."""
-        return self.read or read_message(self.raw)
+from cuebook.wire.chat_messages import ResentMessage
 
 
 class TurnRequest(Struct, frozen=True, kw_only=True):
@@ -52,26 +35,6 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with the step
 
     @property
-    def relayed(self) -> bool:
-        """Return whether the request comes from a provider's client."""
-        return self.posted is None
-
-    @property
     def has_system_text(self) -> bool:
         """Return whether the client sent its own system text."""
         return any(each.text.strip() for each in self.client)
-
-
-def read_ask(services: Services, ask: Ask, *, digest: bytes = b"", post_id: str = "") -> TurnRequest:
-    """Return the request of `/api/chat`. Raises NotFound."""
-    services.settings.persona(ask.persona)
-    posted = Posted(
-        sender=ask.user or "user", recipient="assistant", message=ask.text, parts=ask.attachments, role="user"
-    )
-    return TurnRequest(
-        ask=replace(ask, mode=ask.mode and services.writer.clean(ask.mode)),
-        key=(ask.idempotency_key, digest) if ask.idempotency_key else None,
-        posted=posted,
-        post_id=post_id,
-        quotes=services.model.name == NO_MODEL,
-    )

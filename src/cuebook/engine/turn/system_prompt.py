@@ -96,7 +96,7 @@ async def system_prompt(
     else:
         rendered = await _render(services, scene, ask, signals_for(ask, signals))
         mood = mood_in_turn(services, scene, ask, signals)
-    advises = rendered.texts or not request.relayed
+    advises = rendered.texts or not ask.relayed
     advice = await advise(services, scope, scene, ask, asks_model=request.asks_model) if advises else Advice()
     return SystemPrompt(rendered=rendered, mood=mood, advice=advice, signals=signals)
 

@@ -348,7 +348,7 @@ def mood_in_turn(services: Services, scene: Scene, ask: Ask, signals: TurnSignal
     persona = speaker_in(services, scene, ask)
     tracking = tracking_in(services, scene, persona, ask.mode)
     set_by_hand = scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
-    if not (metaprompts_of(persona.metaprompts, tracking) or tracking.enabled or set_by_hand):
+    if not (persona.metaprompts or tracking.enabled or set_by_hand):
         return TurnMood()
     tasks = () if signals is None or has_same_signals(scene, signals) else reflection_tasks(persona, tracking, signals)
     return TurnMood(text=mood_text(scene), tasks=tasks, metadata={MIND: mood_to_wire(mood_of(scene))})
