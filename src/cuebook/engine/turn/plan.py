@@ -102,11 +102,7 @@ def plan_with_marks(services: Services, scene: Scene, request: WindowRequest, *,
         held=anchored(scene.previous) if scene.previous else frozenset(),
         frozen=request.frozen is not None,
     )
-    left_out = [
-        *_left_out(room, parted, of_little_use),
-        *(_shortening(each) for each in parted.kept if each.form == "cut"),
-    ]
-    dropped = [*request.dropped, *left_out, *fitted.dropped, *no_room]
+    dropped = [*request.dropped, *_left_out(room, parted, of_little_use), *fitted.dropped, *no_room]
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # the summary covers its posts, shown or not
     kept: Any = {"tools": request.tools, "copies": request.copies, "listed": request.listed}
@@ -196,13 +192,14 @@ def _shortening(each: PostInForm) -> Dropped:
 
 
 def _left_out(room: _Room, parted: Partition, of_little_use: Sequence[PathPost]) -> list[Dropped]:
-    """Return posts of the path that are neither in the window nor in the summary, oldest first."""
+    """Return posts of the path that are neither in the window nor in the summary, oldest first, then shortened ones."""
     unread = [
         Dropped(kind="post", reason=TOO_OLD, tokens=each.tokens, count=each.count, first=each.first, last=each.last)
         for each in (() if room.request.listed else room.scene.unread)
     ]
     left = [*dropped_ranges(parted.dropped, TOO_OLD), *dropped_ranges(of_little_use, OF_LITTLE_USE)]
-    return sorted([*unread, *left], key=lambda each: each.first)
+    shortened = (_shortening(each) for each in parted.kept if each.form == "cut")
+    return [*sorted([*unread, *left], key=lambda each: each.first), *shortened]
 
 
 # ---- The system prompt ----------------------------------------------------------------------------------------------
