@@ -85,7 +85,7 @@ class BudgetConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The token budget of a prompt. Defaults are those of BrowserOS."""
 
     tokens: Literal["estimate", "chars4", "o200k", "cl100k"] = "estimate"  # tokenizer that counts tokens
-    context: SomeTokens = 200_000  # tokens of the model's context window, including the answer
+    context: SomeTokens = 200_000  # context window with the answer; set explicitly, it applies to every model
     system: Tokens = 5_000  # tokens reserved for persona and instructions, at most a tenth of the window
     reply: Tokens = 4_096  # tokens reserved for the answer
     max_short_term: SomeTokens = 190_000  # tokens for the conversation's messages

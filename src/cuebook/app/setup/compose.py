@@ -96,7 +96,8 @@ def compose(
     embedder = check_numpy(embedder or embedder_of(config))
     settings = _settings(config, methods_of(methods), limits=_limits(config.settings.budget, model), key=key)
     at_once = AT_ONCE if isinstance(embedder, MiniLM) else settings.embed_at_once
-    settings = structs.replace(settings, embed_at_once=at_once)
+    url = model.base_url if isinstance(model, OpenAIModel) else ""
+    settings = structs.replace(settings, embed_at_once=at_once, model_url=url)
     experience_model = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
     failpoints = Failpoints.from_environment()
     secrets, synchronous = config.settings.secrets, config.settings.store.synchronous
@@ -131,6 +132,7 @@ def _settings(config: Config, methods: tuple[str, ...], *, limits: Limits, key: 
     is_in_memory = database_of(config) == MEMORY
     return Settings(
         limits=limits,
+        sets_context=config.sets("budget.context"),
         key=key,
         personas=personas,
         default_persona=default,

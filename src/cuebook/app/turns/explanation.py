@@ -15,6 +15,7 @@ def told_of(shown: Wire) -> Iterator[str]:
     told = shown["metadata"] or {}
     if SHADOW in told:
         yield "shadow mode: this prompt was not sent; the client's request was forwarded unchanged"
+    yield from context_lines(told)
     yield from heard_lines(told)
     yield from mind_lines(told, shown["reflections"])
     yield from why_lines(told)
@@ -34,6 +35,24 @@ def window_lines(window: Wire) -> Iterator[str]:
     for each in window["dropped"]:
         what = each.get("source") or f"posts {each.get('from')}–{each.get('to')}"
         yield f"left out: {each['kind']} {what}, {each.get('tokens') or 0:,} tokens: {each['reason']}"
+
+
+#: Sources of a context window, as a person reads them.
+_SOURCES = {
+    "setting": "set by budget.context",
+    "error": "learned from an error of the upstream",
+    "upstream": "from the upstream's list of models",
+    "table": "from Cuebook's table of models",
+    "default": "the default for unknown models",
+}
+
+
+def context_lines(told: Wire) -> Iterator[str]:
+    """Yield the context window of the model that a turn was sent to; nothing if there is none."""
+    if context := (told.get("window") or {}).get("context"):
+        source = _SOURCES.get(context["source"], context["source"])
+        model = context["model"] or "the model"
+        yield f"context window of {model}: {context['tokens']:,} tokens ({source}), {context['reply']:,} for the answer"
 
 
 def heard_lines(told: Wire) -> Iterator[str]:

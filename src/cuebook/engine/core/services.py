@@ -50,6 +50,7 @@ class CachedWindow(Struct, frozen=True):
     digest: str
     messages: tuple[bytes, ...]
     simulator: CacheSimulator | None = None
+    room: int = 0  # most tokens of its posts; 0 = unknown
 
 
 class OnTrial(Struct, frozen=True, kw_only=True):
@@ -112,6 +113,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Values from the configuration and the project's files. A changed file replaces the whole record."""
 
     limits: Limits
+    sets_context: bool = False  # `budget.context` applies to all models
+    model_url: str = ""  # of the configured model's server; "" without one
     key: bytes
     personas: Mapping[str, Persona]
     default_persona: str

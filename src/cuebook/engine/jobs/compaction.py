@@ -118,11 +118,12 @@ def _state(due: DueConversation) -> tuple[int, int, str]:
 
 def _is_due(services: Services, due: DueConversation, *, hurry: bool) -> bool:
     settings = services.settings
+    window = services.of(due.tenant).caches.windows.get((due.tenant, due.conversation))
     verdict = due_for(
         choose(settings.compaction, due.mode or None),
         backlog=due.backlog,
         backlog_tokens=due.backlog_tokens,
-        room=allot(settings.limits, front=0).posts,
+        room=(window.room if window else 0) or allot(settings.limits, front=0).posts,
         trigger_ratio=due.trigger if settings.tunes and due.trigger else settings.limits.trigger_ratio,
         now=services.clock.now(),
         last_at=due.last_at,

@@ -4,6 +4,8 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from msgspec.structs import replace
+
 from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.proxy.speaker import WireSpeaker
 from cuebook.engine.proxy.wire import Head, Wire
@@ -28,6 +30,8 @@ async def _relay(
 ) -> AsyncGenerator[Head | bytes, None]:
     speaker = WireSpeaker(wire, model=model, ledger=ledger, began=time.perf_counter())
     request = await wire.load(scope)
+    if model is not None:
+        request = replace(request, target=wire.target(model))
     if request.ask.user and scope.user is None:
         scope = Scope(scope.tenant, request.ask.user)
     async with aclosing(answer(wire.services, scope, request, speaker)) as pieces:

@@ -11,6 +11,7 @@ from typing import ClassVar
 import msgspec
 from msgspec import Raw, Struct
 
+from cuebook.engine.core.context_limits import ModelTarget, target_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.request import RelayCall, model_in, read_fields, turn_request, value_of
 from cuebook.engine.turn.request import TurnRequest
@@ -28,6 +29,8 @@ from cuebook.wire.event_stream import ByteLines, Events, read_event
 
 #: A part added by a client program, stored from Anthropic's wire. On this wire it is a text.
 _REMINDED, _TEXT = f'"type":"{REMINDED}"'.encode(), b'"type":"text"'
+#: Request fields with the most tokens of the answer: of chat completions, messages and responses.
+REPLY_TOKENS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -94,7 +97,16 @@ class Wire(ABC):
         """Return the request of the turn from the fields of the equivalent chat completion. Raises InvalidInput."""
         self.own_fields, self.fields = own_fields, fields
         quotes, shadow = self.upstream is None and self.services.model.name == NO_MODEL, not self.sends_window
-        return turn_request(self.services, scope, self.call, fields, keyed=own_fields, quotes=quotes, shadow=shadow)
+        request = turn_request(self.services, scope, self.call, fields, keyed=own_fields, quotes=quotes, shadow=shadow)
+        return msgspec.structs.replace(request, target=self.target(self.model))
+
+    def target(self, model: str) -> ModelTarget:
+        """Return a model of the upstream with the most tokens that the request asks for."""
+        values = (value_of(self.own_fields, name) for name in REPLY_TOKENS)
+        reply = next((value for value in values if isinstance(value, int) and value > 0), None)
+        configured: object = self.services.model  # answers Anthropic's clients as an upstream
+        base_url = "" if self.upstream is configured else self.base_url
+        return target_of(self.services, model, base_url, reply=reply)
 
     @abstractmethod
     def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:

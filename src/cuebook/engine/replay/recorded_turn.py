@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from cuebook.engine.core.context_limits import recorded_limits
 from cuebook.engine.core.recall import SelectedMemories, embed_query
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.plan import WindowPlan, plan_with_marks
@@ -89,6 +90,7 @@ async def read_recorded(
         copies=frozenset(manifest.copies),
         keeps_all=manifest.listed and not sheet.summary,
         user=conversation.user,
+        limits=recorded_limits(services, turn.metadata.get("window", {}).get("context", {})),
         front=sheet.front,
         query=words if policy_of(turn).recalls else None,
         zone=zone,

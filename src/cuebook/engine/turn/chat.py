@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.engine.core.context_limits import target_of
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
@@ -43,6 +44,7 @@ def read_ask(services: Services, ask: Ask, *, digest: bytes = b"", post_id: str 
     )
     return TurnRequest(
         ask=replace(ask, mode=ask.mode and services.writer.clean(ask.mode)),
+        target=target_of(services),
         key=(ask.idempotency_key, digest) if ask.idempotency_key else None,
         posted=posted,
         post_id=post_id,

@@ -12,6 +12,7 @@ from cuebook.interfaces.store import Scene
 from cuebook.records.conversation import digest_of
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Anchor, Block, Manifest, Turn, Window
+from cuebook.window.budget import allot
 from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator
 from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.window import MOST_ANCHORS, Text, common_prefix, render
@@ -28,7 +29,8 @@ def compare_windows(
         simulator = simulator.copy()
         use = simulator.request(chunks_of(window, tools=plan.request.tools), services.clock.now())
     window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=cache_metadata(rule, use))
-    cached = CachedWindow(plan.manifest.digest, window.messages, simulator)
+    room = allot(plan.request.limits.limits, front=0, listed=plan.request.listed).posts
+    cached = CachedWindow(plan.manifest.digest, window.messages, simulator, room)
     return msgspec.structs.replace(plan, window=window), cached
 
 

@@ -187,6 +187,7 @@ def reply_metadata(
             "cache": dict(window.cache),
             "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in window.anchors],
             "dropped": [dropped_to_wire(each) for each in window.dropped],
+            **({"context": context} if (context := plan.request.limits.metadata()) else {}),
             **marks_metadata(plan.marks),
         },
     }

@@ -82,7 +82,7 @@ def plan_with_marks(services: Services, scene: Scene, request: WindowRequest, *,
     query = request.query_seq
     if query is None:  # the newest user post of the path, which the model answers
         query = next((post.seq for post in reversed(request.path) if post.role == "user"), 0)
-    limits, count = limited(services.settings.limits, marks), services.count
+    limits, count = limited(request.limits.limits, marks), services.count
     room = _Room(scene, request, fence_of(services.settings.key, request.conversation, turn), limits, count)
     fitted, path = _fit(room, query)
     owner = scene.conversation.user if scene.conversation else request.user

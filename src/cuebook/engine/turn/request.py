@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from cuebook.engine.core.context_limits import ModelTarget
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Key
 from cuebook.records.turn import Ask
@@ -16,6 +17,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     """A request before anything is loaded: one new post after the head, or the history of a provider's client."""
 
     ask: Ask  # without a conversation, the history identifies it
+    target: ModelTarget = ModelTarget()
     key: Key | None = None  # its Idempotency-Key
     choices: int = 1  # number of requested answers
     posted: Posted | None = None  # the new post; without one, `history` has the messages

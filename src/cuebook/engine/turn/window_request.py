@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cuebook.engine.core.context_limits import RequestLimits, limits_of
 from cuebook.engine.core.recall import SelectedMemories
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.history import HistoryPlace, draft_of
@@ -30,6 +31,7 @@ class WindowRequest(Struct, frozen=True, kw_only=True):
     conversation: str
     path: tuple[PathPost, ...]  # oldest first
     user: str | None
+    limits: RequestLimits
     listed: bool = False  # the path has exactly the messages that the client sent, in its order
     copies: frozenset[int] = (
         frozenset()
@@ -78,6 +80,7 @@ def window_request(
         conversation=ask.conversation,
         path=path.posts,
         user=owner,
+        limits=limits_of(services, request.target),
         listed=place.listed,
         copies=path.copies,
         keeps_all=place.listed and _profile(services, scene, ask).trigger == "overflow",
