@@ -14,7 +14,6 @@ from commands import CUEBOOK, environment
 from cuebook import Cuebook
 from cuebook.testing.upstream import ScriptedUpstream, completion, streamed
 
-SIDE = "side; send the whole history, or X-History: server"
 HI = {"role": "user", "content": "I live in Oslo."}
 NEW = {"role": "user", "content": "Where do I live?"}
 
@@ -39,16 +38,16 @@ async def test_message_without_history_is_a_side_branch(stream: bool, caplog: py
     answer = streamed("Noted.") if stream else completion("Noted.")
     with caplog.at_level(logging.INFO, logger="cuebook.relay"):
         async with served(upstream=ScriptedUpstream(default=answer)) as keyed:
-            assert await say(keyed, HI, stream=stream) is None
-            assert await say(keyed, NEW, stream=stream) == SIDE
-            assert await say(keyed, NEW, stream=stream) == SIDE
+            assert await say(keyed, HI, stream=stream) == "head"
+            assert await say(keyed, NEW, stream=stream) == "side"
+            assert await say(keyed, NEW, stream=stream) == "side"
             assert await path(keyed.cue) == ["I live in Oslo.", "Noted."]
             history = (HI, {"role": "assistant", "content": "Noted."}, NEW)
-            assert await say(keyed, *history, stream=stream) is None
-            assert await say(keyed, NEW, stream=stream, x_history="server") is None
+            assert await say(keyed, *history, stream=stream) == "head"
+            assert await say(keyed, NEW, stream=stream, x_history="server") == "head"
             assert len(await path(keyed.cue)) == 6
-            assert await say(keyed, HI, name="c2", stream=stream) is None
-            assert await say(keyed, NEW, name="c2", stream=stream) == SIDE
+            assert await say(keyed, HI, name="c2", stream=stream) == "head"
+            assert await say(keyed, NEW, name="c2", stream=stream) == "side"
     messages = [record.getMessage() for record in caplog.records if record.name == "cuebook.relay"]
     assert [text.split(" does not")[0] for text in messages] == [
         f"A request of conversation {name}" for name in ("c1", "c2")

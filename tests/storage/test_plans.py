@@ -19,7 +19,7 @@ WHOLE = {
     "tuning_latest", "tuning_totals",
     # queues: each row is pending work
     "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "outcomes_due",
-    "receipts_pending", "reflections_due", "tuning_changed", "turns_left",
+    "leases_held", "receipts_pending", "reflections_due", "tuning_changed", "turns_left",
 }  # fmt: skip
 _OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")
 

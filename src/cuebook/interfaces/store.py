@@ -61,7 +61,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     unread: tuple[Stretch, ...] = ()  # older posts after the mark beyond the limits, oldest first
     path_count: int = 0  # number of all posts on the path
     summary: Summary | None = None
-    open_turn: Turn | None = None
+    waiting_turn: Turn | None = None  # waits for tool results
     previous: Manifest | None = None  # the last step's window in this conversation
     found: SearchResult = SearchResult()
     speakers: tuple[str, ...] = ()
@@ -130,6 +130,7 @@ class Decision(Struct, frozen=True, kw_only=True):
     turn: int = 0  # a waiting turn that this step continues; 0 opens a new one
     query_seq: int = 0  # the answered post
     moves_head: bool = True
+    parallel: bool = False  # a turn beside the one that holds the conversation's lease
     metadata: dict[str, Any] = {}
     mode: str | None = None  # stored in the conversation's metadata; None changes nothing
     time_zone: str | None = None  # likewise
@@ -145,7 +146,10 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 class Lease(Struct, frozen=True, kw_only=True):
-    """The lease for a running turn in a conversation until `until`. `fence` invalidates earlier leases."""
+    """The lease for a running turn in a conversation until `until`. `fence` invalidates earlier leases.
+
+    The turns of a conversation hold its lease one after another. A `parallel` turn has a lease of its own.
+    """
 
     scope: Scope
     conversation: str
@@ -155,6 +159,7 @@ class Lease(Struct, frozen=True, kw_only=True):
     fence: int
     until: float
     last_seq: int
+    parallel: bool = False
 
 
 class StepEnd(Struct, frozen=True, kw_only=True):

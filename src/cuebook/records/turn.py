@@ -16,6 +16,9 @@ SHADOW = "shadow"
 CLIENT = "client:system"
 #: Metadata key under which each step stores request fields that its answer repeats.
 ASKED = "asked"
+#: Metadata key of a turn that is not on the conversation's path, and its value.
+BRANCH = "branch"
+SIDE = "side"
 
 
 class Ask(Struct, frozen=True):

@@ -34,6 +34,7 @@ from cuebook.storage.prompts import nameless
 from cuebook.storage.reads import ConversationReader
 from cuebook.storage.redact import ErasedData, redact, redact_posts, stop
 from cuebook.storage.tree import SPEAKERS
+from cuebook.storage.turns import parallel_turns
 from cuebook.storage.writes import take_out
 
 
@@ -357,7 +358,7 @@ def _erase(
     for row, each in erasure_subject.told:
         counts = forgotten(transaction, row, each)
         tally.counts.update(counts)
-        if counts and row.lease_until:  # the running turn may repeat it
+        if counts and (row.lease_until or parallel_turns(transaction, row)):  # the running turn may repeat it
             tally.running.add(row.no)
     taking.stop()
     return taking

@@ -84,6 +84,7 @@ class ConversationReader(Noun):
         runs = runs_to(transaction, row, parent)
         turns = transaction.rows("turns_last", tenant=tenant, no=no, limit=1)
         last = _turn(transaction, turns[0]) if turns else None
+        waiting = transaction.one("turn_waiting", tenant=tenant, no=no)
         previous = last.steps[-1].manifest if last and last.steps else None
         mark, version = read_mark(transaction, row, runs, path_query, shown=previous.summary_version if previous else 0)
         behind = runs if path_query.whole else runs_after(runs, mark)
@@ -96,7 +97,7 @@ class ConversationReader(Noun):
             unread=unread(transaction, row, left),
             path_count=tip_at(transaction, row, parent).path_count,
             summary=summary(transaction, row, version) if version else None,
-            open_turn=last if last and last.state == "running" else None,
+            waiting_turn=_turn(transaction, waiting) if waiting else None,
             previous=previous,
             found=search.search(transaction, row, runs, path_query.search, self.cache)
             if path_query.search

@@ -21,7 +21,7 @@ from cuebook.storage.access import ConversationRow, encode_json, lose_correction
 from cuebook.storage.database.transaction import Transaction, columns
 from cuebook.storage.memories import ErasureTally, deliver_anew, unlearn
 from cuebook.storage.tree import SHIFT, decode_parts, read_body, tip_at
-from cuebook.storage.turns import end_expired
+from cuebook.storage.turns import end_expired, end_parallel, parallel_turns
 from cuebook.storage.writes import company_of, leave_waiting, set_head
 
 _manifest = msgspec.json.Decoder(Manifest).decode
@@ -193,6 +193,8 @@ def stop(transaction: Transaction, row: ConversationRow, *, now: float) -> None:
     transaction.run("steps_blank", **row.key)
     if row.lease_until:
         end_expired(transaction, row, now=now)
+    for turn in parallel_turns(transaction, row):
+        end_parallel(transaction, row, turn, now=now)
     leave_waiting(transaction, row.key, now=now)
 
 

@@ -49,6 +49,11 @@ CREATE TABLE step (
     PRIMARY KEY (tenant, conversation, turn, n)
 ) WITHOUT ROWID;
 
+CREATE TABLE parallel_turn (
+    tenant TEXT NOT NULL, conversation INTEGER NOT NULL, turn INTEGER NOT NULL, lease_until REAL NOT NULL,
+    lease_holder TEXT, PRIMARY KEY (tenant, conversation, turn)
+) WITHOUT ROWID;
+
 CREATE TABLE summary (
     tenant TEXT NOT NULL, conversation INTEGER NOT NULL, version INTEGER NOT NULL, previous INTEGER NOT NULL,
     upto_seq INTEGER NOT NULL, upto_at REAL NOT NULL, path_digest BLOB NOT NULL, markdown TEXT NOT NULL,

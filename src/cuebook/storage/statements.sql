@@ -39,6 +39,30 @@ UPDATE conversation SET lease_until = :until WHERE no = :no AND fence = :fence A
 -- Release the lease.
 UPDATE conversation SET lease_turn = 0, lease_until = 0, lease_holder = NULL, open_round = :open_round, updated_at = :now WHERE no = :no;
 
+-- name: conversation_turns
+-- Count a new turn that does not hold the lease.
+UPDATE conversation SET turns = :turns WHERE no = :no;
+
+-- name: parallel_insert
+-- Insert the lease of a parallel turn.
+INSERT INTO parallel_turn (tenant, conversation, turn, lease_until, lease_holder) VALUES (:tenant, :no, :turn, :until, :holder);
+
+-- name: parallel_renew
+-- Renew the lease of a parallel turn.
+UPDATE parallel_turn SET lease_until = :until WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
+
+-- name: parallel_turns
+-- Select the running parallel turns of a conversation.
+SELECT turn FROM parallel_turn WHERE tenant = :tenant AND conversation = :no ORDER BY turn;
+
+-- name: parallel_get
+-- Select the lease of a parallel turn.
+SELECT lease_until FROM parallel_turn WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
+
+-- name: parallel_delete
+-- Delete the lease of a parallel turn.
+DELETE FROM parallel_turn WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
+
 -- name: conversation_round
 -- Set the open round, 0 for none.
 UPDATE conversation SET open_round = :open_round WHERE no = :no;
@@ -165,6 +189,10 @@ SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no AND n = :n;
 -- Select the newest turns, newest first.
 SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no ORDER BY n DESC LIMIT :limit;
 
+-- name: turn_waiting
+-- Select the turn that waits for tool results.
+SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no AND waiting > 0 ORDER BY n DESC LIMIT 1;
+
 -- name: turns_on_run
 -- Select turns that answered rounds opened in a run of a path, newest round first, newest turn first.
 SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no AND round BETWEEN :first AND :last
@@ -275,8 +303,9 @@ WHERE backlog > 0 AND backlog >= :least AND open_round = 0 AND lease_until = 0 A
     AND (backlog < :backlog OR (backlog = :backlog AND no < :no)) ORDER BY backlog DESC, no DESC LIMIT :limit;
 
 -- name: leases_held
--- Select all leases, earliest end first.
-SELECT tenant, no, fence, lease_until, lease_holder FROM conversation WHERE lease_until > 0 ORDER BY lease_until;
+-- Select all leases, earliest end first. `parallel` is the turn of a parallel turn's lease, 0 for a conversation's.
+SELECT tenant, no, 0 AS parallel, fence, lease_until, lease_holder FROM conversation WHERE lease_until > 0
+UNION ALL SELECT tenant, conversation, turn, 0, lease_until, lease_holder FROM parallel_turn ORDER BY lease_until;
 
 -- name: turns_left
 -- Select turns that wait for tool results in conversations unchanged since a time, or changed in the future.
@@ -342,6 +371,10 @@ DELETE FROM post WHERE tenant = :tenant AND conversation = :no;
 -- name: delete_turns
 -- Delete a conversation's turns.
 DELETE FROM turn WHERE tenant = :tenant AND conversation = :no;
+
+-- name: delete_parallel_turns
+-- Delete the leases of a conversation's parallel turns.
+DELETE FROM parallel_turn WHERE tenant = :tenant AND conversation = :no;
 
 -- name: delete_steps
 -- Delete a conversation's steps.

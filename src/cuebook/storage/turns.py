@@ -29,11 +29,14 @@ class TurnStore(Noun):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        #: Leases that end too late, by conversation: fence, end, and the time of the first observation.
-        self._late: dict[int, tuple[int, float, float]] = {}
+        #: Leases that end too late, by conversation and parallel turn: fence, end, and the time first observed.
+        self._late: dict[tuple[int, int], tuple[int, float, float]] = {}
 
     async def open(self, scope: Scope, opening: Decision) -> Lease:
-        """Open a step and take the lease. Raises Busy while another turn runs, Conflict if the scene is outdated."""
+        """Open a step and take the lease. Raises Busy while another turn runs, Conflict if the scene is outdated.
+
+        A parallel turn gets a lease of its own, whether another turn runs or not.
+        """
         lease = await self._open(scope, opening)
         if lease is None:
             raise access.moved(opening.conversation)
@@ -53,7 +56,7 @@ class TurnStore(Noun):
         user = opening.user or scope.user
         row = begin(transaction, scope, opening.conversation, user=user, persona=opening.persona, now=opening.now)
         _compare(row, opening, holders)
-        if row.lease_until:
+        if row.lease_until and not opening.parallel:
             if end_expired(transaction, row, now=opening.now):
                 return None
             row = access.need(transaction, scope, opening.conversation)
@@ -85,7 +88,10 @@ class TurnStore(Noun):
     ) -> None:
         """Save the partial answer and renew the lease. Raises LeaseLost if another process has taken it."""
         row = _held(transaction, lease)
-        transaction.run("conversation_renew", no=row.no, fence=lease.fence, turn=lease.turn, until=now + lease_s)
+        if lease.parallel:
+            transaction.run("parallel_renew", **row.key, turn=lease.turn, until=now + lease_s)
+        else:
+            transaction.run("conversation_renew", no=row.no, fence=lease.fence, turn=lease.turn, until=now + lease_s)
         if partial:
             raw = msgspec.msgpack.encode(partial)
             transaction.run("step_partial", **row.key, turn=lease.turn, n=lease.step, partial=raw)
@@ -96,7 +102,7 @@ class TurnStore(Noun):
         """Store the reply and end the step; return its seq, 0 for none. Raises LeaseLost if the lease was lost."""
         transaction.failpoint("close.begin")
         row = _held(transaction, lease)
-        reply_seq = _finish_step(transaction, row, lease.turn, lease.step, closing)
+        reply_seq = _finish_step(transaction, row, lease.turn, lease.step, closing, parallel=lease.parallel)
         chained(transaction, row.tenant, [replace(each, turn=lease.turn) for each in closing.audit])
         transaction.failpoint("close.stored")
         return reply_seq
@@ -127,20 +133,20 @@ class TurnStore(Noun):
         gone = {name for name in names if holders.gone(name)}
         stale = self._stale(leases, now=now, lease_s=lease_s) if lease_s else set()
         ended = (
-            each for each in leases if each["lease_until"] < now or each["lease_holder"] in gone or each["no"] in stale
+            each for each in leases if each["lease_until"] < now or each["lease_holder"] in gone or _key(each) in stale
         )
         return list(islice(ended, limit)), _waiting(transaction, now=now, wait_s=wait_s, limit=limit)
 
-    def _stale(self, leases: list[Row], *, now: float, lease_s: float) -> set[int]:
-        """Return the conversations whose lease ends too late (a wrong clock) and was not renewed for so long."""
-        late: dict[int, tuple[int, float, float]] = {}
+    def _stale(self, leases: list[Row], *, now: float, lease_s: float) -> set[tuple[int, int]]:
+        """Return the leases that end too late (a wrong clock) and were not renewed for so long."""
+        late: dict[tuple[int, int], tuple[int, float, float]] = {}
         for each in leases:
             lease = (each["fence"], each["lease_until"])
             if each["lease_until"] > now + lease_s + SLACK_S:
-                *before, since = self._late.get(each["no"], (0, 0.0, now))
-                late[each["no"]] = (*lease, since if lease == tuple(before) and since <= now else now)
+                *before, since = self._late.get(_key(each), (0, 0.0, now))
+                late[_key(each)] = (*lease, since if lease == tuple(before) and since <= now else now)
         self._late = late
-        return {no for no, (_, _, since) in late.items() if now - since > lease_s}
+        return {key for key, (_, _, since) in late.items() if now - since > lease_s}
 
     @write
     def _expire(
@@ -150,13 +156,24 @@ class TurnStore(Noun):
         ended = 0
         for due in leases:
             row = access.by_no(transaction, due["tenant"], due["no"])
-            if row is not None and (row.fence, row.lease_until) == (due["fence"], due["lease_until"]):
+            if row is None:
+                continue
+            if due["parallel"]:
+                lease = transaction.one("parallel_get", **row.key, turn=due["parallel"])
+                if lease is not None and lease["lease_until"] == due["lease_until"]:
+                    end_parallel(transaction, row, due["parallel"], now=now)
+                    ended += 1
+            elif (row.fence, row.lease_until) == (due["fence"], due["lease_until"]):
                 end_expired(transaction, row, now=now)
                 ended += 1
         for key in _waiting(transaction, now=now, wait_s=wait_s, limit=limit):
             ended += leave_waiting(transaction, key, now=now)
         transaction.failpoint("expire.stored")
         return ended
+
+
+def _key(lease: Row) -> tuple[int, int]:
+    return lease["no"], lease["parallel"]
 
 
 def _waiting(transaction: Transaction, *, now: float, wait_s: float | None, limit: int) -> list[Row]:
@@ -168,7 +185,8 @@ def _waiting(transaction: Transaction, *, now: float, wait_s: float | None, limi
 
 def _compare(row: ConversationRow, opening: Decision, holders: Holders) -> None:
     """Raise Busy while another turn holds the lease, Conflict if the state has changed since it was read."""
-    if row.lease_until and row.lease_until >= opening.now and not holders.gone(row.lease_holder):
+    busy = row.lease_until and row.lease_until >= opening.now and not holders.gone(row.lease_holder)
+    if busy and not opening.parallel:
         msg = f"A turn is running in conversation {opening.conversation!r}. Try again after it has ended."
         raise Busy(msg, retry_after=max(0.05, row.lease_until - opening.now))
     if row.head != opening.expected_head or row.last_seq != opening.expected_last_seq:
@@ -199,7 +217,8 @@ def _begin_step(
     base_seq: int,
     holder: str | None,
 ) -> Lease:
-    turn, step, round_ = _begin_turn(transaction, row, opening, fence=row.fence + 1)
+    fence, until = row.fence if opening.parallel else row.fence + 1, opening.now + opening.lease_s
+    turn, step, round_ = _begin_turn(transaction, row, opening, fence=fence)
     values = {"manifest": msgspec.json.encode(opening.manifest), "moves_head": int(opening.moves_head)}
     transaction.run("step_insert", **row.key, turn=turn, n=step, base=base_seq, **values)
     lease = Lease(
@@ -208,12 +227,18 @@ def _begin_step(
         no=row.no,
         turn=turn,
         step=step,
-        fence=row.fence + 1,
-        until=opening.now + opening.lease_s,
+        fence=fence,
+        until=until,
         last_seq=row.last_seq,
+        parallel=opening.parallel,
     )
-    numbers = {"no": lease.no, "turn": turn, "fence": lease.fence, "until": lease.until, "turns": max(turn, row.turns)}
-    transaction.run("conversation_lease", **numbers, open_round=round_, holder=holder)
+    turns = max(turn, row.turns)
+    if opening.parallel:
+        transaction.run("conversation_turns", no=row.no, turns=turns)
+        transaction.run("parallel_insert", **row.key, turn=turn, until=until, holder=holder)
+    else:
+        numbers = {"no": row.no, "turn": turn, "fence": fence, "until": until, "turns": turns}
+        transaction.run("conversation_lease", **numbers, open_round=round_, holder=holder)
     return lease
 
 
@@ -227,7 +252,8 @@ def _begin_turn(
         if continued is None:
             raise access.moved(opening.conversation)
         return opening.turn, *continued
-    leave_waiting(transaction, row.key, now=opening.now)
+    if not opening.parallel:
+        leave_waiting(transaction, row.key, now=opening.now)
     turn, query = row.turns + 1, opening.query_seq
     round_ = tip_at(transaction, row, query).round
     transaction.run("turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
@@ -242,13 +268,24 @@ def _held(transaction: Transaction, lease: Lease) -> ConversationRow:
             f"Conversation {lease.conversation!r} was deleted while turn {lease.turn} was running. Nothing was stored."
         )
         raise LeaseLost(msg)
-    if row.fence != lease.fence or row.lease_turn != lease.turn:
+    if lease.parallel:
+        holds = transaction.one("parallel_get", **row.key, turn=lease.turn) is not None
+    else:
+        holds = (row.fence, row.lease_turn) == (lease.fence, lease.turn)
+    if not holds:
         msg = f"Turn {lease.turn} of conversation {lease.conversation!r} was taken over. Later output was not stored."
         raise LeaseLost(msg)
     return row
 
 
-def _finish_step(transaction: Transaction, row: ConversationRow, n: int, step_n: int, closing: StepEnd) -> int:
+def _finish_step(
+    transaction: Transaction, row: ConversationRow, n: int, step_n: int, closing: StepEnd, *, parallel: bool = False
+) -> int:
+    """Store the reply, end the step and release its lease; return the reply's seq, 0 for none.
+
+    A parallel turn never waits for tool results: the request that brings them opens a new turn.
+    """
+    closing = replace(closing, waiting=closing.waiting and not parallel)
     turn = transaction.one("turn_get", **row.key, n=n)
     step = transaction.one("step_last", **row.key, turn=n)
     if turn is None or step is None or step["n"] != step_n:
@@ -268,6 +305,9 @@ def _finish_step(transaction: Transaction, row: ConversationRow, n: int, step_n:
         closed_at=None if closing.waiting else closing.now,
         metadata=encode_json(json.loads(turn["metadata"]) | closing.metadata),
     )
+    if parallel:
+        transaction.run("parallel_delete", **row.key, turn=n)
+        return reply_seq
     open_round = row.open_round if closing.waiting else 0
     transaction.run("conversation_release", no=row.no, open_round=open_round, now=max(closing.now, row.updated_at))
     return reply_seq
@@ -292,16 +332,37 @@ def _reply(transaction: Transaction, row: ConversationRow, closing: StepEnd, rep
 
 def end_expired(transaction: Transaction, row: ConversationRow, *, now: float) -> int:
     """End the turn that holds the lease and invalidate it; return the seq of its partial answer, 0 for none."""
-    step = transaction.one("step_last", **row.key, turn=row.lease_turn)
-    reply_seq = 0
-    if step is None:
+    reply_seq = _end_step(transaction, row, row.lease_turn, now=now)
+    if reply_seq is None:
         transaction.run("conversation_release", no=row.no, open_round=0, now=row.updated_at)
-    else:
-        reply = _kept(transaction, row, step["partial"])
-        closing = StepEnd(state="interrupted", now=now, reply=reply, error="the answering process ended")
-        reply_seq = _finish_step(transaction, row, row.lease_turn, step["n"], closing)
     transaction.run("conversation_fence", no=row.no, fence=row.fence + 1)
-    return reply_seq
+    return reply_seq or 0
+
+
+def end_parallel(transaction: Transaction, row: ConversationRow, turn: int, *, now: float) -> None:
+    """End a parallel turn and invalidate its lease."""
+    if _end_step(transaction, row, turn, now=now, parallel=True) is None:
+        transaction.run("parallel_delete", **row.key, turn=turn)
+
+
+def parallel_turns(transaction: Transaction, row: ConversationRow) -> list[int]:
+    """Return the numbers of a conversation's running parallel turns."""
+    return [turn for (turn,) in transaction.run("parallel_turns", **row.key).fetchall()]
+
+
+def _end_step(
+    transaction: Transaction, row: ConversationRow, turn: int, *, now: float, parallel: bool = False
+) -> int | None:
+    """End the running step of a turn as interrupted, with its last checkpoint; return the reply's seq.
+
+    Return None if the turn has no step.
+    """
+    step = transaction.one("step_last", **row.key, turn=turn)
+    if step is None:
+        return None
+    reply = _kept(transaction, row, step["partial"])
+    closing = StepEnd(state="interrupted", now=now, reply=reply, error="the answering process ended")
+    return _finish_step(transaction, row, turn, step["n"], closing, parallel=parallel)
 
 
 def _kept(transaction: Transaction, row: ConversationRow, partial: bytes | None) -> Draft | None:

@@ -157,8 +157,8 @@ def keep_named(transaction: Transaction, row: ConversationRow, named: Mapping[st
 
 def leave_waiting(transaction: Transaction, key: dict[str, Any], *, now: float) -> bool:
     """Interrupt the turn that waits for tool results, if any, and close its round. `key` is the conversation's."""
-    turn = transaction.one("turns_last", **key, limit=1)
-    if turn is None or turn["state"] != "running":
+    turn = transaction.one("turn_waiting", **key)
+    if turn is None:
         return False
     transaction.run("turn_close", **(turn | key | {"state": "interrupted", "waiting": 0, "closed_at": now}))
     transaction.run("conversation_round", no=key["no"], open_round=0)
@@ -221,5 +221,6 @@ def set_head(transaction: Transaction, row: ConversationRow, seq: int, *, now: f
 def take_out(transaction: Transaction, row: ConversationRow) -> dict[str, int]:
     """Delete a conversation's own rows; return their counts by table."""
     span = {"first": row.no << SHIFT, "last": ((row.no + 1) << SHIFT) - 1}
+    transaction.run("delete_parallel_turns", **row.key)
     counts = {"fullText": transaction.run("delete_post_text", **span).rowcount}
     return counts | {table: transaction.run(f"delete_{table}", **row.key).rowcount for table in _TABLES}

@@ -54,7 +54,7 @@ class OpeningContract:
         assert [(step.n, step.state, step.manifest) for step in turn.steps] == [(1, "running", window)]
         assert await store.texts(OWNER, list(texts)) == texts
         scene = await store.scene(OWNER, PathQuery(conversation="c", full_tokens=100))
-        assert scene.open_turn == turn
+        assert scene.waiting_turn is None
         assert scene.previous == window
         assert [post.id for post in scene.path] == ["q"]
         assert await store.round_states(OWNER, "c") == {1: "created"}
@@ -128,6 +128,35 @@ class OpeningContract:
         await end(store, lease, answer(message="half an answer"))
         assert (await store.turn(OWNER, "c", 1)).partial == ""
 
+    async def test_a_parallel_turn_has_a_lease_of_its_own(self, store: Store) -> None:
+        await end(store, await begin(store, draft("q", "ask")), answer())
+        first = await begin(store, draft("q1", "one"))
+        with pytest.raises(Busy):
+            await begin(store, draft("q2", "two"), after=2)
+        second = await begin(store, draft("q2", "two"), after=2, parallel=True, moves_head=False)
+        assert (second.turn, second.parallel) == (3, True)
+        assert await end(store, second, answer("a2"), waiting=True) == 5
+        assert (await store.turn(OWNER, "c", 3)).state == "finished", "a parallel turn does not wait for tool results"
+        assert await end(store, first, answer("a1")) == 6
+        assert await path_of(store, "c") == ["q", "a", "q1", "a1"]
+        with pytest.raises(LeaseLost):
+            await end(store, second, answer("late"))
+
+    async def test_an_expired_parallel_turn_keeps_its_checkpoint(self, store: Store) -> None:
+        first = await begin(store, draft("q1", "one"))
+        second = await begin(store, draft("q2", "two"), after=0, parallel=True, moves_head=False)
+        await store.checkpoint(first, None, now=NOW + LEASE, lease_s=LEASE)
+        await store.checkpoint(second, answer("a2", "part"), now=NOW + 1, lease_s=LEASE)
+        assert await store.expire(now=NOW + LEASE + 2) == 1
+        turn = await store.turn(OWNER, "c", second.turn)
+        assert (turn.state, turn.reply_seq) == ("interrupted", 3)
+        posts = await store.posts(OWNER, "c", path=False)
+        assert [(post.message, post.parent, post.state) for post in posts[2:]] == [("part", 2, "interrupted")]
+        with pytest.raises(LeaseLost):
+            await store.checkpoint(second, None, now=NOW + LEASE + 2, lease_s=LEASE)
+        assert await end(store, first, answer("a1"), now=NOW + LEASE + 2) == 4
+        assert await path_of(store, "c") == ["q1", "a1"]
+
     async def test_a_regenerated_answer_is_a_sibling(self, store: Store) -> None:
         await end(store, await begin(store, draft("q", "ask")), answer("a1"))
         lease = await begin(store, after=1)
@@ -190,7 +219,7 @@ class ClosingContract:
         row = await store.conversation(OWNER, "c")
         assert (row.lease_until, row.open_round, row.turns) == (0, 0, 1)
         scene = await store.scene(OWNER, PathQuery(conversation="c"))
-        assert scene.open_turn is None
+        assert scene.waiting_turn is None
 
     async def test_a_failed_turn_keeps_its_query_and_its_error(self, store: Store) -> None:
         assert await end(store, await begin(store, draft("q", "ask")), None, state="failed", error="upstream 500") == 0

@@ -58,8 +58,8 @@ def serve(
     """Start the HTTP server and OpenAI-compatible proxy. To add memory to a client, change its base_url.
 
     Headers under /v1: X-Conversation-Id, X-User-Id, X-Organization-Id and X-Memory-Control (JSON). Send the whole
-    history as usual, or only new messages with X-History: server. The response header X-Cuebook-Branch: side marks a
-    request that did not continue its conversation.
+    history as usual, or only new messages with X-History: server. The response header X-Cuebook-Branch is side for a
+    request that does not continue its conversation or runs beside another one, else head.
     """
     values = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
     values["upstream.shadow"] = shadow

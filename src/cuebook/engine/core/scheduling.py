@@ -23,13 +23,16 @@ class ConversationQueue:
     def __init__(self, most: int) -> None:
         """`most` turns may wait in a conversation, in addition to the running one."""
         self._most = most
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
-        self._waiting: dict[tuple[str, str], int] = {}
+        self._locks: dict[tuple[str, str, bool], asyncio.Lock] = {}
+        self._waiting: dict[tuple[str, str, bool], int] = {}
 
     @asynccontextmanager
-    async def hold(self, tenant: str, conversation: str) -> AsyncIterator[None]:
-        """Wait for the turn's place in the queue and hold it. Raises Busy if the queue is full."""
-        place = (tenant, conversation)
+    async def hold(self, tenant: str, conversation: str, *, parallel: bool = False) -> AsyncIterator[None]:
+        """Wait for the turn's place in the queue and hold it. Raises Busy if the queue is full.
+
+        Parallel turns have a queue of their own, which they hold only while they open.
+        """
+        place = (tenant, conversation, parallel)
         lock = self._locks.setdefault(place, asyncio.Lock())
         waiting = self._waiting.get(place, 0)
         if waiting > self._most:

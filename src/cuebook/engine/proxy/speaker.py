@@ -17,7 +17,7 @@ from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import RelayAnswer
 from cuebook.records.conversation import CALL
-from cuebook.records.turn import Usage
+from cuebook.records.turn import BRANCH, Usage
 from cuebook.wire.answer import StreamReader
 from cuebook.wire.chat_answers import usage_fields, write_chunk, write_completion, write_end
 from cuebook.wire.chat_messages import MessageContent, read_message
@@ -46,7 +46,7 @@ class WireSpeaker:
                 lease.conversation,
             )
         position: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
-        position |= {"is_side_branch": turn.place.is_side_branch, "tokens": turn.plan.window.tokens}
+        position |= {"is_side_branch": not turn.choice.decision.moves_head, "tokens": turn.plan.window.tokens}
         async with aclosing(await self._answers(turn, step)) as pieces:
             async for piece in pieces:
                 yield msgspec.structs.replace(piece, **position) if isinstance(piece, Head) else piece
@@ -66,7 +66,8 @@ class WireSpeaker:
         """Yield the stored answer of a repeated request."""
         place: Any = {"conversation": reply.conversation, "turn": reply.turn.n, "step": reply.step.n}
         head = local_head(stream=self._wire.stream)
-        yield msgspec.structs.replace(head, **place, tokens=reply.step.manifest.tokens)
+        place |= {"is_side_branch": BRANCH in reply.turn.metadata, "tokens": reply.step.manifest.tokens}
+        yield msgspec.structs.replace(head, **place)
         yield from self._wire.replay(reply)
 
 

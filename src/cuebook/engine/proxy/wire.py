@@ -42,7 +42,7 @@ class Head(Struct, frozen=True, kw_only=True):
     conversation: str = ""
     turn: int = 0
     step: int = 1
-    is_side_branch: bool = False  # the request continues no path and is stored apart
+    is_side_branch: bool = False  # the answer is not on the conversation's path
     tokens: int = 0  # of the prompt, by our count
 
     @property

@@ -29,7 +29,7 @@ from cuebook.memory.scopes import (
     unshared,
 )
 from cuebook.records.prompt import Outcome
-from cuebook.records.turn import ASKED, SHADOW, Ask
+from cuebook.records.turn import ASKED, BRANCH, SHADOW, SIDE, Ask
 from cuebook.window.partition import marks_metadata
 
 
@@ -46,9 +46,11 @@ def decision_of(
     """Return the rows to write when a step opens. `outcome` is the message's feedback on an earlier turn."""
     scene, ask = plan.scene, place.ask
     conversation = scene.conversation
+    moves_head = place.moves_head(conversation.head if conversation else 0)
     metadata = reply_metadata(services, prompt, plan, turn=turn, mode=ask.mode)
     shared = _published(scene, ask)
     metadata |= _memory_terms(scene, place, shared) | _request_terms(request, place)
+    metadata |= {} if moves_head else {BRANCH: SIDE}
     return Decision(
         conversation=ask.conversation,
         expected_head=conversation.head if conversation else 0,
@@ -64,7 +66,8 @@ def decision_of(
         persona=ask.persona,
         turn=place.waiting_turn.n if place.waiting_turn else 0,
         query_seq=plan.query_seq,
-        moves_head=not place.is_side_branch,
+        moves_head=moves_head,
+        parallel=place.parallel,
         metadata=metadata,
         mode=ask.mode,
         time_zone=ask.time_zone,
@@ -74,8 +77,8 @@ def decision_of(
         project=ask.project,
         idempotency=services.settings.keyed_digest_of(request.key),
         audit=() if request.shadow else prompt.rendered.audit,
-        calls=() if place.is_side_branch else prompt.mood.tasks,
-        outcome=outcome,
+        calls=prompt.mood.tasks if moves_head else (),
+        outcome=outcome if moves_head else None,
         epoch=scene.epoch,
     )
 

@@ -44,7 +44,8 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
     new: tuple[int, ...] = ()  # message number of each draft, then of each inserted one
     seqs: Mapping[int, int] = {}  # message number -> the stored post with the same content
     listed: bool = False  # the client sent its whole history
-    is_side_branch: bool = False  # continues no path: stored apart, without observations
+    is_side_branch: bool = False  # continues no path: stored apart, without observations; always parallel
+    parallel: bool = False  # another turn of the conversation is running, and this one does not wait for its end
     waiting_turn: Turn | None = None  # the open turn that waits for these tool results
     live: Draft | None = None  # the new post as sent, if the stored one has redacted secrets
 
@@ -52,6 +53,14 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
     def new_drafts(self) -> tuple[Draft, ...]:
         """Return all new posts, in the order of their seqs."""
         return (*self.drafts, *(draft for each in self.insertions for draft in each.drafts))
+
+    def moves_head(self, head: int) -> bool:
+        """Return whether the turn continues the conversation's path, whose last post is `head`.
+
+        A parallel turn does so only if it continues posts newer than those: a branch that the client preferred.
+        """
+        continues = bool(self.drafts) and (self.parent or 0) > head
+        return not self.parallel or (continues and not self.is_side_branch)
 
     def messages_by_seq(self, last_seq: int) -> dict[int, int]:
         """Return the message number of each post of the request, stored or to be stored after `last_seq`."""
@@ -87,8 +96,10 @@ async def name_conversation(services: Services, scope: Scope, request: TurnReque
     return replace(request, ask=replace(request.ask, conversation=name))
 
 
-async def align_history(services: Services, scope: Scope, request: TurnRequest) -> HistoryPlace:
-    """Return where a request with a named conversation continues it."""
+async def align_history(
+    services: Services, scope: Scope, request: TurnRequest, *, is_busy: bool = False
+) -> HistoryPlace:
+    """Return where a request with a named conversation continues it. `is_busy`: another of its turns is running."""
     ask, history = request.ask, request.history
     if request.posted is not None:
         return _place_post(services, request, request.posted)
@@ -97,7 +108,8 @@ async def align_history(services: Services, scope: Scope, request: TurnRequest) 
     digests = [each.digest for each in history]
     alignments = await services.store.align(scope, digests, conversation=ask.conversation)
     if alignments and alignments[0].conversation.last_seq:
-        return await _place(services, scope, request, continue_at(alignments[0], _answers(request)))
+        place = await _place(services, scope, request, continue_at(alignments[0], _answers(request)))
+        return replace(place, parallel=is_busy) if place.waiting_turn is None and is_busy else place
     ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
     return await _place(services, scope, replace(request, ask=ask), None)
 
@@ -148,6 +160,7 @@ async def _place(
         seqs=seqs,
         listed=not request.only_new,
         is_side_branch=is_side_branch,
+        parallel=is_side_branch,
         waiting_turn=waiting,
     )
 
@@ -170,8 +183,8 @@ async def _waiting(
 ) -> Turn | None:
     """Return the turn that waits for the results of the calls in post `caller`, by default the head."""
     scene = await services.store.scene(scope, PathQuery(conversation=conversation, parent=parent, use_summary=False))
-    turn = scene.open_turn
-    return turn if turn is not None and turn.waiting and turn.reply_seq == (caller or scene.parent) else None
+    turn = scene.waiting_turn
+    return turn if turn is not None and turn.reply_seq == (caller or scene.parent) else None
 
 
 def _caller(request: TurnRequest, seqs: Mapping[int, int]) -> int | None:

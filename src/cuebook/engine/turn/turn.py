@@ -1,7 +1,9 @@
 """One turn: read the state once, decide without side effects, open, stream the answer, close.
 
 A turn answers one request. Its steps are calls of the model: the first one is decided here, later ones of a tool loop
-in `decide_step`. The turns of a conversation form a queue, and background jobs give priority to a waiting caller.
+in `decide_step`. Turns that continue what the server keeps form a queue in each conversation. A client that resends its
+history does not wait: while another turn runs, its turn runs in parallel, and its answer is a side branch. Background
+jobs give priority to a waiting caller.
 """
 
 import asyncio
@@ -57,8 +59,9 @@ async def answer(
     reply = await find_reply(services, scope, request) if request.key else None
     if reply is None:
         request = await name_conversation(services, scope, request)
-        async with services.queue.hold(scope.tenant, request.ask.conversation):
-            turn = await open_turn(services, scope, request)
+        queue = services.queue.hold(scope.tenant, request.ask.conversation)
+        async with queue if request.waits_in_queue else nullcontext():
+            turn = await open_turn(services, scope, request, in_parallel=not request.waits_in_queue)
             if turn is not None:
                 step = OpenStep(services, turn)
                 async with step, aclosing(speaker.stream(turn, step)) as pieces:
@@ -79,35 +82,42 @@ async def open_turn(
     request: TurnRequest,
     *,
     pauses_jobs: bool = True,
+    in_parallel: bool = False,
     before_attempt: Callable[[], Awaitable[None]] | None = None,
 ) -> OpenTurn | None:
     """Decide and store a step, again after each concurrent write. Return None if another request used its key.
 
-    `pauses_jobs`: a caller waits for the first token. `before_attempt` runs before each attempt. Raises InvalidInput,
-    LeaseLost if the conversation was erased meanwhile, and Conflict after too many concurrent writes.
+    `pauses_jobs`: a caller waits for the first token. `in_parallel`: if another turn runs, do not wait for its end.
+    `before_attempt` runs before each attempt. Raises InvalidInput, LeaseLost if the conversation was erased meanwhile,
+    and Conflict after too many concurrent writes.
     """
     name = request.ask.conversation
     conversation: Conversation | None = None
+    is_busy = False
     with services.foreground.priority() if pauses_jobs else nullcontext():
-        for _ in range(RETRIES):
-            place = await align_history(services, scope, request)
-            if before_attempt is not None:
-                await before_attempt()
-            choice = await decide_turn(services, scope, request, place)
-            before, conversation = conversation, choice.plan.scene.conversation
-            if before and (conversation is None or conversation.no != before.no):  # `no` is the row number
-                msg = f"Conversation {name!r} was erased during this request, with its message."
-                raise LeaseLost(msg)
-            try:
-                lease = await _store(services, scope, choice.decision)
-            except Busy:
-                await _wait_until_free(services, scope, name)
-            except Conflict:
-                if request.key and await services.answered(scope, request.key):
-                    return None
-            else:
-                services.caches.keep_window((scope.tenant, name), choice.cached_window)
-                return OpenTurn(request=request, place=place, choice=choice, lease=lease)
+        for attempt in range(RETRIES):
+            alone = services.queue.hold(scope.tenant, name, parallel=True)  # so that each needs few attempts
+            async with alone if in_parallel and attempt else nullcontext():
+                place = await align_history(services, scope, request, is_busy=is_busy)
+                if before_attempt is not None:
+                    await before_attempt()
+                choice = await decide_turn(services, scope, request, place)
+                before, conversation = conversation, choice.plan.scene.conversation
+                if before and (conversation is None or conversation.no != before.no):  # `no` is the row number
+                    msg = f"Conversation {name!r} was erased during this request, with its message."
+                    raise LeaseLost(msg)
+                try:
+                    lease = await _store(services, scope, choice.decision)
+                except Busy:
+                    is_busy = in_parallel
+                    if not in_parallel:
+                        await _wait_until_free(services, scope, name)
+                except Conflict:
+                    if request.key and await services.answered(scope, request.key):
+                        return None
+                else:
+                    services.caches.keep_window((scope.tenant, name), choice.cached_window)
+                    return OpenTurn(request=request, place=place, choice=choice, lease=lease)
     msg = f"Conversation {name!r} has too many concurrent changes. Try again."
     raise Conflict(msg)
 

@@ -28,8 +28,6 @@ from cuebook.server.streaming import Headers, Start, StreamResponse, encoded
 
 #: Timeout for the upstream's list of models, in seconds.
 MODELS_WAIT_S = 5.0
-#: Header X-Cuebook-Branch for a request that does not continue its conversation.
-SIDE = "side; send the whole history, or X-History: server"
 #: Paths that shadow mode records.
 _KEPT = ("/chat/completions", "/messages", "/responses")
 
@@ -67,7 +65,8 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     X-Time-Zone is an IANA name that dates like "yesterday" refer to; it is stored in the conversation. Header
     X-Organization-Id, or `metadata.organization_id`, names the organization of this request. Header X-Memory-Control,
     or `metadata.memory_control`, is the `memoryControl` of /api/chat as JSON. The answer's headers X-Conversation-Id
-    and X-Cuebook-Turn name the stored turn, X-Cuebook-Branch marks a request that did not continue the conversation.
+    and X-Cuebook-Turn name the stored turn. X-Cuebook-Branch is `head` for an answer on the conversation's path, and
+    `side` on a side branch: the request does not continue the conversation, or runs in parallel to another one.
     The same Idempotency-Key returns the stored answer; a turn with a key finishes even without its client.
     """
     body: Any = data
@@ -139,9 +138,9 @@ def _said(fault: Failure) -> bytes:
 
 def begin(head: Head) -> Start:
     """Return an upstream's head with headers for the stored turn and its branch."""
-    ours = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn)} if head.turn else {}
-    if head.is_side_branch:
-        ours["x-cuebook-branch"] = SIDE
+    branch = "side" if head.is_side_branch else "head"
+    place = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn), "x-cuebook-branch": branch}
+    ours = place if head.turn else {}
     return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not head.is_stream)
 
 

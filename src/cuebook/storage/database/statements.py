@@ -18,7 +18,14 @@ Migration = tuple[str, ...]
 Prepared = tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]
 
 #: Migrations in order: the first migrates version 1 to 2. An older database runs those that it lacks.
-MIGRATIONS: Final[tuple[Migration, ...]] = ()
+MIGRATIONS: Final[tuple[Migration, ...]] = (
+    (
+        """CREATE TABLE parallel_turn (
+            tenant TEXT NOT NULL, conversation INTEGER NOT NULL, turn INTEGER NOT NULL, lease_until REAL NOT NULL,
+            lease_holder TEXT, PRIMARY KEY (tenant, conversation, turn)
+        ) WITHOUT ROWID""",
+    ),
+)
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
 #: Full-text indexes of (scope, key) rows, by rowid of what they index.
