@@ -6,11 +6,13 @@ finds them only at positions defined by the rule. Stable text without a marker a
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
 from cuebook.window.cache_rules import RULES, CacheRule, rule_for, rule_named
+from cuebook.window.post_forms import common_length
 
 __all__ = [
     "RULES",
@@ -116,8 +118,12 @@ class CacheSimulator:
         mode; Anthropic's automatic form). Prefix rules ignore markers. Raises InvalidInput if the provider would reject
         the request.
         """
-        keys, ends = _prefixes(chunks)
-        self._expire(now)
+        ends = list(accumulate(chunk.tokens for chunk in chunks))
+        # the hash of each prefix over its chunks' roles and digests, without markers
+        keys = list(accumulate(chunks, lambda key, chunk: hash((key, chunk.role, chunk.digest)), initial=0))[1:]
+        while self._used and not self._lives(oldest := next(iter(self._used)), now):
+            del self._used[oldest]
+            self._next.pop(oldest, None)
         if self.rule.match == "prefix":
             read, written = self._longest(chunks, keys, ends, now), 0
         else:
@@ -147,7 +153,7 @@ class CacheSimulator:
         if not chunk.text:
             return 0
         texts = [other.text for other in followers.values() if other.text and other.role == chunk.role]
-        same = max((_common(chunk.text, text) for text in texts), default=0)
+        same = max((common_length(chunk.text, text) for text in texts), default=0)
         return chunk.tokens * same // len(chunk.text)
 
     def _at_markers(
@@ -175,11 +181,6 @@ class CacheSimulator:
     def _touch(self, key: int, now: float) -> None:
         self._used[key] = max(now, self._used.pop(key, now))
 
-    def _expire(self, now: float) -> None:
-        while self._used and not self._lives(oldest := next(iter(self._used)), now):
-            del self._used[oldest]
-            self._next.pop(oldest, None)
-
 
 def simulate(
     rule: CacheRule, requests: Iterable[tuple[float, Sequence[CacheChunk]]], *, explicit: bool = True
@@ -190,19 +191,6 @@ def simulate(
     for now, chunks in requests:
         totals = totals.plus(simulator.request(chunks, now, explicit=explicit))
     return totals
-
-
-def _prefixes(chunks: Sequence[CacheChunk]) -> tuple[list[int], list[int]]:
-    """Return each prefix's hash over its chunks' roles and digests, without markers, and its tokens."""
-    keys: list[int] = []
-    ends: list[int] = []
-    key = tokens = 0
-    for chunk in chunks:
-        key = hash((key, chunk.role, chunk.digest))
-        tokens += chunk.tokens
-        keys.append(key)
-        ends.append(tokens)
-    return keys, ends
 
 
 def _written(rule: CacheRule, marks: list[int], implicit: int | None) -> list[int]:
@@ -265,15 +253,3 @@ def _back(chunks: Sequence[CacheChunk], at: int, rule: CacheRule) -> Iterator[in
         at -= 1
         if at >= 0 and not (role in rule.folded and chunks[at].role == role):
             left -= 1
-
-
-def _common(one: bytes, other: bytes) -> int:
-    """Return the length in bytes of the common prefix of two texts."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

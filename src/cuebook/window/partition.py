@@ -99,7 +99,10 @@ def partition(
     post_in_forms += [
         _full(path[i], lay.caps[i]) if i in lay.pinned else _small(path[i], lay.caps[i]) for i in range(small, full)
     ]
-    post_in_forms += _newest(path, full, lay.caps)
+    post_in_forms += [
+        PostInForm(post, "cut" if cap < post.tokens else "full", cap)
+        for post, cap in zip(path[full:], lay.caps[full:], strict=True)
+    ]
     dropped = [path[i] for i in range(small) if i not in early]
     return Partition(kept=tuple(post_in_forms), dropped=tuple(dropped), tokens=sum(map(_tokens, post_in_forms)))
 
@@ -123,7 +126,7 @@ def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int, *, cap
     caps = _caps(path, room, query) if capped else list(map(_tokens, path))
     if sum(caps[i] for i in pinned) > room:
         _squeeze(path, caps, pinned, room)
-    loose = caps[::-1]
+    messages, loose = list(map(_message, path)), caps[::-1]
     for i in pinned:
         loose[~i] = 0
     return _Lay(
@@ -132,18 +135,11 @@ def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int, *, cap
         pinned=pinned,
         kept=sum(caps[i] for i in pinned),
         newest=list(accumulate(loose)),
-        whole=_whole_from(path),
+        whole=len(path) - messages[::-1].index(None) if None in messages else 0,
         held=_held(path),
         room=room,
         step=max(1, int(room * limits.step_share)),
     )
-
-
-def _whole_from(path: Sequence[PathPost]) -> int:
-    """Return the index of the oldest post from which all were loaded in full."""
-    if all(map(_message, path)):
-        return 0
-    return next((i + 1 for i in range(len(path) - 1, -1, -1) if path[i].message is None), 0)
 
 
 def _held(path: Sequence[PathPost]) -> frozenset[int]:
@@ -255,14 +251,6 @@ def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
     if first == 0 and begins:
         return 0
     return min(_on_grid(lay, first), full) if first < full else full
-
-
-def _newest(path: Sequence[PathPost], first: int, caps: Sequence[int]) -> list[PostInForm]:
-    """Place the posts from an index on in full, as far as possible."""
-    post_in_forms = [PostInForm(post, "full", post.tokens) for post in path[first:]]
-    for i in [i for i, cap in enumerate(caps[first:]) if cap < post_in_forms[i].tokens]:
-        post_in_forms[i] = _full(post_in_forms[i].post, caps[first + i])
-    return post_in_forms
 
 
 def _full(post: PathPost, cap: int) -> PostInForm:

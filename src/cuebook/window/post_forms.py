@@ -4,6 +4,7 @@ A whole post has its original bytes. Its short forms are ours: role, speaker, th
 depend on whether the whole post was loaded, and never truncate anything except text.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
@@ -184,8 +185,8 @@ def cut_down(post_in_form: PostInForm, owner: str | None, count: Counter) -> Pos
         room -= max(1, tokens - most)
         content = _cut_text(text, room, count)
         tokens = weigh(decode(short(post, content, owner)), count)
-    head = _shared(text, content)
-    tail = min(_shared(text[::-1], content[::-1]), len(content) - head, len(text) - head)
+    head = common_length(text, content)
+    tail = min(common_length(text[::-1], content[::-1]), len(content) - head, len(text) - head)
     how = Cut(tokens, head, content[head : len(content) - tail], tail)
     return PostInForm(post, "cut", tokens, how, content)
 
@@ -283,13 +284,7 @@ def _as_post(post: PathPost, text: str, parts: tuple[Part, ...], *, state: str |
     )
 
 
-def _shared(one: str, other: str) -> int:
+def common_length(one: str | bytes, other: str | bytes) -> int:
     """Return the length of the common prefix of two texts."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    sizes = range(min(len(one), len(other)))
+    return bisect_left(sizes, True, key=lambda size: one[: size + 1] != other[: size + 1])  # noqa: FBT003

@@ -15,7 +15,18 @@ from msgspec import Struct
 from cuebook.records.turn import CLIENT, Anchor, Block, BlockKind, Dropped, Window
 from cuebook.window.block_text import text_of
 from cuebook.window.partition import Partition
-from cuebook.window.post_forms import JOIN, JOIN_TOKENS, PostInForm, decode, encode, messages_of, shown_of, weigh, whole
+from cuebook.window.post_forms import (
+    JOIN,
+    JOIN_TOKENS,
+    PostInForm,
+    common_length,
+    decode,
+    encode,
+    messages_of,
+    shown_of,
+    weigh,
+    whole,
+)
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.wire.chat_messages import read_message
 
@@ -118,12 +129,15 @@ def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_token
     anchors = _anchors(
         sheet, len(front) - 1, held_at, len(front) + query_at if query_at >= 0 else -1, len(messages) - 1
     )
+    tokens = tools_tokens + sheet.partition.tokens + sum(system.tokens for system in sheet.client)
+    tokens += sum(text.tokens for text in sheet.front) + (sheet.summary.tokens if sheet.summary else 0)
+    tokens += sum(text.tokens for text in sheet.volatile) if query_at >= 0 else 0
     return Window(
         blocks=Blocks(sheet, values),
         dropped=tuple(dropped),
         anchors=anchors,
         messages=tuple(messages),
-        tokens=_weight(sheet) + tools_tokens,
+        tokens=tokens,
         budget=budget,
         tools_tokens=tools_tokens,
     )
@@ -139,7 +153,13 @@ class Blocks(Sequence[Block]):
 
     @cached_property
     def _all(self) -> tuple[Block, ...]:
-        sheet, blocks = self._sheet, _front_blocks(self._sheet)
+        sheet = self._sheet
+        blocks = [_text_block(text) for text in sheet.front]
+        blocks += [
+            Block(kind="section", source=CLIENT, role=system.role, tokens=system.tokens, text=system.text)
+            for system in sheet.client
+        ]
+        blocks += [_text_block(sheet.summary)] if sheet.summary else []
         for post_in_form, message in zip(sheet.partition.kept, self._said, strict=True):
             is_query = post_in_form.post.seq == sheet.query
             blocks.append(_post_block(post_in_form, message, is_query=is_query))
@@ -167,27 +187,9 @@ class Blocks(Sequence[Block]):
         return repr(self._all)
 
 
-def _weight(sheet: Sheet) -> int:
-    """Return the tokens of a whole sheet."""
-    texts: list[Text] = [*sheet.front, *((sheet.summary,) if sheet.summary else ())]
-    if _at(sheet.partition.kept, sheet.query) >= 0:
-        texts += sheet.volatile
-    client = sum(system.tokens for system in sheet.client)
-    return sheet.partition.tokens + client + sum(text.tokens for text in texts)
-
-
 def _at(post_in_forms: Sequence[PostInForm], seq: int) -> int:
     """Return the index of a post among the kept ones; -1 if it is missing. It is searched from the newest."""
     return next((at for at in range(len(post_in_forms) - 1, -1, -1) if post_in_forms[at].post.seq == seq), -1)
-
-
-def _front_blocks(sheet: Sheet) -> list[Block]:
-    blocks = [_text_block(text) for text in sheet.front]
-    blocks += [
-        Block(kind="section", source=CLIENT, role=system.role, tokens=system.tokens, text=system.text)
-        for system in sheet.client
-    ]
-    return [*blocks, _text_block(sheet.summary)] if sheet.summary else blocks
 
 
 def _text_block(text: Text) -> Block:
@@ -195,23 +197,20 @@ def _text_block(text: Text) -> Block:
 
 
 def _post_block(post_in_form: PostInForm, message: bytes, *, is_query: bool) -> Block:
+    """Return the block of a post: its attachments and calls after its message, without secrets of the live message."""
+    text, post = shown_of(post_in_form), post_in_form.post
+    if post_in_form.form == "full" and post.message and post.parts:
+        text = text_of(whole(post, None))
     return Block(
         kind="query" if is_query else "post",
-        source=f"post:{post_in_form.post.id}",
-        role=post_in_form.post.role,
+        source=f"post:{post.id}",
+        role=post.role,
         tokens=post_in_form.tokens,
-        text=_shown(post_in_form) or text_of(message),
+        text=text or text_of(message),
         form=post_in_form.form,
-        seq=post_in_form.post.seq,
+        seq=post.seq,
         message=message,
     )
-
-
-def _shown(post_in_form: PostInForm) -> str:
-    """Return a kept post's text, its attachments and calls after its message, without secrets of the live message."""
-    if post_in_form.form == "full" and post_in_form.post.message and post_in_form.post.parts:
-        return text_of(whole(post_in_form.post, None))
-    return shown_of(post_in_form)
 
 
 def _front_messages(sheet: Sheet) -> list[bytes]:
@@ -306,12 +305,5 @@ def common_prefix(before: Sequence[bytes], now: Sequence[bytes]) -> int:
         if old == new:
             shared += len(new)
             continue
-        low, high = 0, min(len(old), len(new))
-        while low < high:
-            middle = (low + high + 1) // 2
-            if old[:middle] == new[:middle]:
-                low = middle
-            else:
-                high = middle - 1
-        return shared + low
+        return shared + common_length(old, new)
     return shared

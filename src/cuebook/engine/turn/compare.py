@@ -13,7 +13,7 @@ from cuebook.records.conversation import digest_of
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Anchor, Block, Manifest, Turn, Window
 from cuebook.window.budget import allot
-from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator
+from cuebook.window.cache import CacheChunk, CacheSimulator
 from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.window import MOST_ANCHORS, Text, common_prefix, render
 
@@ -22,13 +22,20 @@ def compare_windows(
     services: Services, plan: WindowPlan, before: CachedWindow | None
 ) -> tuple[WindowPlan, CachedWindow]:
     """Add the stable prefix ratio and the simulated cache use to a window. Return also what the next one needs."""
-    window, rule, use = plan.window, services.settings.cache_rule, None
+    window, rule, metadata = plan.window, services.settings.cache_rule, dict[str, Any]()
     ratio = prefix_ratio(before.messages if before else None, window.messages)
     simulator = (before.simulator if before else None) or (CacheSimulator(rule) if rule else None)
     if simulator is not None:
         simulator = simulator.copy()
         use = simulator.request(chunks_of(window, tools=plan.request.tools), services.clock.now())
-    window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=cache_metadata(rule, use))
+        metadata = {
+            "rule": simulator.rule.name,
+            "readTokens": use.read_tokens,
+            "writeTokens": use.write_tokens,
+            "cost": round(use.cost, 3),
+            "simulated": True,
+        }
+    window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=metadata)
     room = allot(plan.request.limits.limits, front=0, listed=plan.request.listed).posts
     cached = CachedWindow(plan.manifest.digest, window.messages, simulator, room)
     return msgspec.structs.replace(plan, window=window), cached
@@ -114,16 +121,3 @@ def _front_chunks(front: Sequence[Block], text: bytes, *, anchors: Sequence[Anch
         yield CacheChunk(tokens - summary.tokens, digest_of(text[:start]), "system", first, text[:start], ends=False)
         text, tokens = text[start:], summary.tokens
     yield CacheChunk(tokens, digest_of(text), "system", marked, text)
-
-
-def cache_metadata(rule: CacheRule | None, use: Any) -> dict[str, Any]:
-    """Return `metadata.window.cache` of a simulated request."""
-    if rule is None or use is None:
-        return {}
-    return {
-        "rule": rule.name,
-        "readTokens": use.read_tokens,
-        "writeTokens": use.write_tokens,
-        "cost": round(use.cost, 3),
-        "simulated": True,
-    }

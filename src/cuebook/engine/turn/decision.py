@@ -48,7 +48,7 @@ def decision_of(
     conversation = scene.conversation
     moves_head = place.moves_head(conversation.head if conversation else 0)
     metadata = reply_metadata(services, prompt, plan, turn=turn, mode=ask.mode)
-    shared = _published(scene, ask)
+    shared, used = _published(scene, ask), {text.source for text in plan.sheet.volatile}
     metadata |= _memory_terms(scene, place, shared) | _request_terms(request, place)
     metadata |= {} if moves_head else {BRANCH: SIDE}
     return Decision(
@@ -73,7 +73,7 @@ def decision_of(
         time_zone=ask.time_zone,
         policy=_new_policy(scene, ask),
         delivers=bool((scene.known and personal_places(scene.known.policy, _participants(scene, ask))) or shared),
-        uses=() if request.shadow else plan.uses,
+        uses=() if request.shadow else tuple(no for source, no in plan.request.memories.uses.items() if source in used),
         project=ask.project,
         idempotency=services.settings.keyed_digest_of(request.key),
         audit=() if request.shadow else prompt.rendered.audit,

@@ -18,7 +18,7 @@ from cuebook.memory.recall import Query, rank_found
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of
 from cuebook.records.conversation import PathPost, fence_of
-from cuebook.records.memory import Hit, Summary
+from cuebook.records.memory import Hit
 from cuebook.records.turn import Dropped, Manifest, Turn, Window
 from cuebook.signals.metaprompts import NOTED_AS
 from cuebook.window.budget import Allotment, Limits, allot
@@ -69,12 +69,6 @@ class WindowPlan(Struct, frozen=True, kw_only=True):
     quotes: tuple[Hit, ...]
     sheet: Sheet
     marks: Marks = NO_MARKS  # the conversation's tuning in this window
-
-    @property
-    def uses(self) -> tuple[int, ...]:
-        """Return the numbers of memories that this window uses for the first time."""
-        values = {text.source for text in self.sheet.volatile}
-        return tuple(no for source, no in self.request.memories.uses.items() if source in values)
 
 
 def plan_with_marks(services: Services, scene: Scene, request: WindowRequest, *, turn: int, marks: Marks) -> WindowPlan:
@@ -210,20 +204,16 @@ SUMMARY_SHARE: Final = 2 / 3
 _HEADING: Final = "# The conversation so far, summarized up to {day}\n\n"
 
 
-def _summary_text(summary: Summary | None, zone: tzinfo) -> Text | None:
-    if summary is None or not summary.markdown:
-        return None
-    day = day_of(summary.upto_at, zone)
-    return Text(kind="summary", source=f"summary:{summary.version}", text=_HEADING.format(day=day) + summary.markdown)
-
-
 def _fit(room: _Room, query: int) -> tuple[_FixedBlocks, Sequence[PathPost]]:
     """Divide the token budget. Return the blocks before the path, and the posts for the path.
 
     A summary replaces the posts that it covers. Where everything is kept, it does so only if the path does not fit.
     """
     request, scene, path = room.request, room.scene, room.request.path
-    tokens, summary = sum(post.tokens for post in path), _summary_text(scene.summary, request.zone)
+    tokens, stored, summary = sum(post.tokens for post in path), scene.summary, None
+    if stored is not None and stored.markdown:
+        text = _HEADING.format(day=day_of(stored.upto_at, request.zone)) + stored.markdown
+        summary = Text(kind="summary", source=f"summary:{stored.version}", text=text)
     if summary is None or request.keeps_all:
         blocks = _fit_front(room, None, least(path, query), tokens)
         if summary is None or tokens <= blocks.allotment.posts:
