@@ -1,13 +1,18 @@
 """Property of the proxy: the upstream gets what the client sent, in its order, and nothing that the client left out."""
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from turn_helpers import NAME, Client, cue_on
 
-from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+from cuebook.app.cuebook import RelayCall
+from cuebook.errors import UpstreamError
+from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result, streamed
+from cuebook.wire.responses_requests import read_items
 
 #: What a client does to its history before it sends it.
 EDITS = st.lists(
@@ -31,8 +36,8 @@ EDITS = st.lists(
 
 def edited(history: list[dict[str, Any]], name: str, size: int, number: int) -> list[dict[str, Any]]:
     """Return a client's history after an edit. Calls stay next to their results."""
-    starts = [n for n, each in enumerate(history) if each["role"] == "user"] or [0]
-    answers = [n for n, each in enumerate(history) if each["role"] == "assistant" and each.get("content")] or [-1]
+    starts = [n for n, each in enumerate(history) if each.get("role") == "user" and not is_result(each)] or [0]
+    answers = [n for n, each in enumerate(history) if each.get("role") == "assistant" and each.get("content")] or [-1]
     place, answer, last = starts[size % len(starts)], answers[size % len(answers)], starts[-1]
     pair = [{"role": "user", "content": f"p{number}"}, {"role": "assistant", "content": f"q{number}"}]
     summary = [
@@ -49,18 +54,28 @@ def edited(history: list[dict[str, Any]], name: str, size: int, number: int) -> 
         "pair before the last four": history[: starts[-2:][0]] + pair + history[starts[-2:][0] :],
         "insert": [*history[:place], {"role": "user", "content": f"i{number}"}, *history[place:]],
         "edit": [*history[:place], {**history[place], "content": f"e{number}"}, *history[place + 1 :]],
-        "drop the last answer": history[:last] if history[-1]["role"] == "assistant" else history,
+        "drop the last answer": history[:last] if history[-1].get("role") == "assistant" else history,
         "other fields": [*history[:answer], *resent, *history[answer + 1 :]] if resent else history,
         "repeat": [*history, *again],
     }
     return changed.get(name, history)
 
 
+def is_result(message: Mapping[str, Any]) -> bool:
+    """Return whether a user's message of Anthropic's wire has tool results."""
+    content = message["content"]
+    return isinstance(content, list) and any(block["type"] == "tool_result" for block in content)
+
+
 def without_recall(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message without the text that memory added to it."""
-    content = message["content"]
+    content = message.get("content")
     if isinstance(content, str):
         message = {**message, "content": content.partition("\n\n<recalled ")[0]}
+    elif isinstance(content, list) and str(content[-1].get("text", "")).startswith("<recalled "):
+        content = content[:-1]
+        alone = len(content) == 1 and set(content[0]) == {"type", "text"}
+        message = {**message, "content": content[0]["text"] if alone else content}
     return message
 
 
@@ -119,3 +134,211 @@ async def test_a_large_open_result_is_sent_whole_and_older_messages_are_left_out
         assert {each.reason for each in replay.window.dropped if each.kind == "post"} == {
             "older than the token budget allows"
         }
+
+
+# ---- Other wires ----------------------------------------------------------------------------------------------------
+
+
+class MessagesClient:
+    """A client of Anthropic's wire that keeps and resends its own history."""
+
+    def __init__(self, cue: Any, upstream: ScriptedUpstream, **names: Any) -> None:
+        self.cue, self.upstream, self.names = cue, upstream, names
+        self.history: list[dict[str, Any]] = []
+        self.body = b""
+        self.system = [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}]
+
+    async def send(self, text: str = "", calls: Sequence[str] = ()) -> None:
+        """Send the history and append the answer: thinking, a text, and tool calls."""
+        content: list[Any] = [{"type": "thinking", "thinking": f"I say {text}", "signature": "c2ln"}]
+        content += [{"type": "text", "text": text}] if text else []
+        content += [{"type": "tool_use", "id": each, "name": "look", "input": {"b": [1e3], "a": 1}} for each in calls]
+        answer = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": content}
+        answer |= {"stop_reason": "tool_use" if calls else "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
+        self.upstream.say(Answer(pieces=(json.dumps(answer).encode(),)))
+        fields = {"model": "m", "max_tokens": 9, "system": self.system, "messages": self.history}
+        self.body = json.dumps(fields).encode()
+        pieces = [piece async for piece in self.cue.message(RelayCall(body=self.body, headers={}, **self.names))]
+        assert json.loads(b"".join(pieces[1:])) == answer
+        self.history = [*self.history, {"role": "assistant", "content": content}]
+
+    def results(self, calls: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the message with the results of tool calls."""
+        blocks = [{"type": "tool_result", "tool_use_id": each, "content": "found"} for each in calls]
+        return [{"role": "user", "content": blocks}]
+
+    def check(self, *, owned: bool) -> None:
+        """Check that the upstream got the last request of the client."""
+        sent = self.upstream.sent()
+        assert sent["system"] == self.system
+        assert [without_recall(each) for each in sent["messages"]] == self.history[:-1]
+        assert owned or self.upstream.requests[-1].body == self.body
+
+
+class ResponsesClient:
+    """A client of OpenAI's Responses wire that keeps and resends its own items."""
+
+    def __init__(self, cue: Any, upstream: ScriptedUpstream, **names: Any) -> None:
+        self.cue, self.upstream, self.names = cue, upstream, names
+        self.history: list[dict[str, Any]] = []
+        self.sent = 0
+
+    async def send(self, text: str = "", calls: Sequence[str] = ()) -> None:
+        """Send the history and append the items of the answer."""
+        self.upstream.say(completion(text, calls=[call(each) for each in calls], refusal=None, annotations=[]))
+        body = json.dumps({"model": "m", "instructions": "Be brief.", "input": self.history}).encode()
+        pieces = [piece async for piece in self.cue.respond(RelayCall(body=body, headers={}, **self.names))]
+        self.sent = len(self.history)
+        self.history = [*self.history, *json.loads(b"".join(pieces[1:]))["output"]]
+
+    def results(self, calls: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the items with the results of tool calls."""
+        return [{"type": "function_call_output", "call_id": each, "output": "found"} for each in calls]
+
+    def check(self, *, owned: bool) -> None:
+        """Check that the upstream got the last request of the client as a chat completion."""
+        expected = [{"role": "system", "content": "Be brief."}, *read_items(self.history[: self.sent], "input")]
+        assert [without_recall(each) for each in self.upstream.messages()] == expected
+        assert owned or self.upstream.messages() == expected
+
+
+@pytest.mark.parametrize("wire", [MessagesClient, ResponsesClient])
+@settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+@given(edits=EDITS, named=st.booleans(), owned=st.booleans())
+async def test_upstream_gets_what_the_client_of_another_wire_sent(tmp_path_factory, wire, edits, named, owned):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path_factory.mktemp("db"), upstream=upstream) as cue:
+        client = wire(cue, upstream, conversation=NAME if named else "", user="ann" if owned else None)
+        for n in range(4):
+            client.history.append({"role": "user", "content": f"u{n}"})
+            await client.send(f"a{n}")
+        for number, (name, size) in enumerate(edits):
+            client.history = edited(client.history, name, size, number)
+            if name == "use a tool":
+                calls = [f"c{number}{k}" for k in range(size)]
+                client.history.append({"role": "user", "content": f"t{number}"})
+                await client.send(calls=calls)
+                client.history += client.results(calls)
+                await client.send(f"r{number}")
+            else:
+                for n in range(size if name == "go on" else 1):
+                    client.history.append({"role": "user", "content": f"n{number}.{n}"})
+                    await client.send(f"m{number}.{n}")
+            client.check(owned=owned)
+
+
+# ---- Fields of stored messages --------------------------------------------------------------------------------------
+
+#: Fields of a provider's reply that no request may contain.
+REPLY_FIELDS: dict[str, Any] = {
+    "annotations": [{"type": "url_citation", "url": "https://a.example"}], "refusal": None,
+    "audio": {"id": "audio_1", "data": "AAAA", "expires_at": 1, "transcript": "Hi"},
+    "reasoning_content": "I think.", "provider_extra": {"a": 1},
+}  # fmt: skip
+
+
+async def test_reply_fields_that_the_client_left_out_are_not_sent(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        client = Client(cue, upstream)
+        for n in range(3):
+            client.history.append({"role": "user", "content": f"u{n}"})
+            upstream.say(completion(f"a{n}", **REPLY_FIELDS))
+            await client.send()
+            assert upstream.messages() == client.history
+            client.history.append({"role": "assistant", "content": f"a{n}"})
+
+
+@pytest.mark.parametrize("calls", [[], [{**call("c1"), "index": 0}]])
+async def test_server_kept_replies_are_sent_with_request_fields_only(tmp_path, calls):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        client = Client(cue, upstream)
+        upstream.say(completion("a0", calls=calls, **REPLY_FIELDS))
+        await client.send([{"role": "user", "content": "u0"}], server_history=True)
+        upstream.say(completion("a1"))
+        new = [result("c1")] if calls else [{"role": "user", "content": "u1"}]
+        await client.send(new, server_history=True)
+        reply = {"role": "assistant", "content": "a0", "audio": {"id": "audio_1"}}
+        assert upstream.messages() == [
+            {"role": "user", "content": "u0"}, reply | ({"tool_calls": [call("c1")]} if calls else {}), *new,
+        ]  # fmt: skip
+        messages = [
+            {"role": "assistant", "content": "mine", "reasoning_content": "kept"},
+            {"role": "user", "content": "u2"},
+        ]
+        upstream.say(completion("a2"))
+        await client.send(messages, server_history=True)
+        assert upstream.messages()[-2:] == messages, "the client's own copy keeps its fields"
+
+
+async def test_continued_response_is_sent_with_request_fields_only(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        previous = None
+        for n in range(2):
+            upstream.say(completion(f"a{n}", **REPLY_FIELDS))
+            body = {"model": "m", "input": f"u{n}", "previous_response_id": previous}
+            pieces = [piece async for piece in cue.respond(RelayCall(body=json.dumps(body).encode(), headers={}))]
+            previous = json.loads(b"".join(pieces[1:]))["id"]
+        assert upstream.messages() == [
+            {"role": "user", "content": "u0"},
+            {"role": "assistant", "content": "a0", "audio": {"id": "audio_1"}},
+            {"role": "user", "content": "u1"},
+        ]
+
+
+async def test_partial_answer_is_sent_as_the_client_sends_it(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        client = Client(cue, upstream)
+        client.history.append({"role": "user", "content": "u0"})
+        upstream.say(streamed("A partial answer", done=False, error=UpstreamError("The connection broke.")))
+        with pytest.raises(UpstreamError):
+            await client.send(stream=True)
+        client.history += [{"role": "assistant", "content": "A partial answer"}, {"role": "user", "content": "Go on."}]
+        upstream.say(completion("a1"))
+        await client.send()
+        assert upstream.messages() == client.history
+
+
+def marks_in(value: Any) -> int:
+    """Count the cache markers in a request."""
+    return json.dumps(value).count('"cache_control"') + json.dumps(value).count('"prompt_cache_breakpoint"')
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["resent", "server"])
+@pytest.mark.parametrize("own", [False, True], ids=["ours", "client's"])
+async def test_cache_markers_do_not_accumulate_on_the_chat_wire(tmp_path, kept, own):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream, upstream__breakpoints="on") as cue:
+        client = Client(cue, upstream)
+        for n in range(12):
+            part = {"type": "text", "text": f"u{n}"} | ({"cache_control": {"type": "ephemeral"}} if own else {})
+            question = {"role": "user", "content": [part]}
+            upstream.say(completion(f"a{n}"))
+            await client.send([question] if kept else [*client.history, question], server_history=kept)
+            assert marks_in(upstream.messages()) <= 4
+            client.history += [{"role": "user", "content": f"u{n}"}, {"role": "assistant", "content": f"a{n}"}]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["resent", "server"])
+@pytest.mark.parametrize("own", [False, True], ids=["ours", "client's"])
+async def test_cache_markers_do_not_accumulate_on_the_messages_wire(tmp_path, kept, own):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream, upstream__breakpoints="on") as cue:
+        client = MessagesClient(cue, upstream, conversation=NAME, server_history=kept)
+        for n in range(12):
+            part = {"type": "text", "text": f"u{n}"} | ({"cache_control": {"type": "ephemeral"}} if own else {})
+            question = {"role": "user", "content": [part]}
+            history = [{**each, "content": [unmarked(block) for block in each["content"]]} for each in client.history]
+            client.history = [question] if kept else [*history, question]
+            await client.send(f"a{n}")
+            assert marks_in(upstream.sent()) <= 4
+            if own and not kept:
+                assert upstream.requests[-1].body == client.body
+
+
+def unmarked(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block without its cache marker."""
+    return {name: value for name, value in block.items() if name != "cache_control"}

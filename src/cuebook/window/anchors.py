@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from cuebook.records.turn import Anchor
 from cuebook.window.window import Sheet, volatile_text
+from cuebook.wire.chat_messages import has_cache_marks
 
 #: Cache marker of a content block (notes: provider-caches; OpenAI's prompt caching guide, read 2026-11).
 BREAKPOINT = {"mode": "explicit"}
@@ -19,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 def with_breakpoints(messages: Sequence[bytes], anchors: Sequence[Anchor], sheet: Sheet) -> tuple[bytes, ...]:
     """Set breakpoints where caching can continue. If the client set its own, add none."""
-    if any(FIELD.encode() in message for message in messages):
+    if any(map(has_cache_marks, messages)):
         return tuple(messages)
     marked = list(messages)
     volatile = volatile_text(sheet.volatile, sheet.fence) if sheet.volatile else ""

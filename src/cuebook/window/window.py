@@ -28,7 +28,7 @@ from cuebook.window.post_forms import (
     whole,
 )
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
-from cuebook.wire.chat_messages import read_message
+from cuebook.wire.chat_messages import read_message, request_form
 
 RENDERER = 1
 
@@ -233,19 +233,21 @@ def as_sent(
     """Return the messages to send: whole posts and system messages as the caller sent them, with its secrets.
 
     `live` are messages by the seq of their post. `client` are the client's system messages, if they have secrets.
+    Stored messages that the caller did not send have only fields that a request may contain.
     """
-    if not live and not client:
-        return window.messages
     post_in_forms = sheet.partition.kept
     front = len(window.messages) - len(post_in_forms)
     messages = list(window.messages)
     if client:
         messages[:front] = _front_messages(msgspec.structs.replace(sheet, client=tuple(client)))
     for at, post_in_form in enumerate(post_in_forms, front):
-        raw = live.get(post_in_form.post.seq) if post_in_form.form == "full" else None
+        post = post_in_form.post
+        raw = live.get(post.seq) if post_in_form.form == "full" else None
         if raw is not None:
-            recalled = sheet.volatile and post_in_form.post.seq == sheet.query
+            recalled = sheet.volatile and post.seq == sheet.query
             messages[at] = attach(raw, volatile_text(sheet.volatile, sheet.fence)) if recalled else raw
+        elif post.wire is not None and post_in_form.form == "full":
+            messages[at] = request_form(messages[at])
     return tuple(messages)
 
 

@@ -31,6 +31,13 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")  # names that OpenAI accepts as `name
 #: Content part → keys of its body with the content, by preference.
 _MEDIA = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_id", "file_data")}
 _ARGUMENTS = {"function": "arguments", "custom": "input"}  # kind of call → the key of its arguments
+#: Cache markers of a content part.
+_CACHE_MARKS = ("cache_control", "prompt_cache_breakpoint")
+#: Fields of a reply that a request may contain (OpenAI's reference, read 2026-11), and signed thinking.
+_REQUEST_FIELDS = frozenset(
+    {"role", "content", "name", "refusal", "audio", "tool_calls", "function_call", "thinking_blocks"}
+)
+_DECODE: Any = msgspec.json.Decoder(dict[str, Any]).decode
 _ENCODER = msgspec.json.Encoder()
 _SORTED = msgspec.json.Encoder(order="sorted")
 
@@ -273,6 +280,31 @@ def write_message(post: Post, *, user: str | None = None) -> bytes:
     name, prefix = _speaker(post, user)
     content = _content(_items(post, media=role == "user", prefix=prefix)) if post.parts else prefix + post.message
     return _encode(_Message("user" if role == TOOL else role, content, name))
+
+
+def request_form(message: bytes) -> bytes:
+    """Return a stored message with the fields that a request may contain: without cache markers and, for a reply,
+    without fields that only an answer has. Signed thinking stays, because a wire that supports it needs it.
+    """
+    data: dict[str, Any] = _DECODE(message)
+    fields = data
+    if data.get("role") == ASSISTANT:
+        fields = {name: value for name, value in data.items() if name in _REQUEST_FIELDS and value is not None}
+        if isinstance(audio := fields.get("audio"), dict):
+            fields["audio"] = {"id": audio.get("id")}
+        fields.setdefault("content", None)
+    if isinstance(content := fields.get("content"), list) and has_cache_marks(message):
+        fields = fields | {"content": [_without_marks(part) if isinstance(part, dict) else part for part in content]}
+    return message if fields == data else _encode(fields)
+
+
+def has_cache_marks(message: bytes) -> bool:
+    """Return whether a message has a cache marker."""
+    return any(f'"{mark}"'.encode() in message for mark in _CACHE_MARKS)
+
+
+def _without_marks(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in part.items() if name not in _CACHE_MARKS}
 
 
 def _speaker(post: Post, user: str | None) -> tuple[str | None, str]:
