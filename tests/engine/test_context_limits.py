@@ -9,7 +9,7 @@ from turn_helpers import NAME, cue_on, user
 from cuebook.app.cuebook import Cuebook, Head, RelayCall
 from cuebook.app.turns.explanation import told_of
 from cuebook.records.answer import to_wire
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import Answer, ScriptedUpstream, completion
 
 
 async def send(cue: Cuebook, messages: list[dict[str, Any]], *, model: str, **fields: Any) -> tuple[int, bytes]:
@@ -60,3 +60,95 @@ async def test_a_turn_of_another_budget_replays_identically() -> None:
         await send(cue, history, model="gpt-4")
         assert (await window_of(cue))["dropped"]
         assert (await cue.turns.replay(NAME, 1, as_of=1)).counterfactual.reproduced
+
+
+# ---- Errors that teach the context window ---------------------------------------------------------------------------
+
+
+def too_long(limit: int, length: int) -> Answer:
+    """Return OpenAI's error for a prompt that is too long."""
+    message = (
+        f"This model's maximum context length is {limit} tokens. However, your messages resulted in {length} tokens."
+    )
+    error = {
+        "message": message,
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }
+    return Answer(pieces=(json.dumps({"error": error}).encode(),), status=400)
+
+
+def history(words: int = 1_000) -> list[dict[str, Any]]:
+    """Return a history of nine messages."""
+    texts = [f"{number} " + "word " * words for number in range(9)]
+    return [{"role": "assistant" if number % 2 else "user", "content": text} for number, text in enumerate(texts)]
+
+
+async def test_a_prompt_that_is_too_long_is_retried_once_with_a_window_that_fits() -> None:
+    upstream = ScriptedUpstream(too_long(4_096, 9_900), completion("Hi."), completion("Again."))
+    async with cue_on(upstream=upstream) as cue:
+        status, body = await send(cue, history(), model="my-model", max_tokens=500)
+        assert (status, json.loads(body)["choices"][0]["message"]["content"]) == (200, "Hi.")
+        assert len(upstream.requests) == 2
+        assert upstream.messages(0) == history()
+        assert upstream.messages(1)[-1] == history()[-1]
+        assert len(upstream.messages(1)) < 6
+        window = await window_of(cue)
+        assert (window["context"]["source"], window["dropped"][0]["kind"]) == ("error", "post")
+        shown = await cue.turns.show(NAME, 1)
+        assert (len(shown.steps), shown.replay, shown.window.tokens) == (1, "identical", window["tokens"])
+        await send(cue, [*history(), {"role": "assistant", "content": "Hi."}, user("And?")], model="my-model")
+        assert len(upstream.requests) == 3, "the limit is known now"
+        assert (await window_of(cue))["budget"] < 4_096
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_second_error_is_returned_as_the_provider_sent_it(stream: bool) -> None:
+    upstream = ScriptedUpstream(too_long(4_096, 9_900), too_long(2_048, 4_000))
+    async with cue_on(upstream=upstream) as cue:
+        answer = await send(cue, history(), model="my-model", stream=stream)
+        assert (await cue.turns.show(NAME, 1)).state == "failed"
+    assert answer == (400, b"".join(too_long(2_048, 4_000).pieces))
+    assert len(upstream.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "messages"),
+    [
+        (Answer(pieces=(b'{"error":{"message":"Invalid temperature."}}',), status=400), history()),
+        (Answer(pieces=(b'{"error":{"code":"context_length_exceeded"}}',), status=400), history()),  # names no limit
+    ],
+)
+async def test_other_errors_are_not_retried(error: Answer, messages: list[dict[str, Any]]) -> None:
+    upstream = ScriptedUpstream(error)
+    async with cue_on(upstream=upstream) as cue:
+        assert await send(cue, messages, model="my-model") == (400, error.pieces[0])
+    assert len(upstream.requests) == 1
+
+
+async def test_an_error_that_names_no_limit_is_retried_if_the_table_does() -> None:
+    error = Answer(pieces=(b'{"error":{"code":"context_length_exceeded"}}',), status=400)
+    upstream = ScriptedUpstream(error, completion("Hi."))
+    async with cue_on(upstream=upstream) as cue:
+        assert (await send(cue, history(600), model="gpt-4"))[0] == 200
+    assert len(upstream.messages(1)) < len(upstream.messages(0))
+
+
+async def test_messages_and_responses_are_retried_too() -> None:
+    message = "prompt is too long: 9900 tokens > 4096 maximum"
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+    answer = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "Hi."}]}
+    refusal = Answer(pieces=(json.dumps(error).encode(),), status=400)
+    upstream = ScriptedUpstream(
+        refusal, Answer(pieces=(json.dumps(answer).encode(),)), too_long(4_096, 9_900), completion("Hi.")
+    )
+    async with cue_on(upstream=upstream) as cue:
+        body = json.dumps({"model": "claude-x", "max_tokens": 500, "messages": history()}).encode()
+        pieces = [piece async for piece in cue.message(RelayCall(body=body, headers={}, conversation=NAME))]
+        assert json.loads(b"".join(piece for piece in pieces if isinstance(piece, bytes))) == answer
+        assert len(upstream.messages(1)) < len(upstream.messages(0))
+        body = json.dumps({"model": "my-model", "max_output_tokens": 500, "input": history()}).encode()
+        pieces = [piece async for piece in cue.respond(RelayCall(body=body, headers={}, conversation="other"))]
+        assert b'"Hi."' in b"".join(piece for piece in pieces if isinstance(piece, bytes))
+        assert len(upstream.messages(3)) < len(upstream.messages(2))

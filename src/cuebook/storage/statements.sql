@@ -211,6 +211,10 @@ SELECT DISTINCT round FROM post WHERE tenant = :tenant AND conversation = :no AN
 INSERT INTO step (tenant, conversation, turn, n, state, manifest, base, moves_head, partial, reply_seq, reply_usage, error)
 VALUES (:tenant, :no, :turn, :n, 'running', :manifest, :base, :moves_head, NULL, 0, NULL, '');
 
+-- name: step_manifest
+-- Replace the manifest of a running step.
+UPDATE step SET manifest = :manifest WHERE tenant = :tenant AND conversation = :no AND turn = :turn AND n = :n;
+
 -- name: step_partial
 -- Save the partial answer of a running step.
 UPDATE step SET partial = :partial WHERE tenant = :tenant AND conversation = :no AND turn = :turn AND n = :n;

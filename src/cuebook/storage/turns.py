@@ -83,6 +83,16 @@ class TurnStore(Noun):
         return lease
 
     @write
+    def replan(self, transaction: Transaction, lease: Lease, opening: Decision) -> None:
+        """Replace the window of an open step, before the model answers. Raises LeaseLost if the lease was lost."""
+        row = _held(transaction, lease)
+        for text in opening.texts.values():
+            keep(transaction, row, text.encode("utf-8", "surrogatepass"))
+        manifest = msgspec.json.encode(opening.manifest)
+        transaction.run("step_manifest", **row.key, turn=lease.turn, n=lease.step, manifest=manifest)
+        transaction.run("turn_metadata", **row.key, n=lease.turn, metadata=encode_json(opening.metadata))
+
+    @write
     def checkpoint(
         self, transaction: Transaction, lease: Lease, partial: Draft | None, *, now: float, lease_s: float
     ) -> None:

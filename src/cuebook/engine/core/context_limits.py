@@ -1,7 +1,7 @@
 """Token limits of a request: the context window of its model, from the best source that knows it, and its answer."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,9 +9,16 @@ from msgspec.structs import replace
 from cuebook.engine.core.services import Services
 from cuebook.window.budget import Limits
 from cuebook.window.models import UNKNOWN_CONTEXT, ContextSize, context_in_table
+from cuebook.wire.too_long import TooLong
 
-#: Sources of a context window, best first: `budget.context`, the shipped table of models, and the default.
-ContextSource = Literal["setting", "table", "default"]
+#: Sources of a context window, best first: the setting, an error of the upstream, the table of models, the default.
+ContextSource = Literal["setting", "error", "table", "default"]
+#: Most models and conversations whose limits are remembered.
+MOST: Final = 1_000
+#: Room for the error of a prompt's length, whose parts may have more tokens than the average.
+MARGIN: Final = 1.02
+#: The same where the provider does not name the length.
+UNNAMED_MARGIN: Final = 1.1
 
 
 class ModelTarget(Struct, frozen=True):
@@ -44,19 +51,45 @@ def target_of(services: Services, model: str = "", base_url: str = "", *, reply:
     return ModelTarget(model, base_url, reply)
 
 
-def limits_of(services: Services, target: ModelTarget) -> RequestLimits:
-    """Return the limits of a request."""
+def limits_of(services: Services, target: ModelTarget, conversation: str) -> RequestLimits:
+    """Return the limits of a request, in tokens by our count."""
+    if services.settings.sets_context and target.base_url:
+        limits = services.settings.limits
+        limits = _with_reply(limits, limits.reply_tokens, target.reply_tokens)
+        return RequestLimits(limits=limits, model=target.model, source="setting")
+    return _model_limits(services, target, conversation)
+
+
+def learn_limits(
+    services: Services, target: ModelTarget, conversation: str, error: TooLong, tokens: int
+) -> RequestLimits:
+    """Return the limits that an error teaches, and remember them. `tokens` is the refused prompt by our count.
+
+    The provider may count more tokens than we do, in this conversation more than in others.
+    """
+    contexts, ratios = services.caches.contexts, services.caches.token_ratios
+    if error.limit:
+        contexts[target.base_url, target.model] = ContextSize(error.limit, prompt_only=error.prompt_only)
+    size, source = _context(services, target)
+    if source != "default":
+        length = error.length * MARGIN if error.length else size.tokens * UNNAMED_MARGIN
+        ratios[conversation] = max(ratios.get(conversation, 1.0), length / max(1, tokens))
+        for known in (contexts, ratios):
+            while len(known) > MOST:
+                known.popitem(last=False)
+    return _model_limits(services, target, conversation)
+
+
+def _model_limits(services: Services, target: ModelTarget, conversation: str) -> RequestLimits:
     limits = services.settings.limits
     if not target.base_url:
         return RequestLimits(limits=_with_reply(limits, limits.reply_tokens, target.reply_tokens))
-    if services.settings.sets_context:
-        limits = _with_reply(limits, limits.reply_tokens, target.reply_tokens)
-        return RequestLimits(limits=limits, model=target.model, source="setting")
-    size, source = _context(target)
+    size, source = _context(services, target)
     limits = replace(limits, context_tokens=size.tokens)
     limits = _with_reply(limits, min(limits.reply_tokens, size.tokens // 4), target.reply_tokens)
-    if size.prompt_only:
-        limits = replace(limits, context_tokens=size.tokens + limits.reply_tokens)
+    prompt = size.tokens if size.prompt_only else size.tokens - limits.reply_tokens
+    prompt = int(prompt / services.caches.token_ratios.get(conversation, 1.0))
+    limits = replace(limits, context_tokens=prompt + limits.reply_tokens)
     return RequestLimits(limits=limits, model=target.model, source=source)
 
 
@@ -69,7 +102,10 @@ def recorded_limits(services: Services, context: Mapping[str, Any]) -> RequestLi
     return RequestLimits(limits=limits)
 
 
-def _context(target: ModelTarget) -> tuple[ContextSize, ContextSource]:
+def _context(services: Services, target: ModelTarget) -> tuple[ContextSize, ContextSource]:
+    learned = services.caches.contexts.get((target.base_url, target.model))
+    if learned is not None:
+        return learned, "error"
     size = context_in_table(target.model)
     return (ContextSize(UNKNOWN_CONTEXT), "default") if size is None else (size, "table")
 

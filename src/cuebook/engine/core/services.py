@@ -35,6 +35,7 @@ from cuebook.storage.prompts import PromptStore
 from cuebook.storage.store import Store
 from cuebook.window.budget import Limits
 from cuebook.window.cache import CacheRule, CacheSimulator
+from cuebook.window.models import ContextSize
 from cuebook.window.tokens import Counter
 
 P = TypeVar("P")
@@ -204,6 +205,10 @@ class Caches(Struct, kw_only=True):
     windows: OrderedDict[tuple[str, str], CachedWindow] = field(default_factory=OrderedDict)
     messages: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)  # of clients, by the digest of their bytes
     side_requests: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # logged conversations
+    contexts: OrderedDict[tuple[str, str], ContextSize] = field(default_factory=OrderedDict)  # by base URL and model
+    token_ratios: OrderedDict[str, float] = field(
+        default_factory=OrderedDict
+    )  # by conversation: the provider's count to ours
     trials: dict[tuple[str, str], TrialCacheEntry] = field(default_factory=dict)  # by slug and branch
     evidence: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
     judgements: Ledgers = field(default_factory=Ledgers)
@@ -222,7 +227,15 @@ class Caches(Struct, kw_only=True):
 
     def for_tenant(self) -> "Caches":
         """Return the caches of another tenant: those of data are empty, those of texts and models are shared."""
-        return replace(self, windows=OrderedDict(), messages=OrderedDict(), trials={}, evidence={}, epoch=0)
+        return replace(
+            self,
+            windows=OrderedDict(),
+            messages=OrderedDict(),
+            token_ratios=OrderedDict(),
+            trials={},
+            evidence={},
+            epoch=0,
+        )
 
     def keep_window(self, place: tuple[str, str], window: CachedWindow) -> None:
         """Cache a window for comparison with the next one."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.shadow_ledger import CallAccounting
@@ -14,6 +15,7 @@ from cuebook.engine.proxy.wire import Head, Wire, local_head
 from cuebook.engine.turn.chat import speak
 from cuebook.engine.turn.step import OpenStep, OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
+from cuebook.engine.turn.turn import replan_turn
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import RelayAnswer
 from cuebook.records.conversation import CALL
@@ -22,6 +24,7 @@ from cuebook.wire.answer import StreamReader
 from cuebook.wire.chat_answers import usage_fields, write_chunk, write_completion, write_end
 from cuebook.wire.chat_messages import MessageContent, read_message
 from cuebook.wire.event_stream import ByteLines
+from cuebook.wire.too_long import STATUSES, TooLong, read_too_long
 
 log = logging.getLogger("cuebook.relay")
 _encode = msgspec.json.Encoder().encode
@@ -46,10 +49,11 @@ class WireSpeaker:
                 lease.conversation,
             )
         position: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
-        position |= {"is_side_branch": not turn.choice.decision.moves_head, "tokens": turn.plan.window.tokens}
+        position["is_side_branch"] = not turn.choice.decision.moves_head
         async with aclosing(await self._answers(turn, step)) as pieces:
             async for piece in pieces:
-                yield msgspec.structs.replace(piece, **position) if isinstance(piece, Head) else piece
+                tokens = step.turn.plan.window.tokens
+                yield msgspec.structs.replace(piece, **position, tokens=tokens) if isinstance(piece, Head) else piece
 
     async def _answers(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
         wire = self._wire
@@ -60,7 +64,23 @@ class WireSpeaker:
             now = wire.services.clock.now()
             step.metadata |= await self._ledger.metadata(wire, turn, now=now, marks=marks, began=self._began)
         reply = await wire.upstream.send(wire.outgoing(turn, model=self._model))
+        if reply.status not in STATUSES:
+            return relay_answer(reply, step, wire.reader())
+        body = await _body_of(reply)
+        if (smaller := await self._smaller(turn, read_too_long(reply.status, body))) is None:
+            return relay_answer(reply, step, wire.reader(), body=body)
+        step.turn = smaller
+        await reply.aclose()
+        reply = await wire.upstream.send(wire.outgoing(smaller, model=self._model))
         return relay_answer(reply, step, wire.reader())
+
+    async def _smaller(self, turn: OpenTurn, error: TooLong | None) -> OpenTurn | None:
+        """Return a turn with a window that fits, after an error for one that is too long, or None without one."""
+        services, tokens = self._wire.services, turn.plan.window.tokens
+        if error is None or not turn.request.target.base_url:
+            return None
+        limits = learn_limits(services, turn.request.target, turn.lease.conversation, error, tokens)
+        return await replan_turn(services, turn, limits) if self._wire.sends_window else None
 
     def replay(self, reply: StoredReply) -> Iterator[Head | bytes]:
         """Yield the stored answer of a repeated request."""
@@ -107,10 +127,12 @@ async def local_answer(
 # ---- The upstream's answer ------------------------------------------------------------------------------------------
 
 
-async def relay_answer(reply: RelayAnswer, step: OpenStep, reader: StreamReader) -> AsyncGenerator[Head | bytes, None]:
+async def relay_answer(
+    reply: RelayAnswer, step: OpenStep, reader: StreamReader, *, body: bytes | None = None
+) -> AsyncGenerator[Head | bytes, None]:
     """Yield an answer's head and its body's bytes. The last bytes follow once the answer is durable.
 
-    An error status ends the turn as failed, and its query stays.
+    `body` is the body if it was already read. An error status ends the turn as failed, and its query stays.
     """
     head, good = Head(status=reply.status, headers=reply.headers), reply.status < 400
     try:
@@ -120,7 +142,7 @@ async def relay_answer(reply: RelayAnswer, step: OpenStep, reader: StreamReader)
                 async for line in lines:
                     yield line
             return
-        body = b"".join([chunk async for chunk in reply.chunks()])
+        body = await _body_of(reply) if body is None else body
         if good:
             reader.read_body(body)
         empty = f"The upstream answered {reply.status}" + (" with no message." if good else ".")
@@ -129,6 +151,10 @@ async def relay_answer(reply: RelayAnswer, step: OpenStep, reader: StreamReader)
         yield body
     finally:
         await reply.aclose()
+
+
+async def _body_of(reply: RelayAnswer) -> bytes:
+    return b"".join([chunk async for chunk in reply.chunks()])
 
 
 async def _relay_stream(reply: RelayAnswer, step: OpenStep, reader: StreamReader) -> AsyncGenerator[bytes, None]:

@@ -71,7 +71,7 @@ class OpenStep:
     ) -> None:
         """Start with an opened step. `timed`: its answer is streamed, so the time of its first piece is measured."""
         self.lease = turn.lease
-        self._turn = turn
+        self.turn = turn  # with another window if the first one was too long for the model
         self._timed = timed
         self._zone = turn.plan.request.zone
         self._renders = turn.choice.decision.audit
@@ -155,8 +155,8 @@ class OpenStep:
         await self._stop_beat()
         seq = await self._services.store.close(self.lease, closing)
         self._services.notify_jobs()
-        if self._services.log_prompt is not None and not self._turn.request.shadow:
-            self._services.log_prompt(self._turn, seq)
+        if self._services.log_prompt is not None and not self.turn.request.shadow:
+            self._services.log_prompt(self.turn, seq)
         return seq
 
     def _whole(self, wire: bytes, id_: str) -> Draft:

@@ -11,13 +11,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, nullcontext, suppress
 from typing import Protocol, TypeVar
 
+from msgspec.structs import replace
+
+from cuebook.engine.core.context_limits import RequestLimits
 from cuebook.engine.core.recall import embed_query, recall_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_windows, previous_window
 from cuebook.engine.turn.decide_step import decide_step
 from cuebook.engine.turn.decision import decision_of
 from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
-from cuebook.engine.turn.plan import plan_window
+from cuebook.engine.turn.plan import plan_window, plan_with_marks
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import load_scene
 from cuebook.engine.turn.step import OpenStep, OpenTurn, TurnChoice, to_the_end
@@ -25,7 +28,7 @@ from cuebook.engine.turn.stored_reply import POLL_S, StoredReply, find_reply
 from cuebook.engine.turn.system_prompt import system_prompt
 from cuebook.engine.turn.turn_signals import detect_signals, feedback_on_previous_turn
 from cuebook.engine.turn.window_request import window_request
-from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost
+from cuebook.errors import Busy, Conflict, CuebookError, InvalidInput, LeaseLost
 from cuebook.interfaces.store import Decision, Lease, StepEnd
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
@@ -140,6 +143,25 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
     plan, cached = compare_windows(services, plan, await previous_window(services, scope, scene))
     decision = decision_of(services, request, place, prompt, plan, turn=turn, outcome=outcome)
     return TurnChoice(prompt=prompt, plan=plan, decision=decision, cached_window=cached)
+
+
+async def replan_turn(services: Services, turn: OpenTurn, limits: RequestLimits) -> OpenTurn | None:
+    """Replace the window of an open step by a smaller one within other limits, or return None if there is none."""
+    before, lease = turn.plan, turn.lease
+    contents = replace(before.request, limits=limits)
+    try:
+        plan = plan_with_marks(services, before.scene, contents, turn=lease.turn, marks=before.marks)
+    except InvalidInput:
+        return None
+    if plan.window.tokens >= before.window.tokens:
+        return None
+    plan, cached = compare_windows(services, plan, await previous_window(services, lease.scope, plan.scene))
+    new = decision_of(services, turn.request, turn.place, turn.choice.prompt, plan, turn=lease.turn)
+    decision = replace(turn.choice.decision, manifest=new.manifest, texts=new.texts, metadata=new.metadata)
+    await services.store.replan(lease, decision)
+    services.caches.keep_window((lease.scope.tenant, lease.conversation), cached)
+    choice = TurnChoice(prompt=turn.choice.prompt, plan=plan, decision=decision, cached_window=cached)
+    return replace(turn, choice=choice)
 
 
 async def _store(services: Services, scope: Scope, decision: Decision) -> Lease:

@@ -80,7 +80,7 @@ def window_request(
         conversation=ask.conversation,
         path=path.posts,
         user=owner,
-        limits=limits_of(services, request.target),
+        limits=limits_of(services, request.target, ask.conversation),
         listed=place.listed,
         copies=path.copies,
         keeps_all=place.listed and _profile(services, scene, ask).trigger == "overflow",
