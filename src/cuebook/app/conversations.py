@@ -191,6 +191,11 @@ class Conversations(Namespace):
             Meta(description="Show only conversations with all these words in the ID, user or first message."),
             Argument(flag="find", metavar="WORDS"),
         ] = None,
+        utility: Annotated[
+            bool,
+            Meta(description="List the utility calls of proxy clients instead: titles, tags, rewritten queries."),
+            Argument(flag="utility"),
+        ] = False,
         user: User = None,
         limit: PageSize = LIMIT,
         cursor: Cursor = None,
@@ -198,10 +203,10 @@ class Conversations(Namespace):
         """List conversations, most recent first, without their summaries. Raises InvalidInput."""
         scope, listing = Scope(user=user), ConversationListing(self._services)
         if q:
-            page = await listing.find(q, user=user, limit=limit, cursor=cursor)
+            page = await listing.find(q, user=user, limit=limit, cursor=cursor, utility=utility)
             found, more = [each.conversation for each in page.items], page.next
         else:
-            all_of = await self._services.store.conversations(scope, limit=limit, cursor=cursor)
+            all_of = await self._services.store.conversations(scope, limit=limit, cursor=cursor, utility=utility)
             found, more = [*all_of.items], all_of.next
         items = [conversation_entry(each, head=await self._head(each, scope)) for each in found]
         return Page(items=tuple(items), next=more)

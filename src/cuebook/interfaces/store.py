@@ -137,6 +137,8 @@ class Decision(Struct, frozen=True, kw_only=True):
     policy: Mapping[str, Any] | None = None  # likewise
     delivers: bool = False  # the posts are delivered beyond the conversation
     uses: tuple[int, ...] = ()  # newly used memories, by number
+    utility: bool = False  # the turn is a utility call, and so is its conversation
+    frame: tuple[bytes, bytes] | None = None  # digests of the first and last words of a conversation's first message
     project: str | None = None  # likewise
     idempotency: tuple[str, bytes] | None = None
     audit: tuple[Record, ...] = ()  # rendered prompts; these join the chain

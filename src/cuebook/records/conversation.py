@@ -186,6 +186,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
     backlog_tokens: int = 0
     mark: int = 0  # last seq covered by the newest summary on the head's path
     open_round: int = 0  # seq of the open round, 0 for none
+    utility: bool = False  # a utility call of a client: a title, tags, a rewritten query …
 
 
 class LoadedConversation(Struct, frozen=True, kw_only=True):

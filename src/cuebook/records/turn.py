@@ -42,6 +42,7 @@ class Ask(Struct, frozen=True):
     may_publish: bool = True  # the caller may write to the organization's memory
     key: str = ""  # the id of the API key; "" if no keys are configured
     relayed: bool = False  # from a client of the proxy
+    utility: bool = False  # a utility call: stored apart, with nothing added
 
 
 class Block(Struct, frozen=True, kw_only=True):

@@ -40,6 +40,7 @@ class ConversationRow(Struct, kw_only=True):
     compact_last_at: float
     compact_failures: int
     words: int
+    utility: bool
     company: tuple[tuple[int, int], ...]  # seq ranges of posts from times with several participants; 0 = open end
 
     @property

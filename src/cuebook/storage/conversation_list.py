@@ -42,9 +42,16 @@ class ConversationListStore(Noun):
 
     @read
     def find(
-        self, transaction: Transaction, scope: Scope, words: Sequence[str], *, limit: int, cursor: str | None = None
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        words: Sequence[str],
+        *,
+        limit: int,
+        cursor: str | None = None,
+        utility: bool = False,
     ) -> Page[ConversationSummary]:
-        """Return the conversations that the caller takes part in, most recent first.
+        """Return the conversations that the caller takes part in, or with `utility` the utility calls, newest first.
 
         With `words`: those that contain each word, ignoring case, in their id, user or the start of their first post.
         Raises InvalidInput for an invalid cursor.
@@ -52,7 +59,8 @@ class ConversationListStore(Noun):
         before, before_no = read_cursor(cursor)
         wanted = [each.casefold() for each in words]
         items: list[Row] = []
-        for row in _all(transaction, scope, before, before_no, limit + 1 if not wanted else _AT_ONCE):
+        at_once = _AT_ONCE if wanted else limit + 1
+        for row in _all(transaction, scope, before, before_no, at_once, utility=utility):
             searchable = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
             if all(each in searchable for each in wanted):
                 items.append(row)
@@ -126,9 +134,11 @@ class ConversationListStore(Noun):
         ]
 
 
-def _all(transaction: Transaction, scope: Scope, before: float, before_no: int, at_once: int) -> Iterator[Row]:
+def _all(
+    transaction: Transaction, scope: Scope, before: float, before_no: int, at_once: int, *, utility: bool
+) -> Iterator[Row]:
     while True:
-        place = {"before": before, "before_no": before_no}
+        place = {"before": before, "before_no": before_no, "utility": int(utility)}
         items = transaction.rows("talks_page", **access.caller(scope), **place, limit=at_once)
         yield from items
         if len(items) < at_once:

@@ -131,6 +131,15 @@ class ConversationReader(Noun):
         return [_places(transaction, row, digests) for row in found if row is not None]
 
     @read
+    def framed_texts(
+        self, transaction: Transaction, scope: Scope, frame: tuple[bytes, bytes], *, user: str | None, limit: int
+    ) -> list[str]:
+        """Return first messages of a user's conversations that begin or end with the same words."""
+        opening, ending = frame
+        values = {"opening": opening, "ending": ending, "user": user, "limit": limit}
+        return [text for (text,) in transaction.run("framed_texts", tenant=scope.tenant, **values)]
+
+    @read
     def answered(self, transaction: Transaction, scope: Scope, key: str) -> StoredAnswer | None:
         """Return the stored answer of an Idempotency-Key, or None."""
         row = transaction.one("idempotency_get", tenant=scope.tenant, key=access.own_key(scope, key))
@@ -148,12 +157,12 @@ class ConversationReader(Noun):
 
     @read
     def conversations(
-        self, transaction: Transaction, scope: Scope, *, limit: int, cursor: str | None = None
+        self, transaction: Transaction, scope: Scope, *, limit: int, cursor: str | None = None, utility: bool = False
     ) -> Page[Conversation]:
-        """List the caller's conversations, most recent first."""
+        """List the caller's conversations, or with `utility` the utility calls, most recent first."""
         limit = max(1, limit)
         before, before_no = read_cursor(cursor)
-        place = {"before": before, "before_no": before_no, "limit": limit + 1}
+        place = {"before": before, "before_no": before_no, "limit": limit + 1, "utility": int(utility)}
         items = transaction.rows("conversations_page", **access.caller(scope), **place)
         entries = items[:limit]
         more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None

@@ -95,10 +95,26 @@ SELECT conversation FROM participant WHERE tenant = :tenant AND user_id = :user 
 -- Replace a conversation's metadata.
 UPDATE conversation SET metadata = :metadata WHERE no = :no;
 
+-- name: conversation_utility
+-- Set whether a conversation is a utility call.
+UPDATE conversation SET utility = :utility WHERE no = :no;
+
+-- name: conversation_frame
+-- Set the digests of the first and last words of a conversation's first message.
+UPDATE conversation SET opening = :opening, ending = :ending WHERE no = :no;
+
+-- name: framed_texts
+-- Select the first messages of a user's newest conversations that begin or end with the same words.
+SELECT p.message FROM post p WHERE p.tenant = :tenant AND p.seq = 1 AND p.message IS NOT NULL AND p.conversation IN (
+    SELECT a.no FROM (SELECT no FROM conversation WHERE tenant = :tenant AND opening = :opening
+        AND coalesce(user_id, '') = coalesce(:user, '') ORDER BY no DESC LIMIT :limit) a
+    UNION SELECT b.no FROM (SELECT no FROM conversation WHERE tenant = :tenant AND ending = :ending
+        AND coalesce(user_id, '') = coalesce(:user, '') ORDER BY no DESC LIMIT :limit) b);
+
 -- name: conversations_page
--- Select a page of a tenant's conversations, newest first, from a cursor on.
+-- Select a page of a tenant's conversations or of its utility calls, newest first, from a cursor on.
 SELECT *, user_id AS "user" FROM conversation
-WHERE tenant = :tenant AND (updated_at < :before OR (updated_at = :before AND no < :before_no))
+WHERE tenant = :tenant AND utility = :utility AND (updated_at < :before OR (updated_at = :before AND no < :before_no))
     AND (:user IS NULL OR (user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user))
 ORDER BY updated_at DESC, no DESC LIMIT :limit;
 
@@ -303,7 +319,7 @@ SELECT tenant, id, backlog, backlog_tokens, mark, compact_not_before, compact_la
     (SELECT json_extract(t.parameters, '$.compressionTrigger') FROM tuning t
         WHERE t.tenant = conversation.tenant AND t.conversation = no AND json_extract(t.parameters, '$.runs') > 0)
 FROM conversation
-WHERE backlog > 0 AND backlog >= :least AND open_round = 0 AND lease_until = 0 AND (:id IS NULL OR id = :id)
+WHERE backlog > 0 AND backlog >= :least AND open_round = 0 AND lease_until = 0 AND (id = :id OR (:id IS NULL AND utility = 0))
     AND (backlog < :backlog OR (backlog = :backlog AND no < :no)) ORDER BY backlog DESC, no DESC LIMIT :limit;
 
 -- name: leases_held
@@ -1072,7 +1088,8 @@ DELETE FROM post_text WHERE rowid = :id;
 -- name: conversation_erased
 -- Reset a conversation after an erasure: no derived data, and open turns are invalidated.
 UPDATE conversation SET participants = :participants, company = :company, speakers = :speakers, words = :words, mark = :mark,
-    backlog = :backlog, backlog_tokens = :backlog_tokens, compact_not_before = 0, generation = generation + 1 WHERE no = :no;
+    backlog = :backlog, backlog_tokens = :backlog_tokens, compact_not_before = 0, generation = generation + 1,
+    opening = NULL, ending = NULL WHERE no = :no;
 
 -- name: turns_told
 -- Select each turn's metadata.
@@ -1386,13 +1403,13 @@ WHERE t.tenant = :tenant AND t.conversation = :no AND t.n BETWEEN :first AND :la
 SELECT id, seq, role, sender, created_at AS at FROM post WHERE tenant = :tenant AND conversation = :no AND id = :id;
 
 -- name: talks_page
--- Select a page of a tenant's conversations, newest first, each with the start of its first user post.
+-- Select a page of a tenant's conversations or utility calls, newest first, each with the start of its first user post.
 SELECT c.*, c.user_id AS "user", coalesce((
     SELECT substr(coalesce(p.message, p.small, ''), 1, 400) FROM post p
     WHERE p.tenant = c.tenant AND p.conversation = c.no AND p.seq <= 8 AND p.role = 'user' ORDER BY p.seq LIMIT 1
 ), '') AS said
 FROM conversation c
-WHERE tenant = :tenant AND (updated_at < :before OR (updated_at = :before AND no < :before_no))
+WHERE tenant = :tenant AND utility = :utility AND (updated_at < :before OR (updated_at = :before AND no < :before_no))
     AND (:user IS NULL OR (user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user))
 ORDER BY updated_at DESC, no DESC LIMIT :limit;
 

@@ -64,6 +64,7 @@ class TurnStore(Noun):
         tip = _place(transaction, row, opening)
         named = {"mode": opening.mode, "project": opening.project, "timeZone": opening.time_zone, KEPT: opening.policy}
         keep_named(transaction, row, named)
+        _mark_utility(transaction, row, opening)
         if opening.delivers:
             memories.wanted(transaction, row)
         memories.used(transaction, row.tenant, opening.uses, by=USE, now=opening.now)
@@ -191,6 +192,14 @@ def _waiting(transaction: Transaction, *, now: float, wait_s: float | None, limi
     if wait_s is None:
         return []
     return transaction.rows("turns_left", before=now - wait_s, after=now + wait_s, limit=limit)
+
+
+def _mark_utility(transaction: Transaction, row: ConversationRow, opening: Decision) -> None:
+    """Store whether the conversation is a utility call, which it no longer is once continued, and its frame."""
+    if row.utility != opening.utility:
+        transaction.run("conversation_utility", no=row.no, utility=int(opening.utility))
+    if opening.frame is not None:
+        transaction.run("conversation_frame", no=row.no, opening=opening.frame[0], ending=opening.frame[1])
 
 
 def _compare(row: ConversationRow, opening: Decision, holders: Holders) -> None:

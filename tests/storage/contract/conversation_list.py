@@ -35,6 +35,29 @@ class ConversationListContract:
         with pytest.raises(InvalidInput):
             await store.talks.find(ANN, [], limit=2, cursor="nonsense")
 
+    async def test_utility_calls_are_listed_apart_until_they_are_continued(self, store: Store) -> None:
+        await store.append(OWNER, Batch(conversation="talk", drafts=(draft("p1", "hello"),), now=NOW))
+        lease = await begin(store, draft("q", "Name it."), conversation="call", utility=True, frame=(b"a", b"z"))
+        await end(store, lease, answer("a", "Tides"))
+        assert await _listed(store) == (["talk"], ["call"])
+        lease = await begin(store, draft("q2", "And now?"), conversation="call", now=NOW + 9)
+        await end(store, lease, answer("a2", "More tides"), now=NOW + 10)
+        assert await _listed(store) == (["call", "talk"], [])
+
+    async def test_messages_with_the_same_ends_belong_to_one_user(self, store: Store) -> None:
+        for user, name, frame in (("ann", "c", (b"a", b"z")), ("bob", "d", (b"a", b"z")), (None, "e", (b"b", b"z"))):
+            lease = await begin(store, draft("q", f"In {name}"), conversation=name, user=user, frame=frame)
+            await end(store, lease, answer())
+        for user, ends, texts in (
+            ("ann", (b"a", b"y"), ["In c"]),
+            ("ann", (b"y", b"z"), ["In c"]),
+            ("bob", (b"a", b"z"), ["In d"]),
+            (None, (b"a", b"z"), ["In e"]),
+            (None, (b"a", b"y"), []),
+        ):
+            assert await store.framed_texts(OWNER, ends, user=user, limit=9) == texts
+        assert await store.framed_texts(Scope("other"), (b"a", b"z"), user="ann", limit=9) == []
+
     async def test_every_write_changes_the_change_mark(self, store: Store) -> None:
         marks = dict([await store.talks.written() for _ in range(9)])
         again = [await store.talks.written() for _ in range(9)]
@@ -79,3 +102,12 @@ class ConversationListContract:
                 await store.talks.places(scope, name, ["p1"])
             with pytest.raises(NotFound):
                 await store.talks.calls(scope, name, first=1, last=1)
+
+
+async def _listed(store: Store) -> tuple[list[str], list[str]]:
+    """Return the conversations and the utility calls, by both lists."""
+    pages = [await store.conversations(OWNER, limit=9, utility=utility) for utility in (False, True)]
+    found = [await store.talks.find(OWNER, [], limit=9, utility=utility) for utility in (False, True)]
+    ids = tuple([each.id for each in page.items] for page in pages)
+    assert ids == tuple([each.conversation.id for each in page.items] for page in found)
+    return ids[0], ids[1]

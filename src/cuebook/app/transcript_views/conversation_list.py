@@ -54,9 +54,15 @@ class ConversationListing:
         self._services = services
 
     async def find(
-        self, q: str | None = None, *, user: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        q: str | None = None,
+        *,
+        user: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        utility: bool = False,
     ) -> Page[ConversationSummary]:
-        """Return a page of conversations, the most recent first.
+        """Return a page of conversations, or with `utility` of utility calls, the most recent first.
 
         `q` selects those that contain each of its words in their id, their user or the beginning of their first post,
         ignoring case. Raises InvalidInput.
@@ -67,7 +73,8 @@ class ConversationListing:
         if len(q or "") > _LONGEST:
             msg = f"q: {len(q or ''):,} characters exceed the limit of {_LONGEST:,}."
             raise InvalidInput(msg, where="q")
-        return await self._services.store.talks.find(Scope(user=user), (q or "").split(), limit=limit, cursor=cursor)
+        store, words = self._services.store.talks, (q or "").split()
+        return await store.find(Scope(user=user), words, limit=limit, cursor=cursor, utility=utility)
 
     async def read(
         self,

@@ -8,6 +8,7 @@ from msgspec import Raw, Struct
 
 from cuebook.engine.core.drafts import check_name
 from cuebook.engine.core.services import Key, Services
+from cuebook.engine.proxy.utility_call import utility_sign
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import read_control
@@ -103,6 +104,7 @@ def turn_request(
     )
     return TurnRequest(
         ask=ask,
+        utility=utility_sign(call.headers, keyed, messages[len(front) :], front=front, resends=not call.server_history),
         key=_key_of(services, call, ask, keyed, user=user),
         choices=min(max(choices, 1), MOST_CHOICES) if isinstance(choices, int) else 1,
         history=tuple(messages[len(front) :]),

@@ -13,6 +13,7 @@ from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.plan import WindowPlan, dropped_to_wire
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
+from cuebook.engine.turn.utility_frames import frame_of
 from cuebook.interfaces.store import Decision, Scene
 from cuebook.memory.rolling import CompactionProfile, choose
 from cuebook.memory.scopes import (
@@ -72,6 +73,8 @@ def decision_of(
         mode=ask.mode,
         time_zone=ask.time_zone,
         policy=_new_policy(scene, ask),
+        utility=ask.utility,
+        frame=_frame(services, request, place) if conversation is None else None,
         delivers=bool((scene.known and personal_places(scene.known.policy, _participants(scene, ask))) or shared),
         uses=() if request.shadow else tuple(no for source, no in plan.request.memories.uses.items() if source in used),
         project=ask.project,
@@ -81,6 +84,11 @@ def decision_of(
         outcome=outcome if moves_head else None,
         epoch=scene.epoch,
     )
+
+
+def _frame(services: Services, request: TurnRequest, place: HistoryPlace) -> tuple[bytes, bytes] | None:
+    """Return the frame of a new conversation's only message, which could be a utility call, or None."""
+    return frame_of(services.settings, place.drafts[0].message) if request.utility and len(place.drafts) == 1 else None
 
 
 # ---- Memory ---------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.utility_frames import has_known_frame
 from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot
 from cuebook.memory.rolling import RELAY
 from cuebook.records.conversation import ASSISTANT, TOOL, Draft
@@ -88,12 +89,49 @@ class Continuation(Struct, frozen=True):
 
 
 async def name_conversation(services: Services, scope: Scope, request: TurnRequest) -> TurnRequest:
-    """Return a request with its conversation: the one that its history continues, or a new one."""
+    """Return a request with its conversation: the one that its history continues, or a new one.
+
+    A utility call gets a conversation of its own, also where it names one.
+    """
+    continuation = None
+    if not (request.ask.conversation or request.only_new):
+        continuation = await _recognize(services, scope, request)
+    if request.utility and await _is_utility(services, scope, request, continuation):
+        again = continuation is not None and continuation.alignment.conversation.utility
+        return replace(request, ask=_utility_ask(services, request.ask, continuation if again else None))
     if request.ask.conversation:
         return request
-    continuation = None if request.only_new else await _recognize(services, scope, request)
     name = continuation.alignment.conversation.id if continuation else services.dice.new_id("conv")
     return replace(request, ask=replace(request.ask, conversation=name))
+
+
+def _utility_ask(services: Services, ask: Ask, continuation: Continuation | None) -> Ask:
+    """Return a utility call's ask, which reads and writes no memory. `continuation`: of an earlier attempt."""
+    name = continuation.alignment.conversation.id if continuation else services.dice.new_id("util")
+    return replace(ask, conversation=name, text="", memory_control=None, organization=None, utility=True)
+
+
+async def _is_utility(
+    services: Services, scope: Scope, request: TurnRequest, continuation: Continuation | None
+) -> bool:
+    """Return whether a request that looks like a utility call is one: it continues no stored path.
+
+    The first request of a conversation that the client names needs a known template.
+    """
+    if request.utility == "declared":
+        return True
+    if continuation is not None:  # an earlier attempt of the same request, if it is one
+        return continuation.alignment.conversation.utility and not continuation.answered
+    begins = False
+    if request.ask.conversation:
+        digests = [each.digest for each in request.history]
+        alignments = await services.store.align(scope, digests, conversation=request.ask.conversation)
+        begins = not (alignments and alignments[0].conversation.last_seq)
+        if not begins and not continue_at(alignments[0]).is_side_branch:
+            return False
+    if begins or request.utility in ("format", "template"):
+        return request.utility == "template" or not begins
+    return await has_known_frame(services, scope, request)
 
 
 async def align_history(

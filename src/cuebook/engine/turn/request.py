@@ -1,7 +1,7 @@
 """The request of a turn: `TurnRequest`, from `/api/chat` or from the client of a provider."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -11,6 +11,10 @@ from cuebook.engine.core.services import Key
 from cuebook.records.turn import Ask
 from cuebook.window.window import ClientSystem
 from cuebook.wire.chat_messages import ResentMessage
+
+#: What a request has of a utility call, from "" (nothing) over its shape alone, which needs a known frame too, a
+#: requested JSON format or few tokens, and a known template, to its own declaration.
+UtilitySign = Literal["", "shape", "format", "template", "declared"]
 
 
 class TurnRequest(Struct, frozen=True, kw_only=True):
@@ -26,6 +30,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     only_new: bool = False  # the history has no stored posts; it follows `parent`
     parent: int | None = None  # by default the head
     lists: bool = False  # the client may store its messages as items of a conversation that it created
+    utility: UtilitySign = ""  # how it looks like a utility call
     retried: bool = False  # the client marks the request as a retry
     client: tuple[ClientSystem, ...] = ()  # the client's system messages
     live_client: tuple[ClientSystem, ...] = ()  # the original, if `client` has redacted secrets

@@ -9,7 +9,7 @@ from cuebook.engine.turn.summary_correction import correct_summary
 from cuebook.interfaces.memories import MemoryLook
 from cuebook.interfaces.store import PathQuery, Scene, SearchLook
 from cuebook.memory.rolling import choose
-from cuebook.memory.scopes import read_control
+from cuebook.memory.scopes import Policy, read_control
 from cuebook.prompts.names import candidates, own_names
 from cuebook.records.conversation import Stretch
 from cuebook.records.memory import Dense, Scope
@@ -93,6 +93,8 @@ def memory_query(services: Services, ask: Ask) -> MemoryLook:
     if ask.relayed:  # what the client did not send is added only for a user whom memory may know
         reads = ask.user is not None if settings.remembers_named else settings.memory_policy.user
         defaults = replace(defaults, user=reads, conversation=reads)
+    if ask.utility:
+        defaults = Policy(enabled=False)
     if ask.organization is None:
         defaults = replace(defaults, organization=False)
     return MemoryLook(

@@ -132,7 +132,9 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
 
 
 def _is_silent(services: Services, scene: Scene, ask: Ask) -> bool:
-    """Return whether a client of the proxy gets no persona, because it names none."""
+    """Return whether a client of the proxy gets no persona, because it names none or makes a utility call."""
+    if ask.utility:
+        return True
     named = ask.persona or (scene.conversation and scene.conversation.persona)
     return ask.relayed and services.settings.persona_waits and not named
 

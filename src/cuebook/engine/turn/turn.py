@@ -133,8 +133,9 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
     query_vector = await embed_query(services, ask.text) if services.settings.recall else None
     scene = await load_scene(services, scope, ask, parent=place.parent, query_vector=query_vector, whole=place.listed)
     turn = scene.conversation.turns + 1 if scene.conversation else 1
-    signals = None if place.is_side_branch else await detect_signals(services, scene, ask, place.drafts)
-    outcome = None if place.is_side_branch else feedback_on_previous_turn(services, scene, ask, place.drafts, signals)
+    apart = place.is_side_branch or ask.utility
+    signals = None if apart else await detect_signals(services, scene, ask, place.drafts)
+    outcome = None if apart else feedback_on_previous_turn(services, scene, ask, place.drafts, signals)
     prompt = await system_prompt(services, scope, scene, request, ask, signals=signals)
     query = recall_query(services, scene, ask)
     memories = select_memories(services, scene, query, turn=turn)

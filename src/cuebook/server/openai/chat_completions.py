@@ -64,10 +64,11 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     only the new ones. Header X-Cuebook-Project selects the project whose own prompts override the shared ones.
     X-Time-Zone is an IANA name that dates like "yesterday" refer to; it is stored in the conversation. Header
     X-Organization-Id, or `metadata.organization_id`, names the organization of this request. Header X-Memory-Control,
-    or `metadata.memory_control`, is the `memoryControl` of /api/chat as JSON. The answer's headers X-Conversation-Id
-    and X-Cuebook-Turn name the stored turn. X-Cuebook-Branch is `head` for an answer on the conversation's path, and
-    `side` on a side branch: the request does not continue the conversation, or runs in parallel to another one.
-    The same Idempotency-Key returns the stored answer; a turn with a key finishes even without its client.
+    or `metadata.memory_control`, is the `memoryControl` of /api/chat as JSON. Header `X-Cuebook-Utility: 1` marks a
+    one-shot request that nothing is added to or learned from. The answer's headers X-Conversation-Id and X-Cuebook-Turn
+    name the stored turn. X-Cuebook-Branch is `head` for an answer on the conversation's path, and `side` on a side
+    branch: the request does not continue the conversation, or runs in parallel to another one. The same Idempotency-Key
+    returns the stored answer; a turn with a key finishes even without its client.
     """
     body: Any = data
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))

@@ -32,21 +32,26 @@ PREVIEW = 100
 TURNS = 200
 Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts after this number")]
 Branch = Annotated[int | None, QueryParameter(name="branch", ge=1, le=HIGHEST, description="The branch of this post")]
+Utility = Annotated[bool, QueryParameter(name="utility", description="Show utility calls instead")]
 Words = Annotated[str | None, QueryParameter(name="q", description="Words of the ID, the user or the first post")]
 
 
 @get(ALL, include_in_schema=False)
-async def conversations(request: AnyRequest, q: Words = None, cursor: FromQuery[str | None] = None) -> Response[bytes]:
-    """Render the list of conversations, most recent first, optionally filtered by words."""
+async def conversations(
+    request: AnyRequest, q: Words = None, cursor: FromQuery[str | None] = None, *, utility: Utility = False
+) -> Response[bytes]:
+    """Render the list of conversations or utility calls, most recent first, optionally filtered by words."""
     words = (q or "").strip()
-    page = await cue_of(request).live.talks.find(words, user=user_of(request), limit=LISTED, cursor=cursor)
-    query = {**({"q": words} if words else {}), "cursor": page.next or ""}
+    listing, user = cue_of(request).live.talks, user_of(request)
+    page = await listing.find(words, user=user, limit=LISTED, cursor=cursor, utility=utility)
+    query = {**({"q": words} if words else {}), **({"utility": 1} if utility else {}), "cursor": page.next or ""}
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "conversations.html",
         view=VIEW,
         items=[_conversation_row(each) for each in page.items],
         q=words,
+        utility=utility,
         paged=cursor is not None,
         next=f"?{urlencode(query)}" if page.next else None,
         base=f"http://{host}",

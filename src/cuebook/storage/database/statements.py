@@ -25,6 +25,13 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             lease_holder TEXT, PRIMARY KEY (tenant, conversation, turn)
         ) WITHOUT ROWID""",
     ),
+    (
+        "ALTER TABLE conversation ADD COLUMN utility INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE conversation ADD COLUMN opening BLOB",
+        "ALTER TABLE conversation ADD COLUMN ending BLOB",
+        "CREATE INDEX conversation_opening ON conversation (tenant, opening) WHERE opening IS NOT NULL",
+        "CREATE INDEX conversation_ending ON conversation (tenant, ending) WHERE ending IS NOT NULL",
+    ),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
