@@ -137,3 +137,20 @@ async def test_a_users_own_words_stay_quoted_data(tmp_path):
             assert CANARY not in outside.replace(question, "")
             bob = await cue.assemble(Ask(question, f"bobs {n}", user="bob"))
             assert CANARY not in b"".join(bob.messages).decode().replace(question, "")
+
+
+def fences_of(window):
+    return set(re.findall(r"<recalled (\w+)>", b"".join(window.messages).decode()))
+
+
+async def test_each_rendering_has_its_own_fence_and_replays_with_it(tmp_path):
+    async with cue_on(tmp_path) as cue:
+        await cue.append("c", [{"role": "user", "content": "The ferry leaves at nine."}])
+        await cue.append("c", [{"role": "user", "content": "Cheese is yellow. " * 60}] * 30)
+        ask = Ask("When does the ferry leave?", "c", token_budget=2000)
+        previews = [fences_of(await cue.assemble(ask)) for _ in range(2)]
+        reply = await cue.ask(ask)
+        seen = [*previews, fences_of(reply.window)]
+        assert [len(each) for each in seen] == [1, 1, 1]
+        assert len(set.union(*seen)) == 3, "a preview does not reveal the fence of a turn"
+        assert (await cue.turns.replay("c", reply.turn)).verdict == "identical"

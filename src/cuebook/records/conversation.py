@@ -250,8 +250,9 @@ def messages_digest(messages: Sequence[bytes]) -> str:
     return hasher.digest()[:SIZE].hex()
 
 
-def fence_of(key: bytes, conversation: str, turn: int) -> str:
-    """Return the fence of a turn's volatile block: keyed, so that no stored text can contain it."""
-    return hashlib.blake2b(
-        f"{conversation}\x00{turn}".encode("utf-8", "surrogatepass"), key=key[:64], digest_size=8
-    ).hexdigest()
+def fence_of(nonce: str, key: bytes) -> str:
+    """Return the fence of a rendering's volatile block from its nonce: keyed, so that no text can contain it.
+
+    It has 18 decimal digits, because all such numbers have the same number of tokens. No card number begins with 0.
+    """
+    return f"{int.from_bytes(keyed_digest(nonce.encode(), key)) % 10**17:018d}"

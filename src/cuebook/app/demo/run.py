@@ -124,7 +124,7 @@ RULE = "openai-breakpoints"
 HITS = 10
 #: Maximum number of questions per conversation: a search takes 20 to 60 ms.
 QUESTIONS = 120
-#: The fixed database key: the fence derived from it is part of every prompt and counted with it.
+#: The fixed database key: fences are derived from it and from ids, and counted with each prompt.
 KEY = bytes(range(32))
 #: The compaction profile of a replay.
 PROFILE = "standard"

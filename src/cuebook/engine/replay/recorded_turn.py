@@ -117,7 +117,7 @@ def policy_of(turn: Turn) -> Policy:
 def plan_again(services: Services, recorded: RecordedTurn) -> WindowPlan:
     """Build a recorded window from its inputs. Raises InvalidInput if they do not fit."""
     marks = in_force(recorded.scene.tuning, recorded.turn.metadata)
-    return plan_with_marks(services, recorded.scene, recorded.request, turn=recorded.turn.n, marks=marks)
+    return plan_with_marks(services, recorded.scene, recorded.request, fence=recorded.manifest.fence, marks=marks)
 
 
 async def _memories(

@@ -105,7 +105,7 @@ async def speak(services: Services, turn: OpenTurn, step: OpenStep) -> AsyncGene
 async def preview(services: Services, scope: Scope, ask: Ask) -> tuple[Window, dict[str, Any]]:
     """Return the window that a request would get, and the metadata of its reply. Nothing is stored.
 
-    The same state gives the same bytes.
+    The same state gives the same bytes, except for the fence around recalled text.
     """
     request = replace(read_ask(services, ask, post_id="query"), asks_model=False)
     choice = await decide_turn(services, scope, request, await align_history(services, scope, request))

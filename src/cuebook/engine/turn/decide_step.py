@@ -22,7 +22,7 @@ async def decide_step(
     prompt = await first_system_prompt(services, scope, turn)
     frozen = await frozen_volatile(services, scope, turn)
     contents = window_request(services, scene, request, place, prompt, frozen=frozen)
-    plan = plan_window(services, scene, contents, turn=turn.n, waiting=turn)
+    plan = plan_window(services, scene, contents, waiting=turn)
     plan, cached = compare_windows(services, plan, await previous_window(services, scope, scene))
     decision = decision_of(services, request, place, prompt, plan, turn=turn.n)
     return TurnChoice(prompt=prompt, plan=plan, decision=decision, cached_window=cached)

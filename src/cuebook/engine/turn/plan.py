@@ -71,13 +71,15 @@ class WindowPlan(Struct, frozen=True, kw_only=True):
     marks: Marks = NO_MARKS  # the conversation's tuning in this window
 
 
-def plan_with_marks(services: Services, scene: Scene, request: WindowRequest, *, turn: int, marks: Marks) -> WindowPlan:
+def plan_with_marks(
+    services: Services, scene: Scene, request: WindowRequest, *, fence: str, marks: Marks
+) -> WindowPlan:
     """Build a step's window. Raises InvalidInput, with the least sufficient budget, if required parts do not fit."""
     query = request.query_seq
     if query is None:  # the newest user post of the path, which the model answers
         query = next((post.seq for post in reversed(request.path) if post.role == "user"), 0)
     limits, count = limited(request.limits.limits, marks), services.count
-    room = _Room(scene, request, fence_of(services.settings.key, request.conversation, turn), limits, count)
+    room = _Room(scene, request, fence, limits, count)
     fitted, path = _fit(room, query)
     owner = scene.conversation.user if scene.conversation else request.user
     terms: Any = {"query": query, "begins": request.listed or not scene.unread, "listed": request.listed}
@@ -120,20 +122,24 @@ def plan_with_marks(services: Services, scene: Scene, request: WindowRequest, *,
     )
 
 
-def plan_window(
-    services: Services, scene: Scene, request: WindowRequest, *, turn: int, waiting: Turn | None = None
-) -> WindowPlan:
-    """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan_with_marks` does."""
+def plan_window(services: Services, scene: Scene, request: WindowRequest, *, waiting: Turn | None = None) -> WindowPlan:
+    """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan_with_marks` does.
+
+    Each rendering has its own fence. The later steps of a `waiting` turn repeat the first one's text, so its fence too.
+    """
+    fence = fence_of(services.dice.new_id("fence"), services.settings.key)
+    if waiting is not None and waiting.steps:
+        fence = waiting.steps[0].manifest.fence
     before = in_force(scene.tuning, waiting.metadata if waiting else scene.told)
     now = newest(scene.tuning) if services.settings.tunes else newest(None)
     if waiting is None and scene.previous is None:
         before = now
-    plan = plan_with_marks(services, scene, request, turn=turn, marks=before)
+    plan = plan_with_marks(services, scene, request, fence=fence, marks=before)
     if waiting is not None or now.run == before.run or scene.previous is None:
         return plan
     if not moves(scene.previous, plan.manifest):
         return plan
-    return plan_with_marks(services, scene, request, turn=turn, marks=now)
+    return plan_with_marks(services, scene, request, fence=fence, marks=now)
 
 
 class _Room(Struct, frozen=True):

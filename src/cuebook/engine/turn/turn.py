@@ -140,7 +140,7 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
     query = recall_query(services, scene, ask)
     memories = select_memories(services, scene, query, turn=turn)
     contents = window_request(services, scene, request, place, prompt, query=query, memories=memories)
-    plan = plan_window(services, scene, contents, turn=turn)
+    plan = plan_window(services, scene, contents)
     plan, cached = compare_windows(services, plan, await previous_window(services, scope, scene))
     decision = decision_of(services, request, place, prompt, plan, turn=turn, outcome=outcome)
     return TurnChoice(prompt=prompt, plan=plan, decision=decision, cached_window=cached)
@@ -151,7 +151,7 @@ async def replan_turn(services: Services, turn: OpenTurn, limits: RequestLimits)
     before, lease = turn.plan, turn.lease
     contents = replace(before.request, limits=limits)
     try:
-        plan = plan_with_marks(services, before.scene, contents, turn=lease.turn, marks=before.marks)
+        plan = plan_with_marks(services, before.scene, contents, fence=before.sheet.fence, marks=before.marks)
     except InvalidInput:
         return None
     if plan.window.tokens >= before.window.tokens:
