@@ -22,11 +22,11 @@ async def test_jobs_wait_until_the_last_waiting_call_is_served() -> None:
     await gate.wait_until_free(60.0)  # nobody waits
     one, other = gate.begin(), gate.begin()
     work = asyncio.create_task(gate.wait_until_free(60.0))
-    one()
-    one()  # a call reported twice counts once
+    one.close()
+    one.close()  # a call reported twice counts once
     await asyncio.sleep(0)
     assert (gate.count, work.done()) == (1, False)
-    other()
+    other.close()
     await work
     assert gate.count == 0
 
@@ -67,7 +67,7 @@ async def test_the_optimizer_waits_before_each_conversation_and_completes_all(tm
         over, began = cue.services.foreground.begin(), time.monotonic()  # a call waits the whole time
         assert await run_due(cue.services, OPTIMIZER) == (2, False)
         assert time.monotonic() - began >= 2 * MAX_WAIT_S
-        over()
+        over.close()
         assert await cue.settle(timeout=0) == {}
 
 

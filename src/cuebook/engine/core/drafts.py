@@ -130,12 +130,11 @@ class PostFactory(Struct, frozen=True):
         if not clean:
             message_content = read_message(kept)
         sender = sender_of(message_content, user)
-        plain = (
-            not message_content.parts
-            and message_content.name is None
-            and sender in (owner, "user", ASSISTANT)
-            and _is_plain(kept)
-        )
+        plain = not message_content.parts and message_content.name is None and sender in (owner, "user", ASSISTANT)
+        if plain:
+            fields: Mapping[str, Any] = msgspec.json.decode(kept)
+            plain = set(fields) == {"role", "content"} and isinstance(fields["content"], str)
+            plain = plain and fields["role"] in ("user", ASSISTANT)
         draft = self.draft(
             message_content,
             id=id,
@@ -172,8 +171,11 @@ class PostFactory(Struct, frozen=True):
         check_name(sender, "sendFrom")
         check_name(recipient, "sendTo")
         check_time(now)
-        if limited:
-            self._check_size(message_content)
+        texts = [message_content.message, *(part.content for part in message_content.parts if part.type not in _DATA)]
+        if limited and (size := sum(len(text.encode()) for text in texts)) > self.max_post:
+            limit = f"{self.max_post:,}. Split the post or raise server.max_post."
+            msg = f"Post too large: {size:,} bytes of text exceed the limit of {limit}"
+            raise TooLarge(msg, where="message")
         message = (
             message_content.message if clean and not message_content.parts else self.clean(message_content.message)
         )
@@ -220,13 +222,6 @@ class PostFactory(Struct, frozen=True):
         else:
             small_tokens = weigh(decode(short(post, small, None)), self.count)
         return (small, small_tokens) if small_tokens < tokens else (None, tokens)
-
-    def _check_size(self, message_content: MessageContent) -> None:
-        texts = [message_content.message, *(part.content for part in message_content.parts if part.type not in _DATA)]
-        if (size := sum(len(text.encode()) for text in texts)) > self.max_post:
-            limit = f"{self.max_post:,}. Split the post or raise server.max_post."
-            msg = f"Post too large: {size:,} bytes of text exceed the limit of {limit}"
-            raise TooLarge(msg, where="message")
 
     def _clean_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, ...], bytes | None]:
         """Return parts with secrets redacted, and their JSON. Raises InvalidInput if JSON cannot encode them."""
@@ -278,15 +273,6 @@ def _is_bare(post: PathPost) -> bool:
     """Return whether a message is only a role and a text, so that it can be re-encoded."""
     unnamed = post.role in (ASSISTANT, SYSTEM) or (post.role == "user" and post.sender == "user")
     return unnamed and post.parts is None and post.state == "complete"
-
-
-def _is_plain(raw: bytes) -> bool:
-    fields: Mapping[str, Any] = msgspec.json.decode(raw)
-    return (
-        set(fields) == {"role", "content"}
-        and isinstance(fields["content"], str)
-        and fields["role"] in ("user", ASSISTANT)
-    )
 
 
 def role_of(sender: str, persona: str | None) -> Role:

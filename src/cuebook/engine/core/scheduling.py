@@ -5,8 +5,8 @@ for a limited time, so that a busy server does not starve them.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TypeVar
 
 from cuebook.errors import Busy
@@ -62,30 +62,18 @@ class ForegroundGate:
         """Return the number of waiting calls."""
         return self._count
 
-    def begin(self) -> Callable[[], None]:
-        """Count one more waiting call. Return an idempotent function that ends its wait."""
-        waits = True
-
-        def over() -> None:
-            nonlocal waits
-            if waits:
-                waits = False
-                self._count -= 1
-                if not self._count:
-                    self._none.set()
-
+    def begin(self) -> ExitStack:
+        """Count one more waiting call, until the returned context is closed."""
         self._count += 1
         self._none.clear()
-        return over
+        waiting = ExitStack()
+        waiting.callback(self._end)
+        return waiting
 
-    @contextmanager
-    def priority(self) -> Iterator[None]:
-        """Count one more waiting call."""
-        over = self.begin()
-        try:
-            yield
-        finally:
-            over()
+    def _end(self) -> None:
+        self._count -= 1
+        if not self._count:
+            self._none.set()
 
     async def wait_until_free(self, most_s: float) -> None:
         """Wait until no call waits for its first token, at most `most_s` seconds."""

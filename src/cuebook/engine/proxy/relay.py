@@ -28,7 +28,7 @@ def relay(
 async def _relay(
     wire: Wire, scope: Scope, *, model: str | None, ledger: CallAccounting | None
 ) -> AsyncGenerator[Head | bytes, None]:
-    speaker = WireSpeaker(wire, model=model, ledger=ledger, began=time.perf_counter())
+    speaker = WireSpeaker(wire=wire, model=model, ledger=ledger, began=time.perf_counter())
     request = await wire.load(scope)
     if model is not None:
         request = replace(request, target=wire.target(model))

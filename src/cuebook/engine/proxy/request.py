@@ -55,11 +55,6 @@ class RelayCall(Struct, frozen=True, kw_only=True):
     may_publish: bool = True  # whether the caller may write to the organization's memory
     key: str = ""  # id of the API key; none if no keys are configured
 
-    @property
-    def retried(self) -> bool:
-        """Return whether the client marks this as a retry: OpenAI's and Anthropic's libraries count retries."""
-        return self.headers.get("x-stainless-retry-count", "0") != "0"
-
 
 def turn_request(
     services: Services,
@@ -111,7 +106,7 @@ def turn_request(
         only_new=call.server_history,
         parent=call.parent,
         lists=call.lists,
-        retried=call.retried,
+        retried=call.headers.get("x-stainless-retry-count", "0") != "0",  # counted by client libraries
         client=tuple(client_system(services.writer.clean_json(each.raw)) for each in front),
         live_client=tuple(client_system(each.raw) for each in front) if any(each.secret for each in front) else (),
         tools=tools,

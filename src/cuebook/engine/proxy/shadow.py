@@ -190,7 +190,7 @@ class Shadow:
                         self._add(record, chunk, time.perf_counter() - came if first else 0.0)
                         if first:
                             first = False
-                            answered()
+                            answered.close()
                 broken = ""
             finally:
                 await answer.aclose()
@@ -198,7 +198,7 @@ class Shadow:
             broken = str(error)
             raise
         finally:
-            answered()
+            answered.close()
             if record is not None:
                 self._end(record, broken)
 

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.scheduling import closing
@@ -30,17 +31,17 @@ log = logging.getLogger("cuebook.relay")
 _encode = msgspec.json.Encoder().encode
 
 
-class WireSpeaker:
+class WireSpeaker(Struct, frozen=True, kw_only=True):
     """Answers a provider's client: with its upstream or, without one, with the configured model."""
 
-    def __init__(self, wire: Wire, *, model: str | None, ledger: CallAccounting | None, began: float) -> None:
-        """`began` is the `perf_counter` of the request's arrival."""
-        self._wire, self._model = wire, model
-        self._ledger, self._began = ledger, began
+    wire: Wire
+    model: str | None
+    ledger: CallAccounting | None
+    began: float  # `perf_counter` of the request's arrival
 
     async def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
         """Yield the head and the body of the answer, the head with the request's position and its prompt's length."""
-        services, lease = self._wire.services, turn.lease
+        services, lease = self.wire.services, turn.lease
         if turn.place.is_side_branch and services.caches.is_first_side_request(
             (lease.scope.tenant, lease.conversation)
         ):
@@ -56,14 +57,14 @@ class WireSpeaker:
                 yield msgspec.structs.replace(piece, **position, tokens=tokens) if isinstance(piece, Head) else piece
 
     async def _answers(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
-        wire = self._wire
+        wire = self.wire
         if wire.upstream is None:
             return local_answer(wire.services, turn, step, stream=wire.stream, counts=wire.wants_usage)
-        if self._ledger is not None and not wire.sends_window:
-            marks = wire.sends_marks(self._model or wire.model)
+        if self.ledger is not None and not wire.sends_window:
+            marks = wire.sends_marks(self.model or wire.model)
             now = wire.services.clock.now()
-            step.metadata |= await self._ledger.metadata(wire, turn, now=now, marks=marks, began=self._began)
-        reply = await wire.upstream.send(wire.outgoing(turn, model=self._model))
+            step.metadata |= await self.ledger.metadata(wire, turn, now=now, marks=marks, began=self.began)
+        reply = await wire.upstream.send(wire.outgoing(turn, model=self.model))
         if reply.status not in STATUSES:
             return relay_answer(reply, step, wire.reader())
         body = await _body_of(reply)
@@ -71,24 +72,24 @@ class WireSpeaker:
             return relay_answer(reply, step, wire.reader(), body=body)
         step.turn = smaller
         await reply.aclose()
-        reply = await wire.upstream.send(wire.outgoing(smaller, model=self._model))
+        reply = await wire.upstream.send(wire.outgoing(smaller, model=self.model))
         return relay_answer(reply, step, wire.reader())
 
     async def _smaller(self, turn: OpenTurn, error: TooLong | None) -> OpenTurn | None:
         """Return a turn with a window that fits, after an error for one that is too long, or None without one."""
-        services, tokens = self._wire.services, turn.plan.window.tokens
+        services, tokens = self.wire.services, turn.plan.window.tokens
         if error is None or not turn.request.target.base_url:
             return None
         limits = learn_limits(services, turn.request.target, turn.lease.conversation, error, tokens)
-        return await replan_turn(services, turn, limits) if self._wire.sends_window else None
+        return await replan_turn(services, turn, limits) if self.wire.sends_window else None
 
     def replay(self, reply: StoredReply) -> Iterator[Head | bytes]:
         """Yield the stored answer of a repeated request."""
         place: Any = {"conversation": reply.conversation, "turn": reply.turn.n, "step": reply.step.n}
-        head = local_head(stream=self._wire.stream)
+        head = local_head(stream=self.wire.stream)
         place |= {"is_side_branch": BRANCH in reply.turn.metadata, "tokens": reply.step.manifest.tokens}
         yield msgspec.structs.replace(head, **place)
-        yield from self._wire.replay(reply)
+        yield from self.wire.replay(reply)
 
 
 # ---- The configured model's answer ----------------------------------------------------------------------------------

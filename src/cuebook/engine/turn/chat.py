@@ -52,17 +52,16 @@ def read_ask(services: Services, ask: Ask, *, digest: bytes = b"", post_id: str 
     )
 
 
-class ChatSpeaker:
+class ChatSpeaker(Struct, frozen=True):
     """Answers with the configured model, in chunks."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    services: Services
 
     async def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Chunk, None]:
         """Yield the turn's metadata, the pieces of the answer, and the complete answer once it is durable."""
         place: Any = {"turn": turn.lease.turn, "metadata": turn.choice.decision.metadata, "window": turn.plan.window}
         yield Chunk(type="METADATA_UPDATE", **place)
-        async with aclosing(speak(self._services, turn, step)) as texts:
+        async with aclosing(speak(self.services, turn, step)) as texts:
             async for text in texts:
                 yield Chunk(type="text_delta", text=text, turn=turn.lease.turn)
         whole = "".join(step.text)

@@ -15,7 +15,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.utility_frames import has_known_frame
@@ -49,11 +48,6 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
     parallel: bool = False  # another turn of the conversation is running, and this one does not wait for its end
     waiting_turn: Turn | None = None  # the open turn that waits for these tool results
     live: Draft | None = None  # the new post as sent, if the stored one has redacted secrets
-
-    @property
-    def new_drafts(self) -> tuple[Draft, ...]:
-        """Return all new posts, in the order of their seqs."""
-        return (*self.drafts, *(draft for each in self.insertions for draft in each.drafts))
 
     def moves_head(self, head: int) -> bool:
         """Return whether the turn continues the conversation's path, whose last post is `head`.
@@ -137,10 +131,19 @@ async def _is_utility(
 async def align_history(
     services: Services, scope: Scope, request: TurnRequest, *, is_busy: bool = False
 ) -> HistoryPlace:
-    """Return where a request with a named conversation continues it. `is_busy`: another of its turns is running."""
-    ask, history = request.ask, request.history
-    if request.posted is not None:
-        return _place_post(services, request, request.posted)
+    """Return where a request with a named conversation continues it. Raises InvalidInput.
+
+    `is_busy`: another of its turns is running.
+    """
+    ask, history, writer = request.ask, request.history, services.writer
+    if (posted := request.posted) is not None:  # one new post after the head
+        where: Any = {"id": request.post_id or services.dice.new_id("post"), "now": services.clock.now()}
+        where |= {"persona": None, "user": ask.user}
+        draft, live = writer.posted(posted, **where), None
+        if draft.message != posted.message or draft.parts != posted.parts:  # stored text has secrets redacted
+            live = replace(writer, redactor=None).posted(posted, **where)
+            draft = replace(draft, tokens=max(draft.tokens, live.tokens))
+        return HistoryPlace(ask=ask, drafts=(draft,), live=live)
     if request.only_new:
         return await _place(services, scope, request, None, parent=request.parent)
     digests = [each.digest for each in history]
@@ -150,16 +153,6 @@ async def align_history(
         return replace(place, parallel=is_busy) if place.waiting_turn is None and is_busy else place
     ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
     return await _place(services, scope, replace(request, ask=ask), None)
-
-
-def _place_post(services: Services, request: TurnRequest, posted: Posted) -> HistoryPlace:
-    """Return the place of one new post after the head. Raises InvalidInput."""
-    where: Any = {"id": request.post_id or services.dice.new_id("post"), "now": services.clock.now(), "persona": None}
-    draft, live = services.writer.posted(posted, **where, user=request.ask.user), None
-    if draft.message != posted.message or draft.parts != posted.parts:  # stored text has secrets redacted
-        live = replace(services.writer, redactor=None).posted(posted, **where, user=request.ask.user)
-        draft = replace(draft, tokens=max(draft.tokens, live.tokens))
-    return HistoryPlace(ask=request.ask, drafts=(draft,), live=live)
 
 
 async def _place(

@@ -42,11 +42,6 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     metadata: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with the step
 
     @property
-    def waits_in_queue(self) -> bool:
-        """Return whether the request continues what the server keeps, so that it waits for a running turn's end."""
-        return self.posted is not None or self.only_new
-
-    @property
     def has_system_text(self) -> bool:
         """Return whether the client sent its own system text."""
         return any(each.text.strip() for each in self.client)

@@ -140,19 +140,26 @@ class OpenStep:
         others: tuple[bytes, ...] = (),
     ) -> int:
         reply = self._whole(wire, self._reply_id) if wire else self._partial(state)
+        try:
+            usage = msgspec.convert(msgspec.to_builtins(usage), Usage | None)
+        except msgspec.ValidationError:  # the model's adapter returned invalid counts
+            usage = None
         closing = StepEnd(
             state=state,
             now=self._services.clock.now(),
             reply=reply,
             waiting=waiting,
-            usage=_counted(usage),
+            usage=usage,
             error=self._services.writer.clean(error),
             metadata=self.metadata | ({FIRST_PIECE: self._first_ms} if self._first_ms is not None else {}),
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
             audit=answered(self._services, self._renders, reply.message) if self._renders and reply else (),
         )
         self._closed = True
-        await self._stop_beat()
+        if self._beat is not None:
+            self._beat.cancel()
+            await asyncio.wait((self._beat,))
+            self._beat = None
         seq = await self._services.store.close(self.lease, closing)
         self._services.notify_jobs()
         if self._services.log_prompt is not None and not self.turn.request.shadow:
@@ -222,12 +229,6 @@ class OpenStep:
             except (BackendError, InvalidInput):
                 continue  # the next renewal retries; the lease outlasts several
 
-    async def _stop_beat(self) -> None:
-        if self._beat is not None:
-            self._beat.cancel()
-            await asyncio.wait((self._beat,))
-            self._beat = None
-
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """Finish a coroutine despite repeated cancellation, then re-raise the cancellation."""
@@ -241,14 +242,6 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
         if not task.cancelled():
             task.exception()  # not reported: the caller is gone
         raise
-
-
-def _counted(usage: Usage | None) -> Usage | None:
-    """Return a model's token counts, or none if its adapter returned invalid ones."""
-    try:
-        return msgspec.convert(msgspec.to_builtins(usage), Usage | None)
-    except msgspec.ValidationError:
-        return None
 
 
 def _say(error: BaseException | None) -> str:

@@ -62,9 +62,10 @@ async def answer(
     reply = await find_reply(services, scope, request) if request.key else None
     if reply is None:
         request = await name_conversation(services, scope, request)
+        resends = request.posted is None and not request.only_new  # the client has the history: it need not wait
         queue = services.queue.hold(scope.tenant, request.ask.conversation)
-        async with queue if request.waits_in_queue else nullcontext():
-            turn = await open_turn(services, scope, request, in_parallel=not request.waits_in_queue)
+        async with nullcontext() if resends else queue:
+            turn = await open_turn(services, scope, request, in_parallel=resends)
             if turn is not None:
                 step = OpenStep(services, turn)
                 async with step, aclosing(speaker.stream(turn, step)) as pieces:
@@ -97,7 +98,7 @@ async def open_turn(
     name = request.ask.conversation
     conversation: Conversation | None = None
     is_busy = False
-    with services.foreground.priority() if pauses_jobs else nullcontext():
+    with services.foreground.begin() if pauses_jobs else nullcontext():
         for attempt in range(RETRIES):
             alone = services.queue.hold(scope.tenant, name, parallel=True)  # so that each needs few attempts
             async with alone if in_parallel and attempt else nullcontext():

@@ -15,9 +15,9 @@ from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.interfaces.store import Scene
 from cuebook.memory.recall import Query
-from cuebook.memory.rolling import CompactionProfile, choose
+from cuebook.memory.rolling import choose
 from cuebook.records.conversation import Draft, PathPost
-from cuebook.records.turn import Ask, Dropped
+from cuebook.records.turn import Dropped
 from cuebook.window.post_forms import decode, whole
 from cuebook.window.window import (
     ClientSystem,
@@ -71,6 +71,7 @@ def window_request(
     ask, conversation = place.ask, scene.conversation
     recalls = scene.known is None or scene.known.policy.recalls
     owner = conversation.user if conversation else ask.user
+    mode = conversation.metadata.get("mode") if conversation else None
     path = (
         client_path(services, scene, request, place, owner)
         if place.listed
@@ -83,7 +84,7 @@ def window_request(
         limits=limits_of(services, request.target, ask.conversation),
         listed=place.listed,
         copies=path.copies,
-        keeps_all=place.listed and _profile(services, scene, ask).trigger == "overflow",
+        keeps_all=place.listed and choose(services.settings.compaction, ask.mode or mode).trigger == "overflow",
         front=prompt.rendered.texts,
         dropped=prompt.rendered.dropped,
         query=query if recalls else None,
@@ -102,11 +103,6 @@ def window_request(
         mind=prompt.mood.text,
         zone=services.settings.zone_of(ask.time_zone, conversation),
     )
-
-
-def _profile(services: Services, scene: Scene, ask: Ask) -> CompactionProfile:
-    stored = scene.conversation.metadata.get("mode") if scene.conversation else None
-    return choose(services.settings.compaction, ask.mode or stored)
 
 
 def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None) -> dict[int, bytes]:
@@ -140,7 +136,8 @@ def client_path(
     """Return the messages of a client in its order, each as the client sent it, without secrets."""
     last = scene.conversation.last_seq if scene.conversation else 0
     seqs = {number: seq for seq, number in place.messages_by_seq(last).items()}
-    drafts = dict(zip(place.new, place.new_drafts, strict=True))
+    new = (*place.drafts, *(draft for each in place.insertions for draft in each.drafts))  # in the order of their seqs
+    drafts = dict(zip(place.new, new, strict=True))
     stored = {post.seq: post for post in scene.path if post.message is not None}
     posts: list[PathPost] = []
     copies: set[int] = set()
