@@ -65,7 +65,7 @@ async def test_acknowledged_writes_survive_a_kill(tmp_path: Path, failpoint: str
     async with Cuebook.open(config, clock=Later(), worker=False) as cue:
         before = await cue.services.store.summary(Scope(), "c")
         await cue.work()
-        posts = await cue.conversations.posts("c", branches=True)
+        posts = await cue.conversations.posts("c", branches="all")
         assert [post.seq for post in posts] == list(range(1, len(posts) + 1))
         acknowledged = [line.removeprefix("post ") for line in log if line.startswith("post ")]
         assert [post.id for post in posts][: len(acknowledged)] == acknowledged

@@ -20,7 +20,7 @@ async def texts(cue, *, ended=False):
 
 
 async def ids(cue, conversation):
-    return {post.message: post.id for post in await cue.conversations.posts(conversation, branches=True)}
+    return {post.message: post.id for post in await cue.conversations.posts(conversation, branches="all")}
 
 
 async def advance_and_settle(cue, clock):
@@ -56,7 +56,7 @@ async def test_a_regenerated_answer_keeps_the_users_memories(tmp_path, clock):
             client.history = []
             await client.say("My rent is 900 euros.", f"Noted {n}.")
             await advance_and_settle(cue, clock)
-        assert len(await cue.conversations.posts("c", branches=True)) == 5
+        assert len(await cue.conversations.posts("c", branches="all")) == 5
         [after] = await memories(cue)
         assert (after.id, after.sources) == (before.id, before.sources)
 

@@ -272,7 +272,7 @@ def test_export_keeps_branches_and_the_head() -> None:
     with BlockingCuebook.open() as copy:
         store(copy, read(text))
         assert [each.id for each in copy.conversations.posts("c1")] == ["a0", "b1"]
-        parents = {each.id: each.parent for each in copy.conversations.posts("c1", branches=True)}
+        parents = {each.id: each.parent for each in copy.conversations.posts("c1", branches="all")}
     assert parents == {"a0": None, "a1": "a0", "a2": "a1", "b1": "a0", "c2": "a1"}
 
 
@@ -291,7 +291,7 @@ def test_second_root_post_is_stored_beside_the_first() -> None:
     with BlockingCuebook.open() as cue:
         *_, last = store_transcript(cue, transcript)
         assert (last.done, last.stored, last.last_seq) == (4, 4, 4)
-        stored = cue.conversations.posts("c1", branches=True)
+        stored = cue.conversations.posts("c1", branches="all")
         assert [(each.id, each.parent) for each in stored] == [("a", None), ("b", None), ("c", "b"), ("d", "a")]
         assert [each.id for each in cue.conversations.posts("c1")] == ["a", "d"]
         assert store(cue, transcript) == 0

@@ -12,6 +12,7 @@ from shared_app import app_of
 from conftest import BASE, config
 from cuebook import Ask, Cuebook
 from cuebook.records.plain_text import plain
+from cuebook.records.turn import title_of
 from cuebook.testing.doubles import Script, ScriptedModel
 
 POSTS = [
@@ -241,18 +242,46 @@ async def test_parent_creates_a_branch_and_head_can_move(client: httpx.AsyncClie
     assert (await store_posts(client, posts=branch)).status_code == 201
     path = (await client.get("/api/conversations/c1/posts")).json()["items"]
     assert [each["id"] for each in path] == ["a", "b2"]
-    every = (await client.get("/api/conversations/c1/posts?branches=true")).json()["items"]
+    every = (await client.get("/api/conversations/c1/posts?branches=all")).json()["items"]
     assert [each["id"] for each in every] == ["a", "b", "b2"]
     moved = await client.put("/api/conversations/c1/head", json={"postId": "b"})
     assert (moved.status_code, moved.json()["head"]) == (200, "b")
     assert (await client.put("/api/conversations/c1/head", json={"postId": "zzz"})).status_code == 404
 
 
+async def test_page_shows_all_branches(client: httpx.AsyncClient) -> None:
+    await store_posts(client)
+    branch = [{"id": "b2", "sendFrom": "assistant", "message": "Warm there!", "parent": "a"}]
+    await store_posts(client, posts=branch)
+    first = (await client.get("/api/conversations/c1/posts")).json()["items"][0]["message"]
+    page = (await client.get("/page/conversations/c1?branches=all")).text
+    assert page.count("side branch") == 1
+    assert 'after <a href="#post-1">#1</a>' in page
+    assert "on all 2 branches" in page
+    assert "side branch" not in (await client.get("/page/conversations/c1")).text
+    assert (await client.get("/api/conversations/c1/posts?branches=some")).status_code == 400
+    listed = (await client.get("/api/conversations")).json()["items"][0]
+    assert listed["title"] == (await client.get("/api/conversations/c1")).json()["title"] == first
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("", ""),
+        ("  When does\nit leave? ", "When does it leave?"),
+        ("word " * 20, "word " * 10 + "word…"),
+        ("字" * 80, "字" * 59 + "…"),
+    ],
+)
+def test_title_is_the_start_of_the_first_message(said: str, title: str) -> None:
+    assert title_of(said) == title
+
+
 async def test_empty_parent_adds_a_second_root(client: httpx.AsyncClient) -> None:
     await store_posts(client)
     anew = [{"id": "a2", "sendFrom": "ann", "message": "I moved to Porto.", "parent": ""}]
     assert (await store_posts(client, posts=anew)).json() == {"stored": 1, "lastSeq": 3}
-    every = (await client.get("/api/conversations/c1/posts?branches=true")).json()["items"]
+    every = (await client.get("/api/conversations/c1/posts?branches=all")).json()["items"]
     assert [(each["id"], each["parent"]) for each in every] == [("a", None), ("b", "a"), ("a2", None)]
     assert [each["id"] for each in (await client.get("/api/conversations/c1/posts")).json()["items"]] == ["a2"]
 

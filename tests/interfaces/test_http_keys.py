@@ -167,7 +167,7 @@ def test_failed_request_can_be_repeated(serve_live: Callable[..., Live]) -> None
     assert [each.status_code for each in answers] == [429, 200, 200]
     assert [each.headers["x-cuebook-turn"] for each in answers] == ["1", "2", "2"]
     assert [each.json()["choices"][0]["message"]["content"] for each in answers[1:]] == ["Here I am."] * 2
-    posts = httpx.get(f"{live.url}/api/conversations/c1/posts?branches=true").json()["items"]
+    posts = httpx.get(f"{live.url}/api/conversations/c1/posts?branches=all").json()["items"]
     assert [each["message"] for each in posts] == ["Hello you!", "Here I am."]
 
 

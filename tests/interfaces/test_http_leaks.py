@@ -73,7 +73,7 @@ CALLS: dict[str, Call] = {
     **{
         path: get(path)
         for path in (
-            "/api/conversations", "/api/conversations/{talk}", "/api/conversations/{talk}/posts?branches=true",
+            "/api/conversations", "/api/conversations/{talk}", "/api/conversations/{talk}/posts?branches=all",
             "/api/conversations/{talk}/rounds", "/api/conversations/{talk}/turns", "/api/conversations/{talk}/turns/1",
             "/api/conversations/{talk}/turns/1/replay", "/api/conversations/{talk}/summary",
             "/api/conversations/{talk}/items", "/api/conversations/{talk}/session",

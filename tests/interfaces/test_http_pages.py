@@ -13,7 +13,7 @@ from cuebook.testing.doubles import Script, ScriptedModel
 
 LISTS = (
     "posts",
-    "posts?branches=true",
+    "posts?branches=all",
     "rounds",
     "rounds?role=assistant&includeFailed=false",
     "turns",
@@ -39,7 +39,7 @@ async def seeded_client(client: httpx.AsyncClient, cue: Cuebook, model: Scripted
     first = (await client.get("/api/conversations/c1/posts")).json()["items"][0]
     side["posts"][0]["parent"] = first["id"]
     assert (await client.post("/api/conversations/c1/posts", json=side)).status_code == 201
-    last = (await client.get("/api/conversations/c1/posts?branches=true")).json()["items"][-4]
+    last = (await client.get("/api/conversations/c1/posts?branches=all")).json()["items"][-4]
     assert (await client.put("/api/conversations/c1/head", json={"postId": last["id"]})).status_code == 200
     return client
 
@@ -119,7 +119,7 @@ async def test_invalid_limits_and_cursors_name_their_field(seeded_client: httpx.
 
 
 async def test_cursor_of_one_branch_is_invalid_for_all_branches(seeded_client: httpx.AsyncClient) -> None:
-    for one, other in (("", "&branches=true"), ("&branches=true", "")):
+    for one, other in (("", "&branches=all"), ("&branches=all", "")):
         cursor = (await seeded_client.get(f"/api/conversations/c1/posts?limit=1{one}")).json()["next"]
         answer = await seeded_client.get(f"/api/conversations/c1/posts?cursor={cursor}{other}")
         assert (answer.status_code, answer.json()["where"]) == (400, "cursor")

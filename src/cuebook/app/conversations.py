@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -53,6 +53,7 @@ from cuebook.records.conversation_answers import (
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.records.portable import role_rounds, rounds_of, shared_entries
+from cuebook.records.turn import title_of
 from cuebook.wire.chat_messages import MessageContent, read_message
 
 #: Posts above this many characters, or more than MANY posts, are parsed in a thread so that streams do not wait.
@@ -201,15 +202,13 @@ class Conversations(Namespace):
         cursor: Cursor = None,
     ) -> Page[ConversationEntry]:
         """List conversations, most recent first, without their summaries. Raises InvalidInput."""
-        scope, listing = Scope(user=user), ConversationListing(self._services)
-        if q:
-            page = await listing.find(q, user=user, limit=limit, cursor=cursor, utility=utility)
-            found, more = [each.conversation for each in page.items], page.next
-        else:
-            all_of = await self._services.store.conversations(scope, limit=limit, cursor=cursor, utility=utility)
-            found, more = [*all_of.items], all_of.next
-        items = [conversation_entry(each, head=await self._head(each, scope)) for each in found]
-        return Page(items=tuple(items), next=more)
+        scope = Scope(user=user)
+        page = await ConversationListing(self._services).find(q, user=user, limit=limit, cursor=cursor, utility=utility)
+        items = [
+            conversation_entry(each.conversation, head=await self._head(each.conversation, scope), title=each.title)
+            for each in page.items
+        ]
+        return Page(items=tuple(items), next=page.next)
 
     async def _head(self, conversation: StoredConversation, scope: Scope) -> str | None:
         if not conversation.head:
@@ -223,7 +222,8 @@ class Conversations(Namespace):
         scope, store = Scope(user=user), self._services.store
         found = await store.conversation(scope, conversation)
         summary = await store.summary(scope, conversation)
-        return conversation_entry(found, head=await self._head(found, scope), summary=summary)
+        head, said = await self._head(found, scope), await store.talks.said(scope, conversation)
+        return conversation_entry(found, head=head, title=title_of(said), summary=summary)
 
     async def load(self, conversation: str, *, user: str | None = None, branches: bool = False) -> LoadedConversation:
         """Load a conversation with the posts of its head's path, or of all `branches`, as exports need them.
@@ -254,26 +254,28 @@ class Conversations(Namespace):
         conversation: Conversation,
         *,
         user: User = None,
-        branches: Annotated[bool, Meta(description="Include all branches, ordered by post number.")] = False,
+        branches: Annotated[
+            Literal["head", "all"], Meta(description="`all` includes side branches, ordered by post number.")
+        ] = "head",
         last: Annotated[
             int | None, Meta(ge=1, le=2**31, description="Return only the newest N posts."), Argument(metavar="N")
         ] = None,
         limit: MaybePageSize = None,
         cursor: Cursor = None,
     ) -> Page[PostEntry]:
-        """Return the posts of the head's branch, oldest first.
+        """Return the posts of the head's branch, oldest first, or of all branches.
 
         Returns all, with `last` the newest, or with `limit` or `cursor` a page. Pages stay on the same branch if the
         head moves.
         """
-        scope, store = Scope(user=user), self._services.store
+        scope, store, path = Scope(user=user), self._services.store, branches == "head"
         if limit is None and cursor is None:
-            posts = await store.posts(scope, conversation, path=not branches, last=last)
+            posts = await store.posts(scope, conversation, path=path, last=last)
             return Page(items=await self._post_entries(scope, conversation, posts))
         check_alone("last", last)
         limit = limit or LIMIT
-        found, head, after = await self._start(conversation, "posts", scope, branches=branches, cursor=cursor)
-        posts = await store.posts(scope, conversation, after=after, limit=limit + 1, path=not branches, head=head)
+        found, head, after = await self._start(conversation, "posts", scope, branches=not path, cursor=cursor)
+        posts = await store.posts(scope, conversation, after=after, limit=limit + 1, path=path, head=head)
         more = write_cursor("posts", head, posts[limit - 1].seq, no=found.no) if len(posts) > limit else None
         return Page(items=await self._post_entries(scope, conversation, posts[:limit]), next=more)
 

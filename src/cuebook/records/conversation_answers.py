@@ -15,12 +15,14 @@ from cuebook.records.turn import Anchor, Block, Dropped, Step, Turn, TurnState, 
 class ConversationEntry(Answer, frozen=True, kw_only=True):
     """A conversation; `head` is the ID of the post that the next one follows.
 
-    `metadata` has the state of the rolling summary (`rollingSummaryState`), except in lists.
+    `title` is the start of its first user post. `metadata` has the state of the rolling summary
+    (`rollingSummaryState`), except in lists.
     """
 
-    COLUMNS: ClassVar = ("id", "user", "persona", "posts", "turns", "changed")
+    COLUMNS: ClassVar = ("id", "title", "user", "persona", "posts", "turns", "changed")
 
     id: str
+    title: str
     user: str | None = field(name="userId")
     persona: str | None = field(name="personaId")
     participants: tuple[str, ...]
@@ -265,13 +267,13 @@ class ReplayEntry(Answer, frozen=True, kw_only=True):
 
 
 def conversation_entry(
-    value: Conversation, *, head: str | None = None, summary: Summary | None = None
+    value: Conversation, *, head: str | None = None, title: str = "", summary: Summary | None = None
 ) -> ConversationEntry:
     """Return a conversation as an answer, with AgentOS's state in its metadata."""
     metadata = dict(value.metadata)
     if summary is not None:
         metadata["rollingSummaryState"] = to_wire(summary_state(summary))
-    return as_answer(ConversationEntry, value, head=head, metadata=metadata)
+    return as_answer(ConversationEntry, value, head=head, title=title, metadata=metadata)
 
 
 def summary_state(value: Summary) -> SummaryState:

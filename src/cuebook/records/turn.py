@@ -19,6 +19,8 @@ ASKED = "asked"
 #: Metadata key of a turn that is not on the conversation's path, and its value.
 BRANCH = "branch"
 SIDE = "side"
+#: Maximum length of a conversation's title, in characters.
+TITLE = 60
 
 
 class Ask(Struct, frozen=True):
@@ -219,6 +221,20 @@ class ConversationSummary(Struct, frozen=True, kw_only=True):
     tokens: int = 0  # of its newest prompt, by our counter
     state: TurnState | None = None  # of its newest turn; None without one
     shadow: bool = False  # its newest turn ran in shadow mode
+
+    @property
+    def title(self) -> str:
+        """Return the conversation's title."""
+        return title_of(self.said)
+
+
+def title_of(said: str) -> str:
+    """Return a conversation's title: the first words of its first user post, "" without one."""
+    text = " ".join(said.split())
+    if len(text) <= TITLE:
+        return text
+    start = text[: TITLE - 1]
+    return f"{start.rpartition(' ')[0] or start}…"
 
 
 class TurnEntry(Struct, frozen=True, kw_only=True):

@@ -1413,6 +1413,11 @@ WHERE tenant = :tenant AND utility = :utility AND (updated_at < :before OR (upda
     AND (:user IS NULL OR (user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user))
 ORDER BY updated_at DESC, no DESC LIMIT :limit;
 
+-- name: talk_said
+-- Select the start of a conversation's first user post.
+SELECT substr(coalesce(message, small, ''), 1, 400) FROM post
+WHERE tenant = :tenant AND conversation = :no AND seq <= 8 AND role = 'user' ORDER BY seq LIMIT 1;
+
 -- name: turn_newest
 -- Select the newest turn of a conversation with the manifest of its newest step.
 SELECT t.n, t.state, json_type(t.metadata, '$.shadow') IS NOT NULL AS shadow, s.manifest

@@ -32,7 +32,7 @@ class Way(Struct, frozen=True):
 
 
 class TranscriptStretch(Struct, frozen=True, kw_only=True):
-    """A page of one branch of a conversation's tree, oldest first."""
+    """A page of one branch of a conversation's tree, or of all branches, oldest first."""
 
     posts: tuple[Post, ...]
     turns: tuple[TurnEntry, ...]  # that answered its rounds, on any branch
@@ -45,6 +45,7 @@ class TranscriptStretch(Struct, frozen=True, kw_only=True):
     current: bool  # it is the head's path
     shared: int  # the last post shared with the head's path, 0 for none
     branches: int  # number of branches in all
+    side: frozenset[int] = frozenset()  # posts that are not on the head's path
 
 
 class ConversationListing:
@@ -84,9 +85,11 @@ class ConversationListing:
         branch: int | None = None,
         behind: int | None = None,
         around: str | None = None,
+        every_branch: bool = False,
     ) -> TranscriptStretch:
         """Return a page of POSTS posts of the head's path, or of the newest branch through the post with seq `branch`.
 
+        With `every_branch`, return the posts of all branches in the order in which they were stored.
         By default the newest posts; with `behind` those after a seq; with `around` those around a post's id, on a
         branch through it. Raises NotFound.
         """
@@ -100,14 +103,17 @@ class ConversationListing:
                 msg = f"Unknown post {around!r} in conversation {conversation!r}."
                 raise NotFound(msg)
             middle = post_place.seq
-        way = tree.way_through(branch if branch is not None else middle)
+        if every_branch:
+            way = _Path([(1, known.last_seq)] if known.last_seq else [])
+        else:
+            way = tree.way_through(branch if branch is not None else middle)
         if middle is not None:
             start = way.before(middle) - POSTS // 2
         else:
             start = way.count if behind is None else way.before(behind)
         start = max(0, min(start, way.count - POSTS))
         posts = await store.posts(
-            scope, conversation, after=way.seq_at(start), limit=POSTS, head=way.last
+            scope, conversation, after=way.seq_at(start), limit=POSTS, head=way.last, path=not every_branch
         ) if way.count else []  # fmt: skip
         rounds = [each.round for each in posts]
         turns = await store.talks.answering(scope, conversation, first=min(rounds), last=max(rounds)) if rounds else []
@@ -115,15 +121,16 @@ class ConversationListing:
         return TranscriptStretch(
             posts=tuple(posts),
             turns=tuple(turns),
-            partings=await self._partings(scope, conversation, tree, way, parents),
+            partings={} if every_branch else await self._partings(scope, conversation, tree, way, parents),
             before=start,
             count=way.count,
             older=way.seq_at(max(0, start - POSTS)) if start else None,
             newer=way.seq_at(start + POSTS) if start + POSTS < way.count else None,
             last=way.last,
-            current=way.last == known.head,
+            current=every_branch or way.last == known.head,
             shared=tree.shared(way),
             branches=tree.leaves,
+            side=frozenset(each.seq for each in posts if not tree.is_current(each.seq)),
         )
 
     async def places(self, conversation: str, ids: Sequence[str], *, user: str | None = None) -> dict[str, PostPlace]:
@@ -223,6 +230,10 @@ class _RunTree:
         if run.first == seq:
             return self._newest[seq]
         return max([run.last, *(last for post, last in self._deep.get(run.first, ()) if post >= seq)])
+
+    def is_current(self, seq: int) -> bool:
+        """Return whether a post is on the head's path."""
+        return self._head.holds(seq)
 
     def shared(self, way: _Path) -> int:
         """Return the last post of a path that is also on the head's path; 0 for none."""

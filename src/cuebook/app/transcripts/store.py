@@ -84,6 +84,6 @@ def store_transcript(
 
 def _known(cue: BlockingCuebook, name: str, user: str | None) -> set[str]:
     try:
-        return {post.id for post in cue.conversations.posts(name, user=user, branches=True)}
+        return {post.id for post in cue.conversations.posts(name, user=user, branches="all")}
     except NotFound:
         return set()

@@ -12,6 +12,7 @@ from cuebook.records import portable
 from cuebook.records.answer import to_wire
 from cuebook.records.conversation import Conversation, LoadedConversation, Post
 from cuebook.records.conversation_answers import conversation_entry, ids_of, post_entry
+from cuebook.records.turn import title_of
 from cuebook.wire.chat_messages import write_message
 
 Format = Literal["cuebook", "openai", "taskweaver-json", "taskweaver-yaml"]
@@ -42,7 +43,8 @@ def write_transcript(value: LoadedConversation, *, form: Format = "cuebook", one
 def _own(conversation: Conversation, posts: Sequence[Post], *, one_line: bool) -> str:
     """Return Cuebook's format: one line per post, so that diffs of exports are readable."""
     ids = ids_of(posts)
-    about = to_wire(conversation_entry(conversation, head=ids.get(conversation.head)))
+    title = title_of(next((post.message for post in posts if post.role == "user"), ""))
+    about = to_wire(conversation_entry(conversation, head=ids.get(conversation.head), title=title))
     head = {"format": FORMAT, "conversation": about}
     lines = [_post(post, ids) for post in posts]
     if one_line:

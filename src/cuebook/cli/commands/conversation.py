@@ -46,9 +46,8 @@ def show(
     """Show the transcript of a conversation."""
     with state.open() as cue:
         about = cue.conversations.get(conversation, user=user)
-        page = cue.conversations.posts(
-            conversation, user=user, branches=branches, last=last, limit=limit, cursor=cursor
-        )
+        which: Any = "all" if branches else "head"
+        page = cue.conversations.posts(conversation, user=user, branches=which, last=last, limit=limit, cursor=cursor)
     if state.json:
         data = to_wire(page)
         screen.say_json(to_wire(about) | {"posts": data.pop("items")} | data)

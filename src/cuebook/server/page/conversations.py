@@ -1,7 +1,7 @@
 """Render the conversation pages: list with search, transcript with branches, and the forget form."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 from litestar import Response, get, post
@@ -24,10 +24,8 @@ from cuebook.server.page.transcript import entries_of
 ALL = "/page/conversations"
 ONE = ALL + "/{conversation:str}"
 VIEW = "Conversations"
-#: Maximum number of conversations on a page, and length of each preview in characters.
+#: Maximum number of conversations on a page.
 LISTED = 50
-PREVIEW = 100
-
 #: Maximum number of turns in the table of a conversation.
 TURNS = 200
 Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts after this number")]
@@ -62,17 +60,20 @@ async def conversations(
 async def conversation(
     request: AnyRequest,
     conversation: FromPath[str],
+    *,
     at: FromQuery[str | None] = None,
     behind: Behind = None,
     branch: Branch = None,
+    branches: FromQuery[Literal["head", "all"]] = "head",
 ) -> Response[bytes]:
-    """Render a conversation: the transcript of a branch, its turns with their tokens, and its summary.
+    """Render a conversation: the transcript of a branch or of all, its turns with their tokens, and its summary.
 
     Shows the newest posts, those around post `at`, or those after number `behind`.
     """
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
     description = to_wire(await cue.conversations.get(name, user=user))
-    page = await cue.live.talks.read(name, user=user, branch=branch, behind=behind, around=at)
+    every = branches == "all"
+    page = await cue.live.talks.read(name, user=user, branch=branch, behind=behind, around=at, every_branch=every)
     summary = await cue.services.store.summary(Scope(user=user), name)
     return show(
         "conversation.html",
@@ -84,17 +85,18 @@ async def conversation(
         entries=entries_of(page, summary),
         summary=summary,
         mind=to_wire(await cue.mind.show(name, user=user)),
-        branch_query="" if page.current else f"branch={page.last}&",
+        branch_query="branches=all&" if every else "" if page.current else f"branch={page.last}&",
+        every_branch=every,
         may_edit=caller_of(request).may("editor"),
     )
 
 
 def _conversation_row(summary: ConversationSummary) -> dict[str, Any]:
-    conversation, preview = summary.conversation, " ".join(summary.said.split())
+    conversation = summary.conversation
     return {
         "id": conversation.id,
         "user": conversation.user or "",
-        "preview": preview if len(preview) <= PREVIEW else f"{preview[: PREVIEW - 1]}…",
+        "title": summary.title,
         "turns": conversation.turns,
         "posts": conversation.last_seq,
         "branches": summary.branches,

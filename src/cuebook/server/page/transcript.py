@@ -36,9 +36,11 @@ def _entries(page: TranscriptStretch, summary: Summary | None) -> Iterator[dict[
     before = page.posts[0].parent if page.posts else 0
     if before in page.partings:
         yield {"is": "fork", "branches": page.partings[before], "behind": before}
-    for post in page.posts:
+    for last, post in zip((before, *(each.seq for each in page.posts)), page.posts, strict=False):
         turn, step = replies.get(post.seq, (None, 0))
-        yield {"is": "post", **_post(post, names), "covered": post.seq <= summary_end, **_turn(turn, step, post.seq)}
+        branch = {"side": post.seq in page.side, "after": post.parent if post.parent != last else 0}
+        covered = post.seq <= summary_end and not (page.current and branch["side"])
+        yield {"is": "post", **_post(post, names), **branch, "covered": covered, **_turn(turn, step, post.seq)}
         if post.seq == summary_end and summary:
             yield {"is": "summary_end", "version": summary.version}
         if post.seq in unanswered:
