@@ -66,8 +66,7 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
         "auto"  # prompt cache rule of the provider: auto, off, or a name
     )
     breakpoints: Literal["auto", "on", "off"] = "auto"  # write explicit cache breakpoints into requests
-    responses: Literal["answer", "pass"] = "answer"  # pass: forward /v1/responses unchanged, store nothing
-    messages: Literal["book", "keep", "pass", "chat"] = "book"  # keep: unchanged; pass: not stored; chat: as OpenAI
+    messages: Literal["auto", "chat"] = "auto"  # /v1/messages goes upstream in its own format, or as chat completions
     shadow: bool = False  # forward /v1 unchanged, and record what Cuebook would have sent
 
 

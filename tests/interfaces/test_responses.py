@@ -10,7 +10,6 @@ import pytest
 from upstream import Upstream
 
 from conftest import Live, config
-from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
 from cuebook.testing.doubles import ScriptedModel
 
 TOOL: Any = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False}
@@ -182,21 +181,6 @@ def test_unsupported_request_is_forwarded_unchanged(client: openai.OpenAI, upstr
         assert upstream.last.fields == {"model": "plain", "input": "Hi"} | request
     with pytest.raises(openai.NotFoundError, match="nothing here"):
         client.responses.retrieve("resp_68a0theirs")
-
-
-def test_pass_setting_forwards_every_request(
-    serve_live: Callable[..., Live], upstream: Upstream, openai_of: Callable[..., openai.OpenAI]
-) -> None:
-    settings = Settings(
-        store=StoreConfig(url=":memory:", synchronous="OFF"),
-        upstream=UpstreamConfig(url=upstream.url, responses="pass"),
-    )
-    live = serve_live(Config(settings=settings))
-    client = openai_of(live)
-    with pytest.raises(openai.NotFoundError, match="nothing here"):
-        client.responses.create(model="plain", input="Hi")
-    assert (upstream.last.path, upstream.last.fields) == ("/v1/responses", {"model": "plain", "input": "Hi"})
-    assert live.ask_cue(live.cue.conversations.list).items == ()
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,10 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import keep_mirror
 from cuebook.engine.jobs.embedding import load
 from cuebook.engine.jobs.worker import Worker
-from cuebook.engine.proxy.messages_wire import with_marks
 from cuebook.engine.proxy.relay import relay
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.responses_wire import ResponsesAsChat
 from cuebook.engine.proxy.shadow import Shadow
-from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.proxy.wire import ChatWire, Head
 from cuebook.engine.turn.chat import ChatSpeaker, Chunk, preview, read_ask
 from cuebook.engine.turn.prompt_logs import PromptLogs
@@ -93,7 +91,6 @@ class Cuebook(Parts):
         self._worker: Worker | None = None
         self._logs: PromptLogs | None = None
         self._shadow: Shadow | None = None
-        self._ledger: CallAccounting | None = None
         self._tenant = DEFAULT_TENANT
         self._tenants: dict[str, Services] = {}
         self._looks = {}
@@ -135,7 +132,6 @@ class Cuebook(Parts):
             raise CuebookError(msg)
         services, self._upstream = await asyncio.to_thread(compose, self.config, **self._given, sinks=self._sinks)
         services.other_tenant = lambda tenant: self.of(tenant).services
-        self._ledger = CallAccounting(self._upstream) if self._upstream is not None else None
         self._services = services
         self._worker = Worker(services, interval_s=self.config.settings.work.interval_s)
         known = partial(known_prompts, self.prompts, self.config)
@@ -336,12 +332,11 @@ class Cuebook(Parts):
     @property
     def messages(self) -> Messages:
         """The Anthropic Messages API: which model answers, and token counts of requests."""
-        return Messages(self.services, self.config, self._upstream, self._ledger)
+        return Messages(self.services, self.config, self._upstream)
 
     async def pass_through(self, request: RelayRequest, call: RelayCall | None = None) -> AsyncIterator[Head | bytes]:
         """Forward any other request to the upstream without storing it. Yield the response head, then the body's bytes.
 
-        Anthropic messages get cache breakpoints if the upstream supports them (`upstream.breakpoints`).
         In shadow mode the request, and `call` if it asks a model, is stored after the answer. Raises UpstreamError.
         """
         if self._upstream is None:
@@ -352,7 +347,7 @@ class Cuebook(Parts):
                 async for piece in pieces:
                     yield piece
             return
-        answer = await self._upstream.send(with_marks(self.services.settings, self._upstream.base_url, request))
+        answer = await self._upstream.send(request)
         try:
             yield Head(status=answer.status, headers=answer.headers)
             async for chunk in answer.chunks():

@@ -12,7 +12,6 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.messages_wire import PATH, MessagesAsChat, MessagesWire, NotReadError, count_messages
 from cuebook.engine.proxy.relay import relay
 from cuebook.engine.proxy.request import RelayCall
-from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.proxy.wire import Head
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import RelayRequest, Upstream
@@ -52,10 +51,8 @@ def digest_of_ask(ask: Ask, key: bytes) -> bytes:
 class Messages:
     """The Anthropic Messages API of a project."""
 
-    def __init__(
-        self, services: Services, config: Config, upstream: Upstream | None, ledger: CallAccounting | None
-    ) -> None:
-        self._services, self._config, self._upstream, self._ledger = services, config, upstream, ledger
+    def __init__(self, services: Services, config: Config, upstream: Upstream | None) -> None:
+        self._services, self._config, self._upstream = services, config, upstream
 
     @property
     def translates(self) -> bool:
@@ -87,9 +84,9 @@ class Messages:
     async def _answer(self, call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
         services, scope, settings = self._services, Scope(user=call.user), self._config.settings
         if not self.translates:
-            wire = MessagesWire(services, self._upstream, call, sends_window=settings.upstream.messages == "book")
+            wire = MessagesWire(services, self._upstream, call)
             model = upstream_model(services, self._config, wire.model)
-            return relay(wire, scope, model=model, ledger=self._ledger)
+            return relay(wire, scope, model=model)
         upstream = self._upstream
         if upstream is None and isinstance(services.model, OpenAIModel | LlamaModel):  # servers that support tools
             upstream = services.model

@@ -1,8 +1,4 @@
-"""Proxy for Anthropic's `/v1/messages`: read a request as a chat completion, and send it in either format.
-
-Requests sent unchanged or without parsing get cache breakpoints where the provider supports them and the client set
-none.
-"""
+"""Proxy for Anthropic's `/v1/messages`: read a request as a chat completion, and send it in either format."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -13,7 +9,7 @@ from msgspec import Raw
 
 from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.proxy.messages_window import window_body
-from cuebook.engine.proxy.request import RelayCall, model_in
+from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head, TranslatedWire, Wire
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import OpenTurn
@@ -21,7 +17,6 @@ from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.records.memory import Scope
-from cuebook.window.anchors import with_cache_marks
 from cuebook.window.cache import CacheRule, rule_for
 from cuebook.window.post_forms import weigh
 from cuebook.wire.answer import AnswerWriter, StreamReader
@@ -121,25 +116,14 @@ class MessagesWire(Wire):
 
     path = PATH
 
-    def __init__(
-        self, services: Services, upstream: Upstream | None, call: RelayCall, *, sends_window: bool = True
-    ) -> None:
-        """`sends_window`: replace the client's messages by the window. If not, only store the window."""
-        super().__init__(services, upstream, call)
-        self.sends_window = sends_window
-
     def read(self, scope: Scope) -> TurnRequest:
         """Parse the request. Raises NotReadError for unsupported content, InvalidInput for invalid headers."""
         fields, chat, self.converted = read_fields(self.call.body)
         return self.turn_request(scope, chat, own_fields=fields)
 
     def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
-        """Return the request with the window or with its own messages."""
-        body, name = self.call.body, model or self.model
-        if not self.sends_window:
-            if model is not None:
-                body = _encode(_fields.decode(body) | {"model": Raw(_encode(model))})
-            return with_marks(self.services.settings, self.base_url, self.request_to(body))
+        """Return the request with the window as its messages."""
+        name = model or self.model
         rule, tokens = _rule(self.base_url, name), turn.plan.window.tokens
         marks = self.sends_marks(name) and not (rule is not None and tokens < rule.minimum)
         hour = _lasts_an_hour(self.services.settings)
@@ -181,21 +165,6 @@ def _rule(base_url: str, model: str) -> CacheRule | None:
 def _lasts_an_hour(settings: Settings) -> bool:
     """Return whether the cache lasts an hour, by setting."""
     return settings.cache_rule is not None and settings.cache_rule.name == "anthropic-1h"
-
-
-def with_marks(settings: Settings, base_url: str, request: RelayRequest) -> RelayRequest:
-    """Return a request with cache breakpoints, by setting or if the provider itself answers, else unchanged.
-
-    A request with fewer bytes than a model's minimum of cached tokens gets none.
-    """
-    setting = settings.breakpoints
-    if request.method != "POST" or request.path != PATH or setting == "off":
-        return request
-    model = model_in(request.body)
-    rule = None if model is None else _rule(base_url, model)
-    if model is None or (rule is None and setting != "on") or (rule is not None and len(request.body) < rule.minimum):
-        return request
-    return msgspec.structs.replace(request, body=with_cache_marks(request.body, hour=_lasts_an_hour(settings)))
 
 
 # ---- Answered by a server of OpenAI's wire --------------------------------------------------------------------------

@@ -64,12 +64,11 @@ def turn_request(
     *,
     keyed: Mapping[str, Raw],
     quotes: bool,
-    shadow: bool,
 ) -> TurnRequest:
     """Return the request of a turn from the fields of a chat completion. The upstream validates the other fields.
 
-    An Idempotency-Key is bound to the `keyed` fields. With `shadow`, the window is stored and never sent. Raises
-    InvalidInput naming the field, NotFound for an organization that is not the caller's.
+    An Idempotency-Key is bound to the `keyed` fields. Raises InvalidInput naming the field,
+    NotFound for an organization that is not the caller's.
     """
     messages = _read_messages(services, fields)
     lead = next((n for n, each in enumerate(messages) if each.role != SYSTEM), len(messages))
@@ -112,8 +111,6 @@ def turn_request(
         tools=tools,
         live_tools=live_tools,
         quotes=quotes,
-        asks_model=not shadow,
-        shadow=shadow,
         metadata=call.metadata,
     )
 

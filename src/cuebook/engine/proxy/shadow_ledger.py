@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -54,16 +53,10 @@ class CallAccounting:
         now: float,
         marks: bool,
         refused: int = 0,
-        began: float | None = None,
         **fields: Any,
     ) -> dict[str, Any]:
-        """Return the metadata of a call: its entry in the ledger with `fields`. It is computed in a thread.
-
-        `began`, the `perf_counter` of the call's arrival, measures the added time.
-        """
+        """Return the metadata of a call: its entry in the ledger with `fields`. It is computed in a thread."""
         entry = await asyncio.to_thread(partial(self._entry, wire, turn, now=now, marks=marks, refused=refused))
-        if began is not None:
-            fields["added_ms"] = round((time.perf_counter() - began) * 1000, 3)
         entry = msgspec.structs.replace(entry, **fields)
         return {SHADOW: {**turn.choice.decision.metadata[SHADOW], str(turn.lease.step): msgspec.to_builtins(entry)}}
 

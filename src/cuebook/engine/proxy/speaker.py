@@ -11,7 +11,6 @@ from msgspec import Struct
 from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.shadow_ledger import CallAccounting
 from cuebook.engine.proxy.wire import Head, Wire, local_head
 from cuebook.engine.turn.chat import speak
 from cuebook.engine.turn.step import OpenStep, OpenTurn
@@ -36,8 +35,6 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
 
     wire: Wire
     model: str | None
-    ledger: CallAccounting | None
-    began: float  # `perf_counter` of the request's arrival
 
     async def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
         """Yield the head and the body of the answer, the head with the request's position and its prompt's length."""
@@ -60,10 +57,6 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
         wire = self.wire
         if wire.upstream is None:
             return local_answer(wire.services, turn, step, stream=wire.stream, counts=wire.wants_usage)
-        if self.ledger is not None and not wire.sends_window:
-            marks = wire.sends_marks(self.model or wire.model)
-            now = wire.services.clock.now()
-            step.metadata |= await self.ledger.metadata(wire, turn, now=now, marks=marks, began=self.began)
         reply = await wire.upstream.send(wire.outgoing(turn, model=self.model))
         if reply.status not in STATUSES:
             return relay_answer(reply, step, wire.reader())
@@ -81,7 +74,7 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
         if error is None or not turn.request.target.base_url:
             return None
         limits = learn_limits(services, turn.request.target, turn.lease.conversation, error, tokens)
-        return await replan_turn(services, turn, limits) if self.wire.sends_window else None
+        return await replan_turn(services, turn, limits)
 
     def replay(self, reply: StoredReply) -> Iterator[Head | bytes]:
         """Yield the stored answer of a repeated request."""

@@ -61,8 +61,6 @@ def local_head(*, stream: bool) -> Head:
 class Wire(ABC):
     """A request in one provider's format."""
 
-    #: Whether the upstream gets the window. If not, it gets the client's own messages, and the window is only stored.
-    sends_window: bool = True
     #: The path of its requests below the upstream's base URL.
     path: ClassVar[str]
 
@@ -96,8 +94,8 @@ class Wire(ABC):
     def turn_request(self, scope: Scope, fields: Mapping[str, Raw], *, own_fields: Mapping[str, Raw]) -> TurnRequest:
         """Return the request of the turn from the fields of the equivalent chat completion. Raises InvalidInput."""
         self.own_fields, self.fields = own_fields, fields
-        quotes, shadow = self.upstream is None and self.services.model.name == NO_MODEL, not self.sends_window
-        request = turn_request(self.services, scope, self.call, fields, keyed=own_fields, quotes=quotes, shadow=shadow)
+        quotes = self.upstream is None and self.services.model.name == NO_MODEL
+        request = turn_request(self.services, scope, self.call, fields, keyed=own_fields, quotes=quotes)
         return msgspec.structs.replace(request, target=self.target(self.model))
 
     def target(self, model: str) -> ModelTarget:

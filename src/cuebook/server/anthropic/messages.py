@@ -44,18 +44,17 @@ class NotRead(JsonBody[MessageAsked]):
 async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIResponse:
     """Answer a request of Anthropic's wire, and store it with its answer.
 
-    Setting `messages` under [upstream] selects the mode. "book": the upstream gets the window instead of the messages.
-    "keep": it gets the unchanged request; "pass" also stores nothing. A body that cannot be parsed is forwarded
-    unchanged and not stored. "chat", and no upstream: the upstream answers a chat completion with the tools, or the
-    project's own model answers. Header X-Cuebook-Left-Out then names the request fields that it did not get. The
-    other headers are those of /v1/chat/completions.
+    A body that cannot be parsed is forwarded unchanged and not stored. With `messages = "chat"` under [upstream], the
+    upstream answers a chat completion with the tools; without an upstream, the project's own model answers. Header
+    X-Cuebook-Left-Out then names the request fields that the model did not get. The other headers are those of
+    /v1/chat/completions.
     """
     body: Any = data
     cue = cue_of(request)
     own = cue.messages.translates
     if own:
         check_json(body)
-    elif cue.config.settings.upstream.messages == "pass" or not _is_clean(body):
+    elif not _is_clean(body):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return StreamResponse(

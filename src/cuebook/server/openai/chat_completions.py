@@ -217,9 +217,7 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
     if not cue.shadows:
         return StreamResponse(request.app.state.running, _passed(cue.pass_through(passed), encoded))
     call = None
-    way = cue.config.settings.upstream
-    unkept = {"/responses": way.responses, "/messages": way.messages}.get(place.rest) == "pass"
-    if place.rest in _KEPT and scope["method"] == "POST" and not unkept:
+    if place.rest in _KEPT and scope["method"] == "POST":
         new = (header(scope, b"x-history") or "").lower() == "server"
         call = call_of(request, passed.body, server_history=new, key=None)
     return StreamResponse(request.app.state.running, _passed(cue.pass_through(passed, call), _as_they_came))

@@ -47,14 +47,10 @@ def asked_by(request: AnyRequest) -> str | None:
     return user_of(request, place.user)
 
 
-async def _is_theirs(request: AnyRequest, conversation: str | None = None) -> bool:
-    """Return whether the upstream answers, because it stores its own conversations or this one is unknown."""
+async def _is_theirs(request: AnyRequest, conversation: str) -> bool:
+    """Return whether the upstream answers, because this conversation is unknown here."""
     cue = cue_of(request)
-    if not cue.upstream_url:
-        return False
-    if cue.config.settings.upstream.responses == "pass":
-        return True
-    return conversation is not None and not await cue.openai_conversations.has(conversation, user=asked_by(request))
+    return bool(cue.upstream_url) and not await cue.openai_conversations.has(conversation, user=asked_by(request))
 
 
 async def from_project(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
@@ -70,8 +66,6 @@ async def from_project(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
 )
 async def begin_conversation(request: AnyRequest, data: JSONBody[ConversationAsked]) -> ASGIResponse:
     """Create a conversation. Send its id as `conversation` in requests that continue it."""
-    if await _is_theirs(request):
-        return await pass_through(request)
     begun = cue_of(request).openai_conversations.create(
         data.items, data.metadata, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
     )

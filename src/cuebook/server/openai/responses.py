@@ -48,16 +48,13 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
     An `item_reference` may name a stored item; with `store: false` the answer's id cannot be used later.
 
     Function tools are passed through. Requests that a chat completion cannot express go to the upstream unchanged and
-    are not stored, as do all with `responses = "pass"` under [upstream]; 400 without an upstream. The headers are
-    those of /v1/chat/completions.
+    are not stored; 400 without an upstream. The headers are those of /v1/chat/completions.
     """
     body: Any = data
     cue = cue_of(request)
-    passes = cue.config.settings.upstream.responses == "pass"
     user = asked_by(request)
-    if not passes:
-        body = await cue.responses.with_items(body, user=user)
-    if cue.upstream_url and (passes or await cue.responses.refused(body, user=user)):
+    body = await cue.responses.with_items(body, user=user)
+    if cue.upstream_url and await cue.responses.refused(body, user=user):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return StreamResponse(
