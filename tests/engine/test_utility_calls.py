@@ -225,9 +225,12 @@ async def test_a_utility_call_beside_a_named_conversation_is_stored_apart(tmp_pa
 async def test_a_continued_utility_call_is_a_conversation(clients):
     name = await send(clients, "Where do the ferries leave? As JSON.", response_format=JSON)
     assert await listed(clients.cue, utility=True) == {name}
+    assert await clients.cue.memory.search("ferries", user="ann") == []
+    assert [hit.conversation for hit in await clients.cue.memory.search("ferries", user="ann", conversation=name)]
     messages = [user("Where do the ferries leave? As JSON."), {"role": "assistant", "content": "Noted."}, user("When?")]
     assert await send(clients, messages, response_format=JSON) == name
     assert (await listed(clients.cue), await listed(clients.cue, utility=True)) == ({name}, set())
+    assert {hit.conversation for hit in await clients.cue.memory.search("ferries", user="ann")} == {name}
 
 
 async def test_a_retried_utility_call_is_one_entry(clients):

@@ -105,11 +105,12 @@ UPDATE conversation SET opening = :opening, ending = :ending WHERE no = :no;
 
 -- name: framed_texts
 -- Select the first messages of a user's newest conversations that begin or end with the same words.
-SELECT p.message FROM post p WHERE p.tenant = :tenant AND p.seq = 1 AND p.message IS NOT NULL AND p.conversation IN (
-    SELECT a.no FROM (SELECT no FROM conversation WHERE tenant = :tenant AND opening = :opening
-        AND coalesce(user_id, '') = coalesce(:user, '') ORDER BY no DESC LIMIT :limit) a
-    UNION SELECT b.no FROM (SELECT no FROM conversation WHERE tenant = :tenant AND ending = :ending
-        AND coalesce(user_id, '') = coalesce(:user, '') ORDER BY no DESC LIMIT :limit) b);
+SELECT message FROM post WHERE tenant = :tenant AND seq = 1 AND message IS NOT NULL AND conversation IN (
+    SELECT no FROM conversation WHERE tenant = :tenant AND opening = :opening AND coalesce(user_id, '') = coalesce(:user, '')
+    ORDER BY no DESC LIMIT :limit)
+UNION SELECT message FROM post WHERE tenant = :tenant AND seq = 1 AND message IS NOT NULL AND conversation IN (
+    SELECT no FROM conversation WHERE tenant = :tenant AND ending = :ending AND coalesce(user_id, '') = coalesce(:user, '')
+    ORDER BY no DESC LIMIT :limit);
 
 -- name: conversations_page
 -- Select a page of a tenant's conversations or of its utility calls, newest first, from a cursor on.
@@ -379,6 +380,10 @@ SELECT count(*) FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :f
 SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body, t.c1 FROM json_each(:seqs) j
 CROSS JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value
 LEFT JOIN post_text_content t ON t.id = :base + j.value ORDER BY p.seq;
+
+-- name: post_text_scope
+-- Set where full-text search finds a range of posts.
+UPDATE post_text SET scope = :scope WHERE rowid BETWEEN :first AND :last;
 
 -- name: delete_post_text
 -- Delete the full-text rows of a conversation.
@@ -968,7 +973,7 @@ SELECT scope FROM embedded WHERE tenant = :tenant AND owner = :owner AND model =
 SELECT coalesce(sum(upto), 0), coalesce(sum(vectors), 0) FROM embedded WHERE model = :model AND substr(scope, 1, 1) = 'c';
 
 -- name: embedded_due
--- Select conversations changed since a time with posts after the last embedded one, by each tenant's index.
+-- Select conversations changed since a time with posts after the last embedded one, by each tenant's index. No utility calls.
 WITH RECURSIVE tenants (tenant) AS (
     SELECT min(tenant) FROM conversation
     UNION ALL SELECT (SELECT min(c.tenant) FROM conversation c WHERE c.tenant > t.tenant) FROM tenants t WHERE t.tenant IS NOT NULL
@@ -976,7 +981,7 @@ WITH RECURSIVE tenants (tenant) AS (
 SELECT c.tenant, c.id AS conversation, c.no, coalesce(e.upto, 0) AS upto, c.last_seq FROM tenants t
 CROSS JOIN conversation c INDEXED BY conversation_recent ON c.tenant = t.tenant AND c.updated_at >= :since
 LEFT JOIN embedded e ON e.tenant = c.tenant AND e.scope = 'c' || c.no AND e.model = :model
-WHERE c.last_seq > coalesce(e.upto, 0) ORDER BY c.updated_at DESC, c.no DESC LIMIT :limit;
+WHERE c.last_seq > coalesce(e.upto, 0) AND c.utility = 0 ORDER BY c.updated_at DESC, c.no DESC LIMIT :limit;
 
 -- name: places_due
 -- Select places changed since a time with texts after the last embedded one.

@@ -112,8 +112,7 @@ def backlog(transaction: Transaction, row: ConversationRow, head: Tip, mark: int
 def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft], tip: Tip) -> Tip:
     """Append drafts after `tip` and update the counters of the row. Does not move the head."""
     tenant, no, seq = row.tenant, row.no, row.last_seq
-    user = row.user
-    scope = f"c{no} {owner_token(tenant, user)} {tenant_token(tenant)}"
+    scope = search_scope(row)
     for draft in drafts:
         seq += 1
         parent = tip.seq
@@ -169,6 +168,11 @@ def _hear(row: ConversationRow, sender: str) -> None:
 def tenant_token(tenant: str) -> str:
     """Return the full-text token of all posts in a tenant, for a search without a user."""
     return "t" + digest_of(tenant.encode())[:8].hex()
+
+
+def search_scope(row: ConversationRow) -> str:
+    """Return where full-text search finds a conversation's posts. Those of a utility call are found only in it."""
+    return f"c{row.no}" if row.utility else f"c{row.no} {owner_token(row.tenant, row.user)} {tenant_token(row.tenant)}"
 
 
 def owner_token(tenant: str, user: str | None) -> str:

@@ -17,7 +17,19 @@ from cuebook.storage.access import ConversationRow, current_epoch, encode_json
 from cuebook.storage.audit import chained
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
-from cuebook.storage.tree import Tip, draft_decoder, grow, keep, on_path, runs_to, save_growth, settle_head, tip_at
+from cuebook.storage.tree import (
+    SHIFT,
+    Tip,
+    draft_decoder,
+    grow,
+    keep,
+    on_path,
+    runs_to,
+    save_growth,
+    search_scope,
+    settle_head,
+    tip_at,
+)
 from cuebook.storage.writes import begin, bind, check_names, keep_named, leave_waiting, set_head
 
 #: Tolerated clock difference between two processes, in seconds.
@@ -61,10 +73,10 @@ class TurnStore(Noun):
                 return None
             row = access.need(transaction, scope, opening.conversation)
         check_names(row, scope, opening.drafts)
+        _mark_utility(transaction, row, opening)
         tip = _place(transaction, row, opening)
         named = {"mode": opening.mode, "project": opening.project, "timeZone": opening.time_zone, KEPT: opening.policy}
         keep_named(transaction, row, named)
-        _mark_utility(transaction, row, opening)
         if opening.delivers:
             memories.wanted(transaction, row)
         memories.used(transaction, row.tenant, opening.uses, by=USE, now=opening.now)
@@ -197,7 +209,10 @@ def _waiting(transaction: Transaction, *, now: float, wait_s: float | None, limi
 def _mark_utility(transaction: Transaction, row: ConversationRow, opening: Decision) -> None:
     """Store whether the conversation is a utility call, which it no longer is once continued, and its frame."""
     if row.utility != opening.utility:
-        transaction.run("conversation_utility", no=row.no, utility=int(opening.utility))
+        row.utility = opening.utility
+        transaction.run("conversation_utility", no=row.no, utility=int(row.utility))
+        span = {"first": row.no << SHIFT, "last": row.no << SHIFT | row.last_seq}
+        transaction.run("post_text_scope", scope=search_scope(row), **span)
     if opening.frame is not None:
         transaction.run("conversation_frame", no=row.no, opening=opening.frame[0], ending=opening.frame[1])
 
