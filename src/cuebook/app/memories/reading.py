@@ -13,7 +13,7 @@ from cuebook.app.paging import LIMIT, read_cursor, write_cursor
 from cuebook.engine.core.conversation_items import as_memory, is_guest, item_of, parted
 from cuebook.engine.core.recall import answers
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.summary_correction import correct_summary
+from cuebook.engine.turn.scene import correct_summary
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.memories import MemoryQuery
 from cuebook.memory.corrections import corrected, correction_of, says

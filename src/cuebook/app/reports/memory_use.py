@@ -31,8 +31,8 @@ from cuebook.records.expression import lowered
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import CacheEstimate, Turn
-from cuebook.window.block_text import text_of
 from cuebook.window.post_forms import whole
+from cuebook.window.window import text_of
 
 #: Default and maximum number of turns measured per conversation, newest first.
 TURNS, MOST_TURNS = 50, 1_000

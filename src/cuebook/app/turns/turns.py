@@ -42,9 +42,8 @@ from cuebook.records.conversation_answers import (
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import TaskOutcome, TurnFeedback
 from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window
-from cuebook.window.block_text import text_of
 from cuebook.window.post_forms import whole
-from cuebook.window.window import RENDERER
+from cuebook.window.window import RENDERER, text_of
 
 Verdict = Literal["identical", "erased", "withheld", "renderer-changed", "altered"]
 #: The highest turn number.

@@ -17,7 +17,7 @@ from cuebook.engine.core.conversation_items import line_of
 from cuebook.engine.core.instructions import BROKEN, Instruction, Work, instruct, instruction_record, said_by
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
-from cuebook.engine.turn.summary_correction import correct_summary
+from cuebook.engine.turn.scene import correct_summary
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, NotFound
 from cuebook.interfaces import ModelRequest
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation

@@ -125,23 +125,18 @@ def _memory_terms(scene: Scene, place: HistoryPlace, shared: str) -> dict[str, A
         data = place.waiting_turn.metadata
         return {name: data[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in data}
     first = scene.conversation.last_seq + 1 if scene.conversation else 1
+    known, sharing = scene.known, None
+    if known is not None and known.policy.share:  # the turn asked to share with an organization
+        reason = unshared(known.policy, _participants(scene, ask), known.settings, may_publish=ask.may_publish)
+        sharing = {"shared": False, "reason": reason} if reason else {"shared": True}
     values = {
         SHARED_WITH: shared,
         SHARED_BY: ask.key if shared else "",
         SPOKEN_WITH: ask.persona,
         BROUGHT: first if len(place.drafts) > 1 else None,
-        SHARING: _sharing(scene, ask),
+        SHARING: sharing,
     }
     return {name: value for name, value in values.items() if value}
-
-
-def _sharing(scene: Scene, ask: Ask) -> dict[str, Any] | None:
-    """Return a turn's request to share with an organization, or None without one."""
-    known = scene.known
-    if known is None or not known.policy.share:
-        return None
-    reason = unshared(known.policy, _participants(scene, ask), known.settings, may_publish=ask.may_publish)
-    return {"shared": False, "reason": reason} if reason else {"shared": True}
 
 
 # ---- The request ----------------------------------------------------------------------------------------------------
