@@ -1,5 +1,6 @@
 """The budget of a request: the context window of its model, and the answer that the request asks for."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -8,6 +9,8 @@ from turn_helpers import NAME, cue_on, user
 
 from cuebook.app.cuebook import Cuebook, Head, RelayCall
 from cuebook.app.turns.explanation import told_of
+from cuebook.errors import UpstreamError
+from cuebook.providers.model_list import ModelList, read_contexts
 from cuebook.records.answer import to_wire
 from cuebook.testing.upstream import Answer, ScriptedUpstream, completion
 
@@ -152,3 +155,75 @@ async def test_messages_and_responses_are_retried_too() -> None:
         pieces = [piece async for piece in cue.respond(RelayCall(body=body, headers={}, conversation="other"))]
         assert b'"Hi."' in b"".join(piece for piece in pieces if isinstance(piece, bytes))
         assert len(upstream.messages(3)) < len(upstream.messages(2))
+
+
+# ---- The upstream's list of models ----------------------------------------------------------------------------------
+
+LIST = {
+    "object": "list",
+    "data": [
+        {"id": "openrouter/model", "context_length": 64_000},
+        {"id": "vllm", "max_model_len": 4_096},
+        {"id": "mistral", "max_context_length": 32_768},
+        {"id": "groq", "context_window": 8_192},
+        {"id": "none"},
+        {"id": "odd", "context_length": "8k", "max_model_len": 0},
+        "odd",
+    ],
+}
+SIZES = {"openrouter/model": 64_000, "vllm": 4_096, "mistral": 32_768, "groq": 8_192}
+
+
+@pytest.mark.parametrize(
+    ("body", "contexts"),
+    [
+        (json.dumps(LIST).encode(), SIZES),
+        (json.dumps(LIST["data"]).encode(), SIZES),  # Together
+        (b"", {}),
+        (b'{"data": 3}', {}),
+        (b"[" * 100_000, {}),
+    ],
+)
+def test_a_list_of_models_is_read(body: bytes, contexts: dict[str, int]) -> None:
+    assert read_contexts(body) == contexts
+
+
+async def test_an_upstream_is_asked_once_and_its_list_precedes_the_table() -> None:
+    upstream = ScriptedUpstream(Answer(pieces=(b'{"data":[{"id":"gpt-4","context_length":6000}]}',)))
+    models = ModelList(upstream)
+    async with cue_on(upstream=ScriptedUpstream(completion("Hi."))) as cue:
+        contexts = cue.services.caches.listed_contexts
+        for _ in range(2):
+            models.ask({"Authorization": "Bearer k", "Cookie": "c"}, contexts)
+            await asyncio.sleep(0.01)
+        assert [(each.method, each.path, each.headers) for each in upstream.requests] == [
+            ("GET", "/models", {"Authorization": "Bearer k", "user-agent": "cuebook"})
+        ]
+        await send(cue, [user("hi")], model="gpt-4", max_tokens=1_000)
+        window = await window_of(cue)
+    assert (window["budget"], window["context"]["source"]) == (5_000, "upstream")
+    await models.aclose()
+
+
+async def test_a_failure_to_list_models_is_silent_and_not_repeated_at_once() -> None:
+    contexts: dict[tuple[str, str], int] = {}
+    failures = (UpstreamError("down"), Answer(pieces=(b"{}",), status=401), Answer(error=UpstreamError("broken")))
+    for failure in failures:
+        upstream = ScriptedUpstream(failure)
+        models = ModelList(upstream)
+        for _ in range(2):
+            models.ask({}, contexts)
+            await asyncio.sleep(0.01)
+        assert len(upstream.requests) == 1
+        await models.aclose()
+    assert contexts == {}
+
+
+async def test_a_slow_list_of_models_delays_neither_a_request_nor_the_end() -> None:
+    upstream = ScriptedUpstream(Answer(pieces=(b"{}",), delay=60))
+    models = ModelList(upstream)
+    models.ask({}, {})
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(1):
+        await models.aclose()
+    assert upstream.closed == 1

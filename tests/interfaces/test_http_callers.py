@@ -343,5 +343,7 @@ def test_cuebook_key_is_never_forwarded_upstream(
         assert answer.status_code == 200, answer.text
     first, second, *_ = [dict(each.headers) for each in upstream.received]
     assert made.token not in str(upstream.received)
+    assert made.token not in str(upstream.background)
+    assert {each.path for each in upstream.background} == {"/v1/models"}
     assert "authorization" not in {name.lower() for name in first}
     assert {name.lower(): value for name, value in second.items()}["authorization"] == "Bearer sk-mine"

@@ -92,10 +92,11 @@ def tool_stream() -> list[bytes]:
 
 
 class Upstream:
-    """The server. `received` lists the requests."""
+    """The server. `received` lists the requests of clients, `background` those of Cuebook itself."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []
+        self.background: list[Received] = []
         self.url = ""
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
@@ -129,7 +130,7 @@ class Upstream:
         request = Received(
             scope["method"], scope["raw_path"].decode(), scope["query_string"].decode(), headers, body
         )  # fmt: skip
-        self.received.append(request)
+        (self.background if headers.get("user-agent") == "cuebook" else self.received).append(request)
         answering = asyncio.ensure_future(self._answer(request, send))
         watching = asyncio.ensure_future(receive())
         began = time.monotonic()

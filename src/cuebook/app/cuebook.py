@@ -45,6 +45,8 @@ from cuebook.engine.turn.turn import answer
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, RelayRequest, Sink, Upstream
 from cuebook.interfaces.store import Appended
+from cuebook.providers.model_list import ModelList
+from cuebook.providers.openai import HttpUpstream
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
 from cuebook.records.prompt import TaskOutcome, TurnFeedback
 from cuebook.records.turn import Ask, Window
@@ -91,6 +93,7 @@ class Cuebook(Parts):
         self._worker: Worker | None = None
         self._logs: PromptLogs | None = None
         self._shadow: Shadow | None = None
+        self._models: ModelList | None = None
         self._tenant = DEFAULT_TENANT
         self._tenants: dict[str, Services] = {}
         self._looks = {}
@@ -132,6 +135,8 @@ class Cuebook(Parts):
             raise CuebookError(msg)
         services, self._upstream = await asyncio.to_thread(compose, self.config, **self._given, sinks=self._sinks)
         services.other_tenant = lambda tenant: self.of(tenant).services
+        if isinstance(self._upstream, HttpUpstream) and not services.settings.sets_context:
+            self._models = ModelList(self._upstream)
         self._services = services
         self._worker = Worker(services, interval_s=self.config.settings.work.interval_s)
         known = partial(known_prompts, self.prompts, self.config)
@@ -178,6 +183,8 @@ class Cuebook(Parts):
                 closing.push_async_callback(services.embedder.aclose)
             if services.experience_model is not None:
                 closing.push_async_callback(services.experience_model.aclose)
+            if self._models is not None:
+                closing.push_async_callback(self._models.aclose)
             closing.push_async_callback(services.model.aclose)
             closing.push_async_callback(self._worker.stop)
             if self._shadow is not None:
@@ -315,19 +322,24 @@ class Cuebook(Parts):
                 yield piece
 
     async def _relay(self, kind: type[ChatWire], call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
-        check_call(call)
-        await self.services.catch_up()
+        await self._prepare(call)
         wire = kind(self.services, self._upstream, call)
         model = upstream_model(self.services, self.config, wire.model) if self._upstream is not None else None
         return relay(wire, Scope(user=call.user), model=model)
 
     async def message(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an Anthropic messages request: yield the head, then the body's bytes. Do not store unparsable ones."""
-        check_call(call)
-        await self.services.catch_up()
+        await self._prepare(call)
         async with aclosing(self.messages.answer(call, self.pass_through)) as pieces:
             async for piece in pieces:
                 yield piece
+
+    async def _prepare(self, call: RelayCall) -> None:
+        """Check a call, reload changed files, and ask the upstream for its models in the background, once."""
+        check_call(call)
+        await self.services.catch_up()
+        if self._models is not None:
+            self._models.ask(call.headers, self.services.caches.listed_contexts)
 
     @property
     def messages(self) -> Messages:

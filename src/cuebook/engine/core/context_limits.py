@@ -11,8 +11,9 @@ from cuebook.window.budget import Limits
 from cuebook.window.models import UNKNOWN_CONTEXT, ContextSize, context_in_table
 from cuebook.wire.too_long import TooLong
 
-#: Sources of a context window, best first: the setting, an error of the upstream, the table of models, the default.
-ContextSource = Literal["setting", "error", "table", "default"]
+#: Sources of a context window, best first: the setting, an error of the upstream, its list of models, the table of
+#: models, the default.
+ContextSource = Literal["setting", "error", "upstream", "table", "default"]
 #: Most models and conversations whose limits are remembered.
 MOST: Final = 1_000
 #: Room for the error of a prompt's length, whose parts may have more tokens than the average.
@@ -106,6 +107,8 @@ def _context(services: Services, target: ModelTarget) -> tuple[ContextSize, Cont
     learned = services.caches.contexts.get((target.base_url, target.model))
     if learned is not None:
         return learned, "error"
+    if listed := services.caches.listed_contexts.get((target.base_url, target.model)):
+        return ContextSize(listed), "upstream"
     size = context_in_table(target.model)
     return (ContextSize(UNKNOWN_CONTEXT), "default") if size is None else (size, "table")
 

@@ -205,7 +205,10 @@ class Caches(Struct, kw_only=True):
     windows: OrderedDict[tuple[str, str], CachedWindow] = field(default_factory=OrderedDict)
     messages: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)  # of clients, by the digest of their bytes
     side_requests: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # logged conversations
-    contexts: OrderedDict[tuple[str, str], ContextSize] = field(default_factory=OrderedDict)  # by base URL and model
+    contexts: OrderedDict[tuple[str, str], ContextSize] = field(
+        default_factory=OrderedDict
+    )  # learned, by URL and model
+    listed_contexts: dict[tuple[str, str], int] = field(default_factory=dict)  # of upstreams, by URL and model
     token_ratios: OrderedDict[str, float] = field(
         default_factory=OrderedDict
     )  # by conversation: the provider's count to ours
