@@ -115,29 +115,34 @@ def instruction_record(services: Services, instruction: Instruction, work: Work,
     )
 
 
-async def said_by(services: Services, model: Model, request: ModelRequest) -> str:
-    """Return a model's complete answer.
+async def complete_answer(model: Model, request: ModelRequest, *, longest: int = LONGEST) -> str:
+    """Return a model's complete answer. Raises BackendError if it has more characters than `longest`."""
+    text, left = list[str](), longest
+    async with closing(model.stream(request)) as pieces:
+        async for piece in pieces:
+            text.append(piece.text)
+            left -= len(piece.text)
+            if left < 0:
+                msg = f"Answer of model {model.name} exceeds {longest:,} characters"
+                raise BackendError(msg, retryable=True)
+    return "".join(text)
+
+
+async def background_answer(services: Services, model: Model, request: ModelRequest) -> str:
+    """Return a model's complete answer in a background job.
 
     Raises BackendError, also after a timeout, because other jobs wait. A model may be user code: its faults count as
     unavailability.
     """
-    text: list[str] = []
-    room = LONGEST
     try:
-        async with asyncio.timeout(services.settings.work_patience_s), closing(model.stream(request)) as pieces:
-            async for piece in pieces:
-                text.append(piece.text)
-                room -= len(piece.text)
-                if room < 0:
-                    msg = f"Answer of model {model.name} exceeds {LONGEST:,} characters"
-                    raise BackendError(msg, retryable=True)
+        async with asyncio.timeout(services.settings.work_patience_s):
+            return await complete_answer(model, request)
     except TimeoutError:
         msg = f"Model {model.name} timed out after {services.settings.work_patience_s:g} s"
         raise BackendError(msg, retryable=True) from None
     except BROKEN as error:  # its message may contain conversation text, which must not be logged
         msg = f"Model {model.name} failed with {type(error).__name__}"
         raise BackendError(msg) from error
-    return "".join(text)
 
 
 # ---- A persona's own instructions -----------------------------------------------------------------------------------

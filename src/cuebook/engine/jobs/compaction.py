@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.conversation_items import line_of
-from cuebook.engine.core.instructions import BROKEN, Instruction, Work, instruct, instruction_record, said_by
+from cuebook.engine.core.instructions import BROKEN, Instruction, Work, background_answer, instruct, instruction_record
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.engine.turn.scene import correct_summary
@@ -324,7 +324,7 @@ async def _by_model(services: Services, summarized: Pass, instruction: Instructi
     )
     failure: InvalidInput | None = None
     for _ in range(2):
-        text = await said_by(services, model, request)
+        text = await background_answer(services, model, request)
         try:
             answer = parse_answer(text, known=known, max_tokens=summarized.most, count=services.count)
         except InvalidInput as error:

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.instructions import (
     Work,
+    background_answer,
     instruct,
     instruction_record,
     own_version,
     render_instruction,
-    said_by,
 )
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
@@ -224,7 +224,7 @@ async def _by_model(
             temperature=metaprompt.temperature,
             model=metaprompt.model_id,
         )
-        text = await said_by(services, model, request)
+        text = await background_answer(services, model, request)
     except (BackendError, InvalidInput) as error:
         reason = services.writer.clean(str(error))
         log.warning("Reflection on conversation %s uses the rules instead of the model: %s", conversation.id, reason)
@@ -367,7 +367,7 @@ async def _judged(
         model=tracking.model_id,
     )
     try:
-        return parse_reply(await said_by(services, model, request)), records
+        return parse_reply(await background_answer(services, model, request)), records
     except (BackendError, InvalidInput) as error:
         log.warning(
             "Sentiment by the model failed for conversation %s; the lexicon's result stays: %s",

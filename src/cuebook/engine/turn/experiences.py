@@ -16,9 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.instructions import BROKEN, Work, instruct, instruction_record
+from cuebook.engine.core.instructions import BROKEN, Work, complete_answer, instruct, instruction_record
 from cuebook.engine.core.recall import check_size, embed_query, space_of
-from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import ModelSelection, Services
 from cuebook.errors import BackendError, CuebookError, UpstreamError
 from cuebook.interfaces import Model, ModelRequest
@@ -366,27 +365,15 @@ async def _reply(
     try:
         async with asyncio.timeout(services.settings.experience_s):
             try:
-                return await _said(model, model_request), ""
+                return await complete_answer(model, model_request, longest=LONGEST), ""
             except UpstreamError as error:
                 if error.status not in NO_SCHEMA:
                     raise
-            return await _said(model, msgspec.structs.replace(model_request, schema=None)), ""
+            model_request = msgspec.structs.replace(model_request, schema=None)
+            return await complete_answer(model, model_request, longest=LONGEST), ""
     except TimeoutError:
         return "", f"Model {model.name} timed out after {services.settings.experience_s:g} s"
     except BackendError as error:
         return "", services.writer.clean(str(error))[:SHOWN]
     except BROKEN as error:  # a model may be user code, and its error may contain conversation text
         return "", f"Model {model.name} failed with {type(error).__name__}"
-
-
-async def _said(model: Model, request: ModelRequest) -> str:
-    """Return a model's complete answer. Raises BackendError if it is too long."""
-    lines, room = list[str](), LONGEST
-    async with closing(model.stream(request)) as pieces:
-        async for piece in pieces:
-            lines.append(piece.text)
-            room -= len(piece.text)
-            if room < 0:
-                msg = f"Answer of model {model.name} exceeds {LONGEST:,} characters"
-                raise BackendError(msg)
-    return "".join(lines)
