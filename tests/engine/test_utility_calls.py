@@ -122,6 +122,14 @@ async def test_a_frame_seen_around_other_content_is_a_utility_call(clients, lang
     assert sent(clients.upstream) == [user(f"{before}{contents[1]}{after}")]
 
 
+async def test_the_contents_may_be_long(clients):
+    before, after, *contents = FRAMES["en"]
+    for number, content in enumerate(contents):
+        lines = "\n".join(f"{content} ({line * (7 + number)})" for line in range(2_000))
+        name = await send(clients, f"{before}{lines}{after}")
+    assert await listed(clients.cue, utility=True) == {name}
+
+
 async def test_frames_survive_a_restart_and_belong_to_one_user(tmp_path):
     upstream, dice, (before, after, first, second) = ScriptedUpstream(), LoadedDice(), FRAMES["en"]
     async with cue_on(tmp_path, upstream=upstream, dice=dice) as cue:

@@ -137,7 +137,9 @@ class ConversationReader(Noun):
         """Return first messages of a user's conversations that begin or end with the same words."""
         opening, ending = frame
         values = {"opening": opening, "ending": ending, "user": user, "limit": limit}
-        return [text for (text,) in transaction.run("framed_texts", tenant=scope.tenant, **values)]
+        rows = transaction.rows("framed_texts", tenant=scope.tenant, **values)
+        apart = bodies(transaction, scope.tenant, [row["body"] for row in rows if row["body"]])
+        return [decode_body(apart[row["body"]])[0] if row["body"] in apart else row["message"] or "" for row in rows]
 
     @read
     def answered(self, transaction: Transaction, scope: Scope, key: str) -> StoredAnswer | None:

@@ -105,10 +105,10 @@ UPDATE conversation SET opening = :opening, ending = :ending WHERE no = :no;
 
 -- name: framed_texts
 -- Select the first messages of a user's newest conversations that begin or end with the same words.
-SELECT message FROM post WHERE tenant = :tenant AND seq = 1 AND message IS NOT NULL AND conversation IN (
+SELECT message, body FROM post WHERE tenant = :tenant AND seq = 1 AND conversation IN (
     SELECT no FROM conversation WHERE tenant = :tenant AND opening = :opening AND coalesce(user_id, '') = coalesce(:user, '')
     ORDER BY no DESC LIMIT :limit)
-UNION SELECT message FROM post WHERE tenant = :tenant AND seq = 1 AND message IS NOT NULL AND conversation IN (
+UNION SELECT message, body FROM post WHERE tenant = :tenant AND seq = 1 AND conversation IN (
     SELECT no FROM conversation WHERE tenant = :tenant AND ending = :ending AND coalesce(user_id, '') = coalesce(:user, '')
     ORDER BY no DESC LIMIT :limit);
 

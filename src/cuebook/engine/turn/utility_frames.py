@@ -24,10 +24,11 @@ CONTENT: Final = 30
 CONTENTS: Final = 3
 #: Two contents are the same one edited if they share this part of their letter sequences.
 EDITED: Final = 1 / 3
+#: Letters of such a sequence: two different long texts of a language share few.
+SEQUENCE: Final = 12
 #: Letters of each end of a message that are compared, and earlier messages compared.
-COMPARED: Final = 20_000
+COMPARED: Final = 4_000
 EARLIER: Final = 8
-_SEQUENCE: Final = 4
 
 
 async def has_known_frame(services: Services, scope: Scope, request: TurnRequest) -> bool:
@@ -76,7 +77,7 @@ def _is_other(contents: Sequence[str], *, least: int = 1) -> bool:
     """Return whether two contents are at least so wide, and not the same one edited."""
     if min(map(_width, contents)) < least:
         return False
-    one, other = ({each[n : n + _SEQUENCE] for n in range(max(1, len(each) - _SEQUENCE + 1))} for each in contents)
+    one, other = ({each[n : n + SEQUENCE] for n in range(max(1, len(each) - SEQUENCE + 1))} for each in contents)
     return len(one & other) <= EDITED * min(len(one), len(other))
 
 
