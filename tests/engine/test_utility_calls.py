@@ -1,6 +1,7 @@
 """Utility calls of proxy clients: recognized in any language, listed apart, with nothing added or learned."""
 
 import json
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -158,6 +159,13 @@ async def test_ordinary_first_questions_are_conversations(clients):
     ]
     assert await listed(clients.cue, utility=True) == set()
     assert len(set(ids)) == 3 * len(QUESTIONS)
+
+
+def test_no_message_of_a_long_conversation_frames_another():
+    data = json.loads(files("cuebook.app.demo").joinpath("data/conversation.json").read_text("utf-8"))
+    texts = [each["message"] for each in data["posts"]]
+    assert len(texts) > 300
+    assert [text for n, text in enumerate(texts) if is_framed(text, texts[max(0, n - 8) : n])] == []
 
 
 @pytest.mark.parametrize(
