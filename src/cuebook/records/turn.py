@@ -19,6 +19,8 @@ ASKED = "asked"
 #: Metadata key of a turn that is not on the conversation's path, and its value.
 BRANCH = "branch"
 SIDE = "side"
+#: Metadata key of a turn that repeats failed ones: their numbers, oldest first.
+RETRY_OF = "retryOf"
 #: Maximum length of a conversation's title, in characters.
 TITLE = 60
 

@@ -1,5 +1,6 @@
 """The rows of the live view: each turn's question and answer in short, its prompt's tokens by kind, and timing."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
-from cuebook.records.turn import SHADOW, Manifest, Turn
+from cuebook.records.turn import RETRY_OF, SHADOW, Manifest, Turn
 
 #: Maximum length of the shown question and answer, in characters.
 SAID: Final = 400
@@ -22,6 +23,8 @@ class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
     conversation: str
     user: str | None
     turn: int
+    attempt: int = 1  # a repeated request after failed turns is 2 or more
+    first: int = 0  # the turn of its first attempt
     state: str
     at: str | None
     query: str
@@ -52,8 +55,15 @@ async def lines_of(services: Services, known: Conversation, user: str | None, *,
         return []  # it was deleted meanwhile
     posts = {each.seq: each.message or "" for each in path_posts}
     return [
-        _line(known, turn, posts.get(turn.query_seq, ""), posts.get(turn.reply_seq) or turn.partial) for turn in turns
+        _line(known, turn, posts.get(turn.query_seq, ""), posts.get(turn.reply_seq) or turn.partial)
+        for turn in last_attempts(turns)
     ]
+
+
+def last_attempts(turns: Sequence[Turn]) -> list[Turn]:
+    """Return turns without the failed ones that a later turn repeated."""
+    repeated = {n for turn in turns for n in turn.metadata.get(RETRY_OF, ())}
+    return [turn for turn in turns if turn.n not in repeated]
 
 
 def _line(conversation: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:
@@ -62,11 +72,13 @@ def _line(conversation: Conversation, turn: Turn, query: str, reply: str) -> Liv
     window = data.get("window") or {}
     cache = window.get("cache") or {}
     cached = step.usage.cache_read if step and step.usage else None
-    first_ms = data.get("firstTokenMs")
+    first_ms, earlier = data.get("firstTokenMs"), data.get(RETRY_OF, ())
     return LiveTurn(
         conversation=conversation.id,
         user=conversation.user,
         turn=turn.n,
+        attempt=len(earlier) + 1,
+        first=min(earlier, default=turn.n),
         state=turn.state,
         at=iso(turn.created_at),
         query=_short(query),

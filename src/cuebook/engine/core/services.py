@@ -220,6 +220,7 @@ class Caches(Struct, kw_only=True):
     query_vectors: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # of the newest queries
     task_means: Kinds = field(default_factory=Kinds)
     embedder_failure: ServiceFailure = field(default_factory=ServiceFailure)
+    upstream_failure: ServiceFailure = field(default_factory=ServiceFailure)  # of the last request to it
     epoch: int = 0  # number of erasures, as far as this process knows
     progress: dict[type, Any] = field(default_factory=dict)  # of background jobs, by its type
 

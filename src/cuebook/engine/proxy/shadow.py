@@ -26,7 +26,7 @@ from cuebook.engine.proxy.responses_wire import PATH as RESPONSES_PATH
 from cuebook.engine.proxy.responses_wire import ResponsesWire
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
 from cuebook.engine.proxy.speaker import relay_answer
-from cuebook.engine.proxy.wire import ChatWire, Head, Wire
+from cuebook.engine.proxy.wire import ChatWire, Head, Wire, send_upstream
 from cuebook.engine.turn.history import name_conversation
 from cuebook.engine.turn.step import OpenStep, OpenTurn
 from cuebook.engine.turn.turn import open_turn
@@ -178,7 +178,7 @@ class Shadow:
         record = None if call is None else self._begin(services, request, call)
         answered, sent = services.foreground.begin(), time.perf_counter()
         try:
-            answer = await self._upstream.send(request)
+            answer = await send_upstream(services, self._upstream, request)
             try:
                 if record is not None:
                     record.status, record.headers, record.added_s = answer.status, answer.headers, sent - began

@@ -11,7 +11,7 @@ from msgspec import Struct
 from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.wire import Head, Wire, local_head
+from cuebook.engine.proxy.wire import Head, Wire, local_head, send_upstream
 from cuebook.engine.turn.chat import speak
 from cuebook.engine.turn.step import OpenStep, OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
@@ -57,7 +57,7 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
         wire = self.wire
         if wire.upstream is None:
             return local_answer(wire.services, turn, step, stream=wire.stream, counts=wire.wants_usage)
-        reply = await wire.upstream.send(wire.outgoing(turn, model=self.model))
+        reply = await send_upstream(wire.services, wire.upstream, wire.outgoing(turn, model=self.model))
         if reply.status not in STATUSES:
             return relay_answer(reply, step, wire.reader())
         body = await _body_of(reply)
@@ -65,7 +65,7 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
             return relay_answer(reply, step, wire.reader(), body=body)
         step.turn = smaller
         await reply.aclose()
-        reply = await wire.upstream.send(wire.outgoing(smaller, model=self.model))
+        reply = await send_upstream(wire.services, wire.upstream, wire.outgoing(smaller, model=self.model))
         return relay_answer(reply, step, wire.reader())
 
     async def _smaller(self, turn: OpenTurn, error: TooLong | None) -> OpenTurn | None:

@@ -17,8 +17,8 @@ from cuebook.engine.proxy.request import RelayCall, model_in, read_fields, turn_
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
-from cuebook.errors import CuebookError
-from cuebook.interfaces import RelayRequest, Upstream
+from cuebook.errors import CuebookError, UpstreamError
+from cuebook.interfaces import RelayAnswer, RelayRequest, Upstream
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.window.anchors import with_breakpoints
 from cuebook.window.cache import rule_for
@@ -56,6 +56,18 @@ def local_head(*, stream: bool) -> Head:
     return Head(
         status=200, headers={"content-type": "text/event-stream; charset=utf-8" if stream else "application/json"}
     )
+
+
+async def send_upstream(services: Services, upstream: Upstream, request: RelayRequest) -> RelayAnswer:
+    """Send a request and wait for the head of its answer. Keep a failure for the live page. Raises UpstreamError."""
+    failure = services.caches.upstream_failure
+    try:
+        answer = await upstream.send(request)
+    except UpstreamError as error:
+        failure.why = services.writer.clean(str(error))
+        raise
+    failure.why = ""
+    return answer
 
 
 class Wire(ABC):

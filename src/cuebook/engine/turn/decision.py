@@ -30,7 +30,7 @@ from cuebook.memory.scopes import (
     unshared,
 )
 from cuebook.records.prompt import Outcome
-from cuebook.records.turn import ASKED, BRANCH, SHADOW, SIDE, Ask
+from cuebook.records.turn import ASKED, BRANCH, RETRY_OF, SHADOW, SIDE, Ask
 from cuebook.window.partition import marks_metadata
 
 
@@ -52,6 +52,7 @@ def decision_of(
     shared, used = _published(scene, ask), {text.source for text in plan.sheet.volatile}
     metadata |= _memory_terms(scene, place, shared) | _request_terms(request, place)
     metadata |= {} if moves_head else {BRANCH: SIDE}
+    metadata |= _retried(scene, place, plan.query_seq)
     return Decision(
         conversation=ask.conversation,
         expected_head=conversation.head if conversation else 0,
@@ -84,6 +85,15 @@ def decision_of(
         outcome=outcome if moves_head else None,
         epoch=scene.epoch,
     )
+
+
+def _retried(scene: Scene, place: HistoryPlace, query_seq: int) -> dict[str, Any]:
+    """Return the mark of a turn whose request repeats that of a failed turn, as clients do after a 429."""
+    last = scene.last_turn
+    if last is None or place.drafts or place.waiting_turn or last.query_seq != query_seq:
+        return {}
+    failed = last.state in ("failed", "interrupted") and not last.reply_seq
+    return {RETRY_OF: [*last.metadata.get(RETRY_OF, ()), last.n]} if failed else {}
 
 
 def _frame(services: Services, request: TurnRequest, place: HistoryPlace) -> tuple[bytes, bytes] | None:

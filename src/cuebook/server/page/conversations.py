@@ -9,11 +9,11 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
 from cuebook.app.json_shapes import iso
-from cuebook.app.transcript_views.live_turns import kinds_of
+from cuebook.app.transcript_views.live_turns import kinds_of, last_attempts
 from cuebook.app.turns.turns import HIGHEST
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
-from cuebook.records.turn import ConversationSummary, Turn
+from cuebook.records.turn import RETRY_OF, ConversationSummary, Turn
 from cuebook.server.authorization import AnyRequest, caller_of, check_first, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.memories import go, preview
@@ -109,7 +109,7 @@ def _conversation_row(summary: ConversationSummary) -> dict[str, Any]:
 
 def _turn_rows(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     """Return turns as table rows, newest first, with their prompts as bars on one scale."""
-    rows = [_turn_row(each) for each in reversed(turns)]
+    rows = [_turn_row(each) for each in reversed(last_attempts(turns))]
     most = max((each["tokens"] for each in rows), default=0) or 1
     return [{**each, "bar": kinds_shown(each["kinds"], of=max(most, sum(each["kinds"].values())))} for each in rows]
 
@@ -123,6 +123,7 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
         "n": turn.n,
         "state": turn.state,
         "steps": len(turn.steps),
+        "attempt": len(data.get(RETRY_OF, ())) + 1,
         "tokens": manifest.tokens if manifest else 0,
         "kinds": kinds_of(manifest) if manifest else {},
         "cached": cache.get("readTokens") or 0,

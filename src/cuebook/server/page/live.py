@@ -1,12 +1,13 @@
 """Render the live page and stream its changes as server-sent events: the newest turns and the totals."""
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
 from litestar import Response, get
 
+from cuebook import Cuebook
 from cuebook.app.transcript_views.live_turns import LiveTurn
 from cuebook.app.transcript_views.live_view import Sums
 from cuebook.records.expression import counted
@@ -33,7 +34,7 @@ async def front(request: AnyRequest) -> Response[bytes]:
         "live.html",
         view="Live",
         turns=[live_row(each) for each in await cue.live.newest(user=user)],
-        sums=totals(await cue.live.sums(user=user)),
+        sums=totals(await cue.live.sums(user=user)) | unreachable(cue),
         base=f"http://{host}",
         upstream=cue.upstream_url or "",
         shadow_mode=cue.shadows,
@@ -64,7 +65,7 @@ async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
                 if isinstance(each, LiveTurn):
                     yield b"event: turn\ndata: " + _encode(live_row(each)) + b"\n\n"
                 elif isinstance(each, Sums):
-                    yield b"event: sums\ndata: " + _encode(totals(each)) + b"\n\n"
+                    yield b"event: sums\ndata: " + _encode(totals(each) | unreachable(cue)) + b"\n\n"
                 elif quiet % _QUIET == 0:
                     yield b": quiet\n\n"
 
@@ -72,8 +73,9 @@ async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
 def live_row(turn: LiveTurn) -> dict[str, Any]:
     """Return a turn as the page and its script show it: texts, and a bar in percent."""
     return {
-        "key": f"{turn.conversation}#{turn.turn}",
-        "name": f"{plain(turn.conversation)} · turn {turn.turn}",
+        "key": f"{turn.conversation}#{turn.first}",
+        "name": f"{plain(turn.conversation)} · turn {turn.turn}"
+        + (f", attempt {turn.attempt}" if turn.attempt > 1 else ""),
         "href": f"/page/conversations/{place(turn.conversation)}/turns/{turn.turn}",
         "state": turn.state,
         "when": " ".join(filter(None, [plain(turn.user), (turn.at or "")[:19].replace("T", " ")])),
@@ -110,7 +112,12 @@ def _facts(turn: LiveTurn) -> Iterator[str]:
         yield turn.error
 
 
-def totals(sums: Sums) -> Mapping[str, Any]:
+def unreachable(cue: Cuebook) -> dict[str, str]:
+    """Return the text of the banner for an upstream that did not answer the last request, "" if it did."""
+    return {"unreachable": cue.services.caches.upstream_failure.why}
+
+
+def totals(sums: Sums) -> dict[str, Any]:
     """Return the totals as the page and its script show them: texts by name, and `part`, a bar width in percent."""
     usage = sums.taken
     share = usage.tokens / usage.whole if usage.whole else 1.0

@@ -71,6 +71,7 @@ source.addEventListener("turn", (event) => {
 source.addEventListener("sums", (event) => {
   const sums = JSON.parse(event.data);
   for (const each of document.querySelectorAll("[data-sum]")) each.textContent = sums[each.dataset.sum];
+  document.getElementById("unreachable").hidden = !sums.unreachable;
   document.getElementById("part").setAttribute("width", `${sums.part}%`);
 });
 source.addEventListener("open", () => { state.textContent = "Connected: new turns appear here as they arrive."; });

@@ -1,0 +1,41 @@
+"""Tests of failed calls on the inspector page: retries are one card, an unreachable upstream is one banner."""
+
+import re
+
+from api_keys import Keyed, served
+
+from cuebook.errors import UpstreamError
+from cuebook.testing.upstream import Answer, ScriptedUpstream, completion
+
+BODY = {"model": "m", "messages": [{"role": "user", "content": "When does the ferry leave?"}]}
+BUSY = Answer(pieces=(b'{"error": {"message": "slow down"}}',), status=429)
+DOWN = UpstreamError("The upstream http://up.test/v1 cannot be reached (ConnectError).", status=502)
+
+
+async def post(keyed: Keyed, retry: int = 0) -> int:
+    headers = {"x-stainless-retry-count": str(retry)}
+    return (await keyed.client().post("/v1/chat/completions", json=BODY, headers=headers)).status_code
+
+
+async def test_retries_of_a_refused_call_are_one_card() -> None:
+    async with served(upstream=ScriptedUpstream(BUSY, BUSY, BUSY, completion("At 9:45."))) as keyed:
+        assert [await post(keyed, retry) for retry in range(4)] == [429, 429, 429, 200]
+        [conversation] = (await keyed.cue.conversations.list()).items
+        assert [turn.state for turn in await keyed.cue.turns.list(conversation.id)] == ["failed"] * 3 + ["finished"]
+        page = (await keyed.client().get("/")).text
+        assert re.findall('data-key="(.+?)"', page) == [f"{conversation.id}#1"]
+        assert "attempt 4" in page
+        rows = (await keyed.client().get(f"/page/conversations/{conversation.id}")).text
+        assert "finished, attempt 4" in rows
+        assert "/turns/1" not in rows
+
+
+async def test_an_unreachable_upstream_is_one_banner_until_it_answers() -> None:
+    async with served(upstream=ScriptedUpstream(DOWN, DOWN, completion("At 9:45."))) as keyed:
+        assert 'role="alert" id="unreachable" hidden' in (await keyed.client().get("/")).text
+        assert [await post(keyed), await post(keyed)] == [502, 502]
+        page = (await keyed.client().get("/")).text
+        assert 'role="alert" id="unreachable">' in page
+        assert re.findall('<span data-sum="unreachable">(.+?)</span>', page) == [str(DOWN)]
+        assert await post(keyed) == 200
+        assert 'role="alert" id="unreachable" hidden' in (await keyed.client().get("/")).text
