@@ -17,6 +17,8 @@ from cuebook.wire.event_stream import read_event, write_event
 _CALLS: Final = "tool_use"
 #: Fields of a block whose text grows by deltas. A call's JSON is parsed once complete.
 _GROWS: Final = ("text", "thinking", "partial_json", "signature")
+#: Fields of a compaction, which one delta sets.
+_STATE: Final = frozenset({"content", "encrypted_content"})
 #: Most blocks of an answer, to bound memory.
 MOST_BLOCKS = 4096
 #: Stop reason by a chat completion's finish reason.
@@ -120,6 +122,8 @@ class MessagesReader(StreamReader):
             text = block.setdefault(name, GrowingText("")) if isinstance(piece, str) else None
             if isinstance(text, GrowingText):
                 text.add(str(piece))
+        for name in _STATE & delta.keys():
+            block[name] = delta[name]
         if "citation" in delta:
             cited = block.get("citations")
             block["citations"] = [*(cited if isinstance(cited, list) else ()), delta["citation"]]

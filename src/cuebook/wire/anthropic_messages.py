@@ -21,6 +21,8 @@ from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL
 MARK: Final = "cache_control"
 #: Field of a chat message with a model's signed thinking (LiteLLM's name).
 THINKING: Final = "thinking_blocks"
+#: Field of a chat message with the types of an answer's blocks, if their order is not the usual one.
+ORDER: Final = "block_order"
 #: Block types of thinking.
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 
@@ -183,7 +185,15 @@ def _reply(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     others = [block for block in blocks if _kind(block) not in {"tool_use", *THOUGHTS}]
     parts = [part for block in others if (part := _part(block, reminds=False)).get("text") != ""]
     data: dict[str, Any] = {"role": ASSISTANT, "content": _content(parts) or (None if calls else "")}
-    return data | ({THINKING: thoughts} if thoughts else {}) | ({"tool_calls": calls} if calls else {})
+    data |= ({THINKING: thoughts} if thoughts else {}) | ({"tool_calls": calls} if calls else {})
+    order = [_kind(block) for block in blocks if block.get("text") != ""]
+    usual = sorted(order, key=_rank)
+    return data if order == usual else data | {ORDER: order}
+
+
+def _rank(kind: str) -> int:
+    """Return the usual place of a block in an answer: thinking, then texts and others, then calls."""
+    return 0 if kind in THOUGHTS else 2 if kind == "tool_use" else 1
 
 
 def _call(block: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,8 +238,8 @@ def _content(parts: list[dict[str, Any]]) -> Any:
 
 
 # ---------------------------------------------------------------- writing
-def write_blocks(chat: bytes, *, thoughts: bool = False) -> tuple[str, list[dict[str, Any]]]:
-    """Return a chat message's role and blocks, none if it is empty. `thoughts`: include thinking."""
+def write_blocks(chat: bytes) -> tuple[str, list[dict[str, Any]]]:
+    """Return a chat message's role and blocks, none if it is empty."""
     message = _decode(chat)
     role, blocks = message.get("role"), _blocks(message.get("content"))
     if role in (TOOL, "function"):
@@ -237,16 +247,26 @@ def write_blocks(chat: bytes, *, thoughts: bool = False) -> tuple[str, list[dict
     if role != ASSISTANT:
         name = message.get("name")
         return "user", ([{"type": "text", "text": f"{name}:"}] if isinstance(name, str) and blocks else []) + blocks
-    signed = [each for each in message.get(THINKING) or () if thoughts and isinstance(each, dict)]
+    signed = [each for each in message.get(THINKING) or () if isinstance(each, dict)]
     refusal = message.get("refusal")
     items = _blocks(refusal) if isinstance(refusal, str) else []
     calls = [_tool_use(call) for call in message.get("tool_calls") or () if isinstance(call, dict)]
-    return ASSISTANT, signed + blocks + items + calls
+    usual = signed + blocks + items + calls
+    return ASSISTANT, _ordered(usual, message[ORDER]) if ORDER in message else usual
+
+
+def _ordered(blocks: Sequence[dict[str, Any]], order: Sequence[str]) -> list[dict[str, Any]]:
+    """Return an answer's blocks in its own order. The usual order stays if thinking was left out."""
+    kinds: list[Iterator[dict[str, Any]]] = [
+        iter([block for block in blocks if _rank(_kind(block)) == rank]) for rank in range(3)
+    ]
+    ordered = [block for kind in order if (block := next(kinds[_rank(kind)], None)) is not None]
+    return ordered if len(ordered) == len(blocks) else list(blocks)
 
 
 def resent_form(chat: bytes) -> bytes:
     """Return an answer's chat message as a client parses and resends it: through its blocks."""
-    return read_reply(write_blocks(chat, thoughts=True)[1])
+    return read_reply(write_blocks(chat)[1])
 
 
 def _blocks(content: object) -> list[dict[str, Any]]:

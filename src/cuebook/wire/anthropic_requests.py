@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from cuebook.records.conversation import ASSISTANT, TOOL
-from cuebook.wire.anthropic_messages import REMINDED, THINKING, load_json, refuse
+from cuebook.wire.anthropic_messages import ORDER, REMINDED, THINKING, load_json, refuse
 
 #: Fields with another name on OpenAI's wire.
 _NAMES: Final = {"temperature": "temperature", "top_p": "top_p", "stop_sequences": "stop", "stream": "stream"}
@@ -28,7 +28,7 @@ _PARTS: Final = frozenset({"text", "image_url", "input_audio", "file", "refusal"
 #: Prefix of a failed tool result, because OpenAI's wire has no error flag.
 _FAILED: Final = "Error: "
 #: Substrings of messages that need parsing.
-_SIGNS: Final = (THINKING.encode(), b'"is_error"', b'"type"')
+_SIGNS: Final = (THINKING.encode(), ORDER.encode(), b'"is_error"', b'"type"')
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -78,6 +78,7 @@ def plain_chat(raws: Sequence[bytes]) -> tuple[bytes, ...]:
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
     message.pop(THINKING, None)
+    message.pop(ORDER, None)
     content = message.get("content")
     if isinstance(content, list):
         parts = [_part(part) for part in content if isinstance(part, dict)]

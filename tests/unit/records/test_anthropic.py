@@ -83,11 +83,12 @@ def test_a_parsed_message_is_written_back_unchanged(blocks: list[dict[str, Any]]
     assert write_blocks(told.chat) == ("user", blocks)
 
 
-def test_a_reply_is_written_back_with_thinking_on_request() -> None:
+def test_a_reply_is_written_back_with_thinking_in_its_order() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     chat = read_reply([thought, text("I look."), SEARCH, USE])
-    assert write_blocks(chat, thoughts=True) == ("assistant", [thought, text("I look."), SEARCH, USE])
-    assert write_blocks(chat) == ("assistant", [text("I look."), SEARCH, USE])
+    assert write_blocks(chat) == ("assistant", [thought, text("I look."), SEARCH, USE])
+    mixed = [text("I look."), thought, USE, {"type": "compaction", "content": "c"}, {**thought, "signature": "Mg=="}]
+    assert write_blocks(read_reply(mixed)) == ("assistant", mixed)
     said = read_message(chat)
     assert (said.message, [part.type for part in said.parts]) == ("I look.", ["reasoning", "opaque", "function"])
 
@@ -178,7 +179,7 @@ blocks = st.fixed_dictionaries(
 def test_any_content_is_rejected_or_parsed_and_writable(content: list[dict[str, Any]], role: str) -> None:
     for each in convert_messages([raw({"role": role, "content": content})]):
         read_message(each.chat)
-        json.dumps(write_blocks(each.chat, thoughts=True))
+        json.dumps(write_blocks(each.chat))
 
 
 @settings(max_examples=30)

@@ -102,7 +102,7 @@ def _messages(
         if source is not None:
             _add(messages, source.role, list(source.blocks), at=source.at)
         else:
-            role, blocks = write_blocks(chat, thoughts=seq > sheet.query)
+            role, blocks = write_blocks(chat)
             _add(messages, role, blocks)
         last = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].role != SYSTEM), None)
         if last is not None:

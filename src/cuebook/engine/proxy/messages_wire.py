@@ -141,7 +141,7 @@ class MessagesWire(Wire):
     def replay(self, reply: StoredReply) -> Iterator[bytes]:
         """Yield the body of a stored answer."""
         about = reply.about
-        content = [block for each in reply.messages[:1] for block in write_blocks(each, thoughts=True)[1]]
+        content = [block for each in reply.messages[:1] for block in write_blocks(each)[1]]
         stops = about.get("finishReasons") or [None]
         calls = any(block["type"] == "tool_use" for block in content)
         message = write_answer(

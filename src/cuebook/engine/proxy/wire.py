@@ -23,7 +23,7 @@ from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.window.anchors import with_breakpoints
 from cuebook.window.cache import rule_for
 from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict
-from cuebook.wire.anthropic_messages import REMINDED, ConvertedMessage
+from cuebook.wire.anthropic_messages import ORDER, REMINDED, THINKING, ConvertedMessage
 from cuebook.wire.chat_answers import ChatReader, usage_fields, write_completion, write_stream
 from cuebook.wire.event_stream import ByteLines, Events, read_event
 
@@ -32,6 +32,7 @@ _REMINDED, _TEXT = f'"type":"{REMINDED}"'.encode(), b'"type":"text"'
 #: Request fields with the most tokens of the answer: of chat completions, messages and responses.
 REPLY_TOKENS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class Head(Struct, frozen=True, kw_only=True):
@@ -156,7 +157,7 @@ class ChatWire(Wire):
     def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its messages."""
         fields = dict(self.fields)
-        messages = tuple(each.replace(_REMINDED, _TEXT) for each in turn.plan.messages)
+        messages = tuple(map(_chat_form, turn.plan.messages))
         if self.sends_marks(model or self.model):
             messages = with_breakpoints(messages, turn.plan.window.anchors, turn.plan.sheet)
             fields.setdefault("prompt_cache_key", Raw(_encode(turn.lease.conversation)))
@@ -190,6 +191,13 @@ class ChatWire(Wire):
             yield from write_stream(frame, reply.messages, reply.reasons, usage if self.wants_usage else None)
         else:
             yield write_completion(frame, reply.messages, reply.reasons, usage)
+
+
+def _chat_form(message: bytes) -> bytes:
+    """Return a message without the fields that only Anthropic's wire has."""
+    if ORDER.encode() in message and ORDER in (fields := _decode(message)):
+        message = _encode({name: value for name, value in fields.items() if name not in (ORDER, THINKING)})
+    return message.replace(_REMINDED, _TEXT)
 
 
 class TranslatedWire(ChatWire):
