@@ -14,6 +14,7 @@ from typing import Final
 
 from cuebook.languages import Language, detect, language
 from cuebook.memory.item_keys import item_id, subject_of
+from cuebook.records.marks import plain
 from cuebook.records.memory import Category, Item, Line
 
 #: A quote with at least this score is listed as an item; one below it only fills the summary.
@@ -57,7 +58,10 @@ _CHARACTERS_A_WORD: Final = 2
 
 _SKIPPED: Final = re.compile(
     r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)"
-    r"|^[ \t]*(?:[>{}\[\]|<]|at [\w.$<>]+\(|\d{4}-\d\d-\d\d[T ]\d\d:|\w+Error\b)[^\n]*$"
+    r"|^[ \t]*(?:[{}\[\]|<]|at [\w.$<>]+\(|\d{4}-\d\d-\d\d[T ]\d\d:|\w+Error\b)[^\n]*$"
+    r"|^[ \t]*(?:(?:[-*+•]|\d{1,2}[.)])[ \t]+)?[\u200b-\u200f\u2060\ufeff]*"  # a quoted line, also in a list
+    r"(?:[>＞›❯]|&(?:amp;)*(?:gt;|\#0*62;|\#[xX]0*3[eE];))[^\n]*$"
+    r"|^[ \t]*(?:-{2,}[ \t]*(?:Original|Forwarded) [Mm]essage|Begin forwarded message:).*\Z"
     r"|\[image:[^\]\n]*\]",
     re.DOTALL | re.MULTILINE,
 )
@@ -73,6 +77,13 @@ _LAST_WORD: Final = re.compile(r"([^\W\d_]+)\.$")
 _BULLET: Final = re.compile(r"\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})?\s*")
 #: More than three words in quotation marks are another person's.
 _QUOTATION: Final = re.compile(r"[“\"«„](?:[^\s”\"»“]+\s+){3,}[^\s”\"»“]+[”\"»“]|[「『“][^」』”\n]{8,}[」』”]")
+#: A quotation of any length, over several lines too.
+_QUOTED: Final = re.compile(
+    r"“[^“”]{1,2000}”|„[^„“”]{1,2000}[“”]|«[^«»]{1,2000}»|[「『][^「」『』]{1,2000}[」』]"
+    r"|(?<!\w)\"(?=\S)(?:[^\"\n]|\n(?!\n)){1,2000}\"(?!\w)"
+)
+_ANY: Final = re.compile("")
+_SEVERAL_SENTENCES: Final = re.compile(r"\n|[.!?…][\"'”’»)\]]*\s|[。！？][^」』]")
 _VALUE: Final = re.compile(
     r"(?P<date>\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)?|\d{1,2}\s?月(?:\s?\d{1,2}\s?[日号])?|\d{1,2}\s?[日号])"
     r"|(?P<time>\d{1,2}[:h.]\d\d\b(?:\s?[ap]\.?m)?|\d{1,2}\s?[ap]\.?m\b|\d{1,2}\s?[点時时](?:半|\d{1,2}分)?|\d{1,2}\s?Uhr)"
@@ -94,7 +105,7 @@ def quotes_of(lines: Sequence[Line], *, before: Sequence[Line] = ()) -> list[Ite
 
 
 def _of_post(line: Line, question: str) -> list[Item]:
-    text = _stated(line.text)
+    text = stated(line.text)
     lists = language(detect(text))
     items: list[Item] = []
     previous = ""
@@ -232,15 +243,35 @@ def _pieces(sentence: str) -> Iterator[str]:
         yield sentence
 
 
-def _stated(text: str) -> str:
-    """Return a post's own statements: without code, quoted lines, logs, JSON, or recalled memory."""
+def stated(text: str) -> str:
+    """Return a post's own statements: without code, quoted lines, logs, JSON, forwarded mail, or recalled memory."""
     text = text[:READ]
-    return "" if _FENCE.search(text) else _SKIPPED.sub("\n", text)
+    return "" if _FENCE.search(plain(text)) else _elide(_SKIPPED.sub("\n", text), _SEVERAL_SENTENCES)
+
+
+def without_quotations(text: str) -> str:
+    """Return a text with an ellipsis for each quotation of more than three words: others' words."""
+    return _elide(text, _ANY)
+
+
+def _elide(text: str, kind: re.Pattern[str]) -> str:
+    """Replace the quotations of a kind that are longer than a name or a title of three words."""
+
+    def others(match: re.Match[str]) -> str:
+        is_long = len(match[0].split()) > 3 or (match[0][0] in "「『" and len(match[0]) >= 10)
+        return "“…”" if is_long and kind.search(match[0]) else match[0]
+
+    return _QUOTED.sub(others, text)
+
+
+def quotes_others(text: str) -> bool:
+    """Return whether a post contains more than its author's own statements."""
+    return without_quotations(stated(text)) != text
 
 
 def _question(line: Line) -> str:
     """Return the shortened question that ends a post, "" without one."""
-    text = _stated(line.text)
+    text = stated(line.text)
     last = (sentences(text, language(detect(text))) or [""])[-1]
     if line.role != "assistant" or not last.endswith(("?", "？")):
         return ""

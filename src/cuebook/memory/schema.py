@@ -7,6 +7,7 @@ from typing import Any, Final
 from cuebook.errors import InvalidInput
 from cuebook.memory.item_keys import item_id, subject_of
 from cuebook.memory.personal import filed
+from cuebook.memory.quotes import quotes_others
 from cuebook.records.answers import check, read_object
 from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
 
@@ -107,20 +108,21 @@ def items_of(
 ) -> list[Item]:
     """Return the items of a `memory_json`, valid from `when` (Unix seconds).
 
-    An item's trust is the lowest of its sources: a post's role in `lines`, a `held` item's own trust, else tool.
+    An item's trust is the lowest of its sources: a `held` item's own trust; of a post in `lines`, that of its role, and
+    tool for a user's post that contains pasted or quoted text; else tool.
     """
     trusts: dict[str, Trust] = {source: item.trust for item in held for source in item.sources}
-    trusts |= {line.id: _trust(line.role) for line in lines}
+    trusts |= {line.id: _trust(line) for line in lines}
     seqs = {source: item.seq for item in held for source in item.sources} | {line.id: line.seq for line in lines}
     return [
         _item(category, raw, when=when, trusts=trusts, seqs=seqs) for category in CATEGORIES for raw in memory[category]
     ]
 
 
-def _trust(role: str) -> Trust:
-    if role in {"user", "assistant"}:
-        return "user" if role == "user" else "assistant"
-    return "tool"
+def _trust(line: Line) -> Trust:
+    if line.role == "user":
+        return "tool" if quotes_others(line.text) else "user"
+    return "assistant" if line.role == "assistant" else "tool"
 
 
 def _item(

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.memory.quotes import ASKED_WEIGHT, LISTED, category_of, signs_of, weigh
+from cuebook.memory.quotes import ASKED_WEIGHT, LISTED, category_of, signs_of, weigh, without_quotations
 from cuebook.memory.schema import compact
 from cuebook.memory.supersede import companions
 from cuebook.memory.tokenizer import on_the_wall
@@ -271,7 +271,8 @@ def _tainted(items: Sequence[Item], budget: int, count: Count) -> str:
 
 
 def _flat(item: Item) -> str:
-    return " ".join(item.text.split())
+    """Return an item's text on one line, without what it quotes of others."""
+    return " ".join(without_quotations(item.text).split())
 
 
 def _midnight(when: float) -> float:

@@ -24,7 +24,7 @@ from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConve
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold
 from cuebook.memory.item_keys import item_id
-from cuebook.memory.quotes import quotes_of
+from cuebook.memory.quotes import quotes_of, quotes_others, stated, without_quotations
 from cuebook.memory.recall import unlearned
 from cuebook.memory.rolling import (
     LOOKAHEAD,
@@ -270,7 +270,8 @@ def _merged(source: CompactionInput, entries: Sequence[Item]) -> LinkOutcome:
 
 def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
     """Render posts without memorable content in T8's short form: their number and the user's words."""
-    text = compress_batch([line for line in lines if line.role == "user" and line.text])
+    own = [msgspec.structs.replace(line, text=without_quotations(stated(line.text))) for line in lines]
+    text = compress_batch([line for line in own if line.role == "user" and line.text])
     _, _, content = text.partition("]")
     return cut(f"[Summary of {len(lines)} messages]{content}", most, count=count)
 
@@ -337,9 +338,9 @@ async def _by_model(services: Services, summarized: Pass, instruction: Instructi
 def _from_answer(services: Services, summarized: Pass, answer: tuple[str, dict[str, Any]], **more: str) -> Derived:
     """Merge a model's items like quoted ones: dropped items stay remembered, and changed items supersede old ones.
 
-    Secrets are redacted: a model may join separate parts, or know secrets of its own. After tool output, the model may
-    repeat a web page's words. Its own words then go into the fenced block only, and the system prompt gets the user's
-    words as quotes.
+    Secrets are redacted: a model may join separate parts, or know secrets of its own. After tool output or text that
+    the user pasted, the model may repeat its words. The model's words then go into the fenced block only, and the
+    system prompt gets the user's words as quotes.
     """
     source, lines = summarized.source, summarized.lines
     markdown, memory = services.writer.clean(answer[0]), services.writer.clean_json(msgspec.json.encode(answer[1]))
@@ -347,7 +348,8 @@ def _from_answer(services: Services, summarized: Pass, answer: tuple[str, dict[s
     merged = _merged(source, items_of(memory_json, when=lines[-1].when, lines=lines, held=source.items))
     items = [*merged.kept, *merged.added]
     tainted = "\n".join(item.text for item in items if item.trust != "user")
-    if any(line.role == TOOL for line in lines) or any(item.trust == "tool" for item in source.items):
+    others = any(line.role == TOOL or (line.role == "user" and quotes_others(line.text)) for line in lines)
+    if others or tainted or (source.previous and source.previous.tainted):
         room = services.count(markdown) + 200
         tainted = markdown
         markdown = write(items, previous="", max_tokens=room, count=services.count, zone=summarized.zone).markdown

@@ -18,6 +18,7 @@ from cuebook.memory.recall import Query, rank_found
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of
 from cuebook.records.conversation import PathPost, fence_of
+from cuebook.records.marks import without_control_marks
 from cuebook.records.memory import Hit
 from cuebook.records.turn import Dropped, Manifest, Turn, Window
 from cuebook.signals.metaprompts import NOTED_AS
@@ -218,7 +219,8 @@ def _fit(room: _Room, query: int) -> tuple[_FixedBlocks, Sequence[PathPost]]:
     request, scene, path = room.request, room.scene, room.request.path
     tokens, stored, summary = sum(post.tokens for post in path), scene.summary, None
     if stored is not None and stored.markdown:
-        text = _HEADING.format(day=day_of(stored.upto_at, request.zone)) + stored.markdown
+        text = _HEADING.format(day=day_of(stored.upto_at, request.zone))
+        text += without_control_marks(stored.markdown)
         summary = Text(kind="summary", source=f"summary:{stored.version}", text=text)
     if summary is None or request.keeps_all:
         blocks = _fit_front(room, None, least(path, query), tokens)
