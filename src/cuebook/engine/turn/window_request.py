@@ -69,7 +69,7 @@ def window_request(
 ) -> WindowRequest:
     """Return the contents of a step's window. Without recall in the conversation, its posts are not recalled."""
     ask, conversation = place.ask, scene.conversation
-    recalls = scene.known is None or scene.known.policy.recalls
+    recalls = request.quotes or scene.known is None or scene.known.policy.recalls
     owner = conversation.user if conversation else ask.user
     mode = conversation.metadata.get("mode") if conversation else None
     path = (
