@@ -171,7 +171,7 @@ def test_conversation_with_ten_thousand_posts_is_usable(
         {"role": ("user", "assistant")[n % 2], "content": f"Sentence {n} of a long talk."} for n in range(10_000)
     ]
     served.run(lambda cue: cue.append("long", messages))
-    served.run(lambda cue: talk(cue, "And now?", conversation="long"))
+    served.run(lambda cue: cue.ask(Ask("And now?", "long", persona="engineer")))  # its summaries need not be ready
     seen = tab(served)
     page = seen.open("/page/conversations/long")
     assert "Sentence 9999" in page.inner_text("main")
