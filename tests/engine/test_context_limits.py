@@ -5,13 +5,16 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import structs
 from turn_helpers import NAME, cue_on, user
 
+from cuebook import Ask
 from cuebook.app.cuebook import Cuebook, Head, RelayCall
 from cuebook.app.turns.explanation import told_of
 from cuebook.errors import UpstreamError
 from cuebook.providers.model_list import ModelList, read_contexts
 from cuebook.records.answer import to_wire
+from cuebook.testing import ScriptedModel
 from cuebook.testing.upstream import Answer, ScriptedUpstream, completion
 
 
@@ -155,6 +158,23 @@ async def test_messages_and_responses_are_retried_too() -> None:
         pieces = [piece async for piece in cue.respond(RelayCall(body=body, headers={}, conversation="other"))]
         assert b'"Hi."' in b"".join(piece for piece in pieces if isinstance(piece, bytes))
         assert len(upstream.messages(3)) < len(upstream.messages(2))
+
+
+async def test_a_prompt_that_is_too_long_for_the_configured_model_is_retried_once() -> None:
+    error = UpstreamError("The model's server answered 400: " + str(too_long(4_096, 9_900).pieces[0]), status=400)
+    model = ScriptedModel(*["Noted."] * 4, error, "Hi.", error, error)
+    async with cue_on(model=model) as cue:
+        cue.services.settings = structs.replace(cue.services.settings, model_url="http://127.0.0.1:1/v1")
+        for _ in range(4):
+            await cue.ask(Ask("word " * 2_000, NAME))
+        reply = await cue.ask(Ask("And now?", NAME))
+        assert (reply.text, reply.metadata["window"]["context"]["source"]) == ("Hi.", "error")
+        refused, sent = (b"".join(each.messages) for each in model.requests[-2:])
+        assert len(sent) < len(refused) / 2
+        assert (await cue.turns.show(NAME, 5)).replay == "identical"
+        with pytest.raises(UpstreamError):
+            await cue.ask(Ask("And now?", "other"))
+        assert len(model.requests) == 7, "one message alone is no shorter"
 
 
 # ---- The upstream's list of models ----------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.wire import Head, Wire, local_head, send_upstream
@@ -24,7 +23,7 @@ from cuebook.wire.answer import StreamReader
 from cuebook.wire.chat_answers import usage_fields, write_chunk, write_completion, write_end
 from cuebook.wire.chat_messages import MessageContent, read_message
 from cuebook.wire.event_stream import ByteLines
-from cuebook.wire.too_long import STATUSES, TooLong, read_too_long
+from cuebook.wire.too_long import STATUSES
 
 log = logging.getLogger("cuebook.relay")
 _encode = msgspec.json.Encoder().encode
@@ -61,20 +60,12 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
         if reply.status not in STATUSES:
             return relay_answer(reply, step, wire.reader())
         body = await _body_of(reply)
-        if (smaller := await self._smaller(turn, read_too_long(reply.status, body))) is None:
+        if (smaller := await replan_turn(wire.services, turn, reply.status, body)) is None:
             return relay_answer(reply, step, wire.reader(), body=body)
         step.turn = smaller
         await reply.aclose()
         reply = await send_upstream(wire.services, wire.upstream, wire.outgoing(smaller, model=self.model))
         return relay_answer(reply, step, wire.reader())
-
-    async def _smaller(self, turn: OpenTurn, error: TooLong | None) -> OpenTurn | None:
-        """Return a turn with a window that fits, after an error for one that is too long, or None without one."""
-        services, tokens = self.wire.services, turn.plan.window.tokens
-        if error is None or not turn.request.target.base_url:
-            return None
-        limits = learn_limits(services, turn.request.target, turn.lease.conversation, error, tokens)
-        return await replan_turn(services, turn, limits)
 
     def replay(self, reply: StoredReply) -> Iterator[Head | bytes]:
         """Yield the stored answer of a repeated request."""
@@ -109,7 +100,7 @@ async def local_answer(
             if stream:
                 yield write_chunk(frame, {"content": text})
     text, finish = "".join(step.text), (step.metadata["answer"].get("finishReasons") or ["stop"])[0]
-    usage = usage_fields(Usage(input=turn.plan.window.tokens, output=services.count(text)))
+    usage = usage_fields(Usage(input=step.turn.plan.window.tokens, output=services.count(text)))
     if stream:
         for event in write_end(frame, [finish], usage if counts else None):
             yield event

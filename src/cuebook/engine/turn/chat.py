@@ -16,7 +16,8 @@ from cuebook.engine.turn.history import align_history
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep, OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
-from cuebook.engine.turn.turn import decide_turn
+from cuebook.engine.turn.turn import decide_turn, replan_turn
+from cuebook.errors import UpstreamError
 from cuebook.interfaces import ModelRequest
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.plain_text import plain
@@ -65,6 +66,7 @@ class ChatSpeaker(Struct, frozen=True):
             async for text in texts:
                 yield Chunk(type="text_delta", text=text, turn=turn.lease.turn)
         whole = "".join(step.text)
+        place |= {"metadata": step.turn.choice.decision.metadata, "window": step.turn.plan.window}
         yield Chunk(type="final_response", text=whole, plain=plain(whole), **place)
 
     def replay(self, reply: StoredReply) -> Iterator[Chunk]:
@@ -78,7 +80,27 @@ class ChatSpeaker(Struct, frozen=True):
 
 
 async def speak(services: Services, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[str, None]:
-    """Stream the model's answer. After the last piece it is durable. Raises the model's errors."""
+    """Stream the model's answer. After the last piece it is durable. Raises the model's errors.
+
+    A prompt that is too long is retried once with a smaller one, which `step.turn` then has.
+    """
+    try:
+        async with aclosing(_speak(services, turn, step)) as texts:
+            async for text in texts:
+                yield text
+    except UpstreamError as error:
+        smaller = None if step.text else await replan_turn(services, turn, error.status or 0, str(error).encode())
+        if smaller is None:
+            raise
+        step.turn = smaller
+    else:
+        return
+    async with aclosing(_speak(services, step.turn, step)) as texts:
+        async for text in texts:
+            yield text
+
+
+async def _speak(services: Services, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[str, None]:
     plan = turn.plan
     request = ModelRequest(
         messages=plain_chat(plan.messages),

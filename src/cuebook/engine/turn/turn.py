@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from cuebook.engine.core.context_limits import RequestLimits
+from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.recall import embed_query, recall_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_windows, previous_window
@@ -32,6 +32,7 @@ from cuebook.errors import Busy, Conflict, CuebookError, InvalidInput, LeaseLost
 from cuebook.interfaces.store import Decision, Lease, StepEnd
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
+from cuebook.wire.too_long import read_too_long
 
 Piece_co = TypeVar("Piece_co", covariant=True)
 
@@ -147,9 +148,15 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
     return TurnChoice(prompt=prompt, plan=plan, decision=decision, cached_window=cached)
 
 
-async def replan_turn(services: Services, turn: OpenTurn, limits: RequestLimits) -> OpenTurn | None:
-    """Replace the window of an open step by a smaller one within other limits, or return None if there is none."""
-    before, lease = turn.plan, turn.lease
+async def replan_turn(services: Services, turn: OpenTurn, status: int, error: bytes) -> OpenTurn | None:
+    """Replace the window of an open step after an error answer for a prompt that is too long, and remember the limit.
+
+    Return None for any other error, or if there is no smaller window.
+    """
+    before, lease, target, too_long = turn.plan, turn.lease, turn.request.target, read_too_long(status, error)
+    if too_long is None or not target.base_url:
+        return None
+    limits = learn_limits(services, target, lease.conversation, too_long, before.window.tokens)
     contents = replace(before.request, limits=limits)
     try:
         plan = plan_with_marks(services, before.scene, contents, fence=before.sheet.fence, marks=before.marks)
