@@ -179,8 +179,24 @@ def test_unsupported_request_is_forwarded_unchanged(client: openai.OpenAI, upstr
             client.responses.create(model="plain", input="Hi", **request)
         assert upstream.last.path == "/v1/responses"
         assert upstream.last.fields == {"model": "plain", "input": "Hi"} | request
+    state: Any = [{"type": "compaction", "id": "cmp_1", "encrypted_content": "ZW5j"}, {"role": "user", "content": "Hi"}]
+    with pytest.raises(openai.NotFoundError, match="nothing here"):
+        client.responses.create(model="plain", input=state)
+    assert (upstream.last.path, upstream.last.fields) == ("/v1/responses", {"model": "plain", "input": state})
     with pytest.raises(openai.NotFoundError, match="nothing here"):
         client.responses.retrieve("resp_68a0theirs")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_answer_names_what_a_chat_completion_cannot_express(relayed: Live, upstream: Upstream, *, stream: bool) -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "ZW5j"}
+    body: dict[str, Any] = {"model": "plain", "input": [thought, {"role": "user", "content": "Hi"}], "stream": stream}
+    state = {"include": ["reasoning.encrypted_content"], "context_management": [{"type": "compaction"}]}
+    state |= {"reasoning": {"effort": "low", "summary": "auto"}, "truncation": "disabled"}
+    answer = httpx.post(f"{relayed.url}/v1/responses", json=body | state)
+    assert upstream.last.fields["messages"] == [{"role": "user", "content": "Hi"}]
+    assert answer.headers["x-cuebook-left-out"] == "context_management, include, input.reasoning, reasoning.summary"
+    assert "x-cuebook-left-out" not in httpx.post(f"{relayed.url}/v1/responses", json=body | {"input": "Hi"}).headers
 
 
 @pytest.mark.parametrize(

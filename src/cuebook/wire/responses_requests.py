@@ -24,6 +24,11 @@ _SAME: Final = (
 )  # fmt: skip
 #: Fields without an equivalent in chat completions.
 _REFUSED: Final = ("background", "prompt", "max_tool_calls", "moderation")
+#: Fields that have an equivalent, or no effect on the answer.
+_CONVERTED: Final = frozenset(
+    {*_SAME, *_REFUSED, "input", "instructions", "stream", "stream_options", "previous_response_id", "conversation",
+     "max_output_tokens", "reasoning", "tools", "tool_choice", "text"}
+)  # fmt: skip
 #: Tuples, because values to look up come from JSON and may be lists.
 _ROLES: Final = ("user", "assistant", "system", "developer")
 _TEXTS: Final = ("input_text", "output_text", "text")
@@ -44,6 +49,7 @@ class ResponseRequest(Struct, frozen=True, kw_only=True):
     echo: dict[str, Any]
     previous: str | None = None
     conversation: str | None = None
+    left_out: tuple[str, ...] = ()  # fields and items that a chat completion lacks and that only tune the answer
 
     @property
     def user(self) -> str | None:
@@ -111,7 +117,24 @@ def read_response_request(body: bytes) -> ResponseRequest:
     fields |= _limits(data) | _tools(data) | _format(data)
     if data.get("stream") is True:
         fields |= {"stream": True, "stream_options": {"include_usage": True}}
-    return ResponseRequest(fields=fields, echo=_echo(data), previous=previous, conversation=conversation)
+    return ResponseRequest(
+        fields=fields, echo=_echo(data), previous=previous, conversation=conversation, left_out=_left_out(data)
+    )
+
+
+def _left_out(data: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the fields that a chat completion lacks, and the types of items that only their provider can use."""
+    names = {name for name, value in data.items() if value and name not in _CONVERTED}
+    reasoning = data.get("reasoning")
+    names |= (
+        {f"reasoning.{name}" for name, value in reasoning.items() if value and name != "effort"}
+        if isinstance(reasoning, dict)
+        else set()
+    )
+    items = data.get("input")
+    if isinstance(items, list) and any(isinstance(item, dict) and item.get("type") == "reasoning" for item in items):
+        names.add("input.reasoning")
+    return tuple(sorted(names - ({"truncation"} if data.get("truncation") == "disabled" else set())))
 
 
 def _echo(data: Mapping[str, Any]) -> dict[str, Any]:

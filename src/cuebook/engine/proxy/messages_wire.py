@@ -34,8 +34,6 @@ from cuebook.wire.chat_answers import ChatReader
 
 #: Requests for an answer. Requests that count tokens are neither cached nor stored.
 PATH: Final = "/messages"
-#: Response header that lists the request fields not passed to the model.
-LEFT_OUT: Final = "x-cuebook-left-out"
 #: Fields that chat completions have under the same names.
 _SAME = ("model", "stream", "tools")
 #: Claude Code puts its session after this marker in the user's id.
@@ -214,11 +212,9 @@ class MessagesAsChat(TranslatedWire):
         name = f"msg_{self.services.settings.request_digest(place).hex()[:24]}"
         return MessagesWriter(name, model=self.model, tokens=head.tokens)
 
-    def headed(self, head: Head, kind: str = "application/json") -> Head:
-        """Return the head of an answer with the names of the fields that the model did not get."""
-        names = left_out(self.own_fields, lacks=self._lacks)
-        values = {LEFT_OUT: ", ".join(names)} if names else {}
-        return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | values)
+    def left_out(self) -> tuple[str, ...]:
+        """Return the names of the fields that the model did not get."""
+        return left_out(self.own_fields, lacks=self._lacks)
 
     def write_error(self, head: Head, body: bytes) -> tuple[Head, bytes]:
         """Return an error of a chat completion as an error of this wire."""

@@ -84,11 +84,9 @@ class ResponsesAsChat(TranslatedWire):
             echo=request.echo,
         )
 
-    def headed(self, head: Head, kind: str = "application/json") -> Head:
-        """Return the head of an answer. The head of a stream stays the same."""
-        if kind != "application/json":
-            return head
-        return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind})
+    def left_out(self) -> tuple[str, ...]:
+        """Return the names of the fields that a chat completion cannot express."""
+        return self._request.left_out
 
     def write_error(self, head: Head, body: bytes) -> tuple[Head, bytes]:
         """Return an error unchanged: errors of both wires are the same."""

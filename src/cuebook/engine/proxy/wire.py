@@ -4,9 +4,9 @@ Each wire reads its requests as equivalent chat completions, so that alignment, 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -27,6 +27,8 @@ from cuebook.wire.anthropic_messages import ORDER, REMINDED, THINKING, Converted
 from cuebook.wire.chat_answers import ChatReader, usage_fields, write_completion, write_stream
 from cuebook.wire.event_stream import ByteLines, Events, read_event
 
+#: Response header that lists the request fields not passed to the model.
+LEFT_OUT: Final = "x-cuebook-left-out"
 #: A part added by a client program, stored from Anthropic's wire. On this wire it is a text.
 _REMINDED, _TEXT = f'"type":"{REMINDED}"'.encode(), b'"type":"text"'
 #: Request fields with the most tokens of the answer: of chat completions, messages and responses.
@@ -208,8 +210,14 @@ class TranslatedWire(ChatWire):
         """Return a writer of the answer."""
 
     @abstractmethod
+    def left_out(self) -> Sequence[str]:
+        """Return the names of the fields that the model did not get."""
+
     def headed(self, head: Head, kind: str = "application/json") -> Head:
-        """Return the head of an answer in the client's format. `kind` is its content type."""
+        """Return the head of an answer with the names of the fields left out. `kind` is its content type."""
+        names = self.left_out()
+        values = {LEFT_OUT: ", ".join(names)} if names else {}
+        return msgspec.structs.replace(head, headers={**head.headers, "content-type": kind} | values)
 
     @abstractmethod
     def write_error(self, head: Head, body: bytes) -> tuple[Head, bytes]:

@@ -48,7 +48,8 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
     An `item_reference` may name a stored item; with `store: false` the answer's id cannot be used later.
 
     Function tools are passed through. Requests that a chat completion cannot express go to the upstream unchanged and
-    are not stored; 400 without an upstream. The headers are those of /v1/chat/completions.
+    are not stored; 400 without an upstream. Header X-Cuebook-Left-Out names the fields that a chat completion lacks.
+    The other headers are those of /v1/chat/completions.
     """
     body: Any = data
     cue = cue_of(request)
