@@ -38,6 +38,7 @@ class Recorder:
     def __init__(self) -> None:
         self.requests: list[bytes] = []
         self.answers: list[list[bytes]] = []
+        self.lists_models = False
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
         threading.Thread(target=self._serve, daemon=True).start()
@@ -50,7 +51,7 @@ class Recorder:
                 return
             with closing(connection):
                 request = read_request(connection)
-                if request.startswith(b"GET /v1/models "):  # Cuebook itself asks, at some time
+                if request.startswith(b"GET /v1/models ") and not self.lists_models:  # Cuebook asks, at some time
                     connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
                     continue
                 self.requests.append(request)
@@ -210,6 +211,7 @@ def test_path_names_the_conversation_and_models_come_from_upstream(
     recorder: Recorder, serve_live: Callable[..., Live]
 ) -> None:
     live = serve_live(shadow(recorder.url))
+    recorder.lists_models = True
     recorder.answers = [whole(reply("Hello Ann.")), whole(b'{"data": ["theirs"]}')]
     say(live.url, "/c/trip/u/ann/v1/chat/completions", chat("I am Ann."), "X-Cuebook-Note: ours")
     listed = say(live.url, "/v1/models", b"", method="GET")
