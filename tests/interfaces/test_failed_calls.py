@@ -26,6 +26,7 @@ async def test_retries_of_a_refused_call_are_one_card() -> None:
         assert re.findall('data-key="(.+?)"', page) == [f"{conversation.id}#1"]
         assert "attempt 4" in page
         rows = (await keyed.client().get(f"/page/conversations/{conversation.id}")).text
+        assert "<h1>When does the ferry leave?</h1>" in rows
         assert "finished, attempt 4" in rows
         assert "/turns/1" not in rows
 

@@ -26,6 +26,8 @@ ONE = ALL + "/{conversation:str}"
 VIEW = "Conversations"
 #: Maximum number of conversations on a page.
 LISTED = 50
+#: Start of the ids of conversations that their clients did not name.
+_GENERATED = ("conv-", "conv_")
 #: Maximum number of turns in the table of a conversation.
 TURNS = 200
 Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts after this number")]
@@ -79,6 +81,7 @@ async def conversation(
         "conversation.html",
         view=VIEW,
         name=name,
+        shown_name=_shown_name(name, description["title"]),
         conversation=description,
         turns=_turn_rows(await cue.services.store.turns(Scope(user=user), name, last=TURNS)),
         page=page,
@@ -91,12 +94,19 @@ async def conversation(
     )
 
 
+def _shown_name(conversation: str, title: str) -> str:
+    """Return the name of a conversation for people: its title if its id was generated, else its id."""
+    return title if title and conversation.startswith(_GENERATED) else conversation
+
+
 def _conversation_row(summary: ConversationSummary) -> dict[str, Any]:
     conversation = summary.conversation
+    name = _shown_name(conversation.id, summary.title)
     return {
         "id": conversation.id,
         "user": conversation.user or "",
-        "title": summary.title,
+        "name": name,
+        "note": summary.title if name == conversation.id else conversation.id,
         "turns": conversation.turns,
         "posts": conversation.last_seq,
         "branches": summary.branches,
