@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from turn_helpers import NAME, Client, cue_on
 
 from cuebook.app.cuebook import RelayCall
+from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import UpstreamError
+from cuebook.records.erasure import Target
+from cuebook.records.memory import Scope
 from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result, streamed
 from cuebook.wire.responses_requests import read_items
 
@@ -342,3 +345,20 @@ async def test_cache_markers_do_not_accumulate_on_the_messages_wire(tmp_path, ke
 def unmarked(block: dict[str, Any]) -> dict[str, Any]:
     """Return a block without its cache marker."""
     return {name: value for name, value in block.items() if name != "cache_control"}
+
+
+async def test_a_resent_copy_is_erased_with_its_post(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        client = Client(cue, upstream)
+        await client.say("Hello.", "Noted.")
+        client.history[-1] = {"role": "assistant", "content": "Noted.", "note": ["quokka"]}
+        await client.say("Thanks.")
+        replay = await cue.turns.replay(NAME, 2)
+        assert replay.verdict == "identical"
+        assert b"quokka" in b"".join(replay.window.messages), "the copy is stored"
+        [_, answer, *_] = await cue.services.store.posts(Scope(), NAME)
+        posts = {NAME: [answer.seq]}
+        await forget(cue.services, Scope(), Target("item", (answer.id,)), posts=posts)
+    files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"quokka" not in files

@@ -388,7 +388,7 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 
 
 class ErasureTally(Struct):
-    """What an erasure has deleted so far, and what remains of it."""
+    """Counts of what an erasure has deleted so far, and of what remains."""
 
     rows: Counter[str] = field(default_factory=Counter)  # by table of a conversation
     counts: Counter[str] = field(default_factory=Counter)  # of other objects, by kind as in a receipt
