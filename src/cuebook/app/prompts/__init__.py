@@ -6,27 +6,27 @@ is looked up again under `default/`.
 
 from cuebook.app.prompts.answers import ObservationResult, VersionIdentity
 from cuebook.app.prompts.arguments import ForkOrigin
-from cuebook.app.prompts.impact import Impact, PromptImpactApi
-from cuebook.app.prompts.learning import PromptLearningApi
-from cuebook.app.prompts.migration import PromptMigrationApi
+from cuebook.app.prompts.impact import Impact
 from cuebook.app.prompts.reading import RenderedPrompt
-from cuebook.app.prompts.views import PromptViews
-from cuebook.app.prompts.writing import KEEP
+from cuebook.app.prompts.writing import KEEP, Prompts
+from cuebook.interfaces.prompts import PromptEvent
 from cuebook.prompts.names import Reference
 from cuebook.prompts.rating import QualityRating
+from cuebook.prompts.rollback_evidence import Course
+from cuebook.prompts.select import Choice, Selection
 
 __all__ = [
     "KEEP",
+    "Choice",
+    "Course",
     "ForkOrigin",
     "Impact",
     "ObservationResult",
+    "PromptEvent",
     "Prompts",
     "QualityRating",
     "Reference",
     "RenderedPrompt",
+    "Selection",
     "VersionIdentity",
 ]
-
-
-class Prompts(PromptMigrationApi, PromptLearningApi, PromptImpactApi, PromptViews):
-    """The managed prompts of a project."""

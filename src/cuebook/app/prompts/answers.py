@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from msgspec import field
+from msgspec import Struct, field
 
 from cuebook.app.prompts.impact import Impact, Tokens
 from cuebook.interfaces.prompts import Family, PromptEvent
@@ -139,6 +139,14 @@ class EventEntry(Answer, frozen=True, kw_only=True):
     reason: str
     at: Time = field(name="timestamp")
     evidence: dict[str, Any]
+
+
+class EdgeWeights(Struct, frozen=True, kw_only=True):
+    """The history of a version's edge weight: each observation's time (Unix seconds), score and resulting weight."""
+
+    branch: str
+    number: int
+    points: tuple[tuple[float, float, float], ...]
 
 
 class VersionDiff(Answer, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,7 +8,6 @@ from statistics import fmean
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.changes import OtherVersion, concerns
@@ -95,28 +94,6 @@ class Impact(Struct, frozen=True, kw_only=True, rename="camel"):
     reproduced: int  # turns whose window was reproduced byte for byte
     unsaid: tuple[Reason, ...]  # why the new version could not be rendered, and was left out itself
     missed: tuple[Reason, ...]  # turns that could not be rebuilt
-
-
-class PromptImpactApi(PromptReading):
-    """The measuring operations of `cue.prompts`."""
-
-    async def impact(
-        self,
-        slug: str,
-        a: int,
-        b: int | None = None,
-        *,
-        branch: str | None = None,
-        turns: int = TURNS,
-        user: str | None = None,
-    ) -> Impact:
-        """Return the effect of version `b` (default: the active one) on past windows, compared with `a`.
-
-        Measures the last `turns` turns (1 to 200) that used the prompt. With `user`, only turns of their conversations
-        are listed. Raises NotFound, InvalidInput.
-        """
-        before, after = await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
-        return await measure(self._services, before, after, turns=turns, user=user)
 
 
 async def measure(

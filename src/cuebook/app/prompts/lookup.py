@@ -7,7 +7,7 @@ from typing import Any
 
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import Prompts, answers
-from cuebook.app.prompts.views import whole_text
+from cuebook.app.prompts.reading import whole_text
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import unified

@@ -1,7 +1,10 @@
-"""Write prompts: save versions, fork and merge branches, move labels."""
+"""The write operations of `cue.prompts`: save, fork, merge and label versions, observe, roll back and migrate.
+
+A migrated branch that is new starts from the most similar version, of `main` if it exists, so that it can be merged.
+"""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -9,32 +12,45 @@ from msgspec.structs import asdict, replace
 
 from cuebook.app.arguments import By, IdempotencyKey
 from cuebook.app.prompts import answers
-from cuebook.app.prompts.answers import LabelEntry, VersionIdentity
-from cuebook.app.prompts.arguments import HIGHEST, ForkOrigin, Number, Slug, TargetBranch
+from cuebook.app.prompts.answers import (
+    BranchEntry,
+    LabelEntry,
+    MigratedVersion,
+    MigrationResult,
+    ObservationResult,
+    RolledBack,
+    VersionIdentity,
+    identity_fields,
+)
+from cuebook.app.prompts.arguments import HIGHEST, ForkOrigin, LabelName, Number, Slug, TargetBranch
 from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.services import Services
+from cuebook.engine.jobs.rollback import learn
 from cuebook.errors import Conflict, InvalidInput, MergeConflict
-from cuebook.interfaces.prompts import Family, Write
+from cuebook.interfaces.prompts import Family, PromptEvent, Write
 from cuebook.operations import Argument, operation
-from cuebook.prompts.difference import bump, check_semver, next_semver
+from cuebook.prompts.difference import bump, check_semver, difference, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
 from cuebook.prompts.inherit import Clash, merge3
+from cuebook.prompts.learn import score
+from cuebook.prompts.migrate import MigrationStep, plan, slugs
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
 from cuebook.prompts.registry import twin
 from cuebook.prompts.select import context_fit
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Engine, Label, Param, Version
+from cuebook.records.prompt import MAIN, Engine, Label, Missing, Observation, Param, TaskOutcome, Version
 
 #: Default of `inherits`: keep the current value. No prompt can have this name.
 KEEP: Literal["(keep)"] = "(keep)"
 
 
-class PromptWriting(PromptReading):
-    """The write operations of `cue.prompts`."""
+class Prompts(PromptReading):
+    """The managed prompts of a project."""
 
     @operation("POST /api/prompts", role="editor", status=201, stores=True)
     async def save(  # a version's fields
@@ -217,6 +233,160 @@ class PromptWriting(PromptReading):
         record = receipt(self._services, found, "label", agent=by, context={"label": name})
         return answers.label_entry(await self._services.prompts.move_label(Scope(), found.slug, moved, audit=record))
 
+    @operation("POST /api/prompts/{slug}/observations", role="editor", status=201, stores=True)
+    async def observe(
+        self,
+        slug: Slug,
+        *,
+        sentiment: Annotated[float, Meta(ge=0, le=1, description="User satisfaction.")],
+        corrections: Annotated[
+            int, Meta(ge=0, le=HIGHEST, description="Number of corrections."), Argument(wire="correctionCount")
+        ] = 0,
+        outcome: Annotated[
+            TaskOutcome | None, Meta(description="Outcome of the task."), Argument(wire="taskOutcome")
+        ] = None,
+        missing: Annotated[
+            Missing | None, Meta(description="How an unknown outcome counts. Default: the setting's.")
+        ] = None,
+        branch: TargetBranch = None,
+        version: Number = None,
+        label: LabelName = None,
+        signals: Annotated[
+            Mapping[str, Annotated[float, Meta(ge=0, le=1)] | bool] | None, Meta(description="Signals of the round.")
+        ] = None,
+        propensity: Annotated[float, Meta(gt=0, le=1, description="Probability with which it was selected.")] = 1.0,
+        conversation: Annotated[str | None, Meta(description="Conversation of the feedback.")] = None,
+        user: By = "",
+        idempotency_key: IdempotencyKey = None,
+    ) -> ObservationResult:
+        """Store the outcome of a round for a version: the given, the conversation's or the active one.
+
+        Send an Idempotency-Key, so that a retry does not count twice. Raises NotFound, InvalidInput.
+        """
+        services = self._services
+        found = await self.get(slug, branch=branch, version=version, label=label)
+        observation = Observation(
+            slug=found.slug,
+            branch=found.branch,
+            number=found.number,
+            score=score(sentiment, corrections, outcome, missing=missing or services.settings.missing),
+            sentiment=sentiment,
+            corrections=corrections,
+            outcome=outcome,
+            signals=dict(signals or {}),
+            propensity=propensity,
+            conversation=conversation or "",
+            user=user,
+            at=services.clock.now(),
+        )
+        named = version is not None or label is not None
+        stands, judged = await learn(services, observation, found, named=named, placed=named or branch is not None)
+        return ObservationResult(
+            score=observation.score,
+            edge_weight=stands.weight,
+            rolled_back=judged.decision == "rollback",
+            rollback=judged,
+        )
+
+    @operation("POST /api/prompts/{slug}/rollback", role="admin", stores=True)
+    async def roll_back(
+        self,
+        slug: Slug,
+        *,
+        branch: TargetBranch = None,
+        to: Annotated[
+            int | None, Meta(ge=1, le=HIGHEST, description="Version to activate. Default: the one before.")
+        ] = None,
+        reason: Annotated[str, Meta(min_length=1, description="Reason for the history.")],
+        by: By = "",
+        idempotency_key: IdempotencyKey = None,
+    ) -> RolledBack:
+        """Make an earlier version active again, and write it to its file. The other is not selected until cleared.
+
+        Raises NotFound, and InvalidInput if there is no earlier version.
+        """
+        services = self._services
+        active = await self.get(slug, branch=branch)
+        if to is not None:
+            await self.get(slug, branch=branch, version=to)  # raises NotFound listing the versions
+        event = PromptEvent(
+            kind="rollback",
+            branch=active.branch,
+            number=active.number,
+            to=active.number - 1 if to is None else to,
+            by=by,
+            reason=reason,
+            at=services.clock.now(),
+        )
+        record = receipt(services, active, "rollback", agent=by, context={"to": event.to, "reason": reason})
+        stands = await services.prompts.activate(Scope(), active.slug, event, audit=record)
+        await services.restore_file(active.slug)
+        return answers.rolled_back(await self.get(active.slug, branch=stands.name, version=stands.active), stands)
+
+    @operation("POST /api/prompts/{slug}/clear", role="admin", stores=True)
+    async def clear(
+        self,
+        slug: Slug,
+        version: Annotated[int, Meta(ge=1, le=HIGHEST, description="Rolled-back version."), Argument(metavar="N")],
+        *,
+        branch: TargetBranch = None,
+        by: By = "",
+        reason: Annotated[str, Meta(description="Reason for the history.")] = "",
+        idempotency_key: IdempotencyKey = None,
+    ) -> BranchEntry:
+        """Allow a rolled-back version to be selected again. The active version does not change. Raises NotFound."""
+        found = await self.get(slug, branch=branch, version=version)
+        now = self._services.clock.now()
+        event = PromptEvent(kind="clear", branch=found.branch, number=found.number, by=by, reason=reason, at=now)
+        record = receipt(self._services, found, "clear", agent=by, context={"reason": reason})
+        stands = await self._services.prompts.activate(Scope(), found.slug, event, audit=record)
+        return answers.branch_entry(stands, await self.family(found.slug))
+
+    @operation("POST /api/prompts/migrate", role="admin", stores=True)
+    async def migrate(
+        self,
+        document: Annotated[
+            Any,
+            Meta(
+                description='A parsed migration file: an array of versions, or {"prompts", "versions", "inheritance"}.'
+            ),
+        ],
+        *,
+        dry_run: Annotated[bool, Meta(description="Show the changes without making them.")] = False,
+        by: By = "",
+        idempotency_key: IdempotencyKey = None,
+    ) -> MigrationResult:
+        """Store the versions of a migration file, all or none; running it again changes nothing.
+
+        Raises InvalidInput naming the path of the first error, Conflict after a concurrent write.
+        """
+        services = self._services
+        existing = await _existing(services, await asyncio.to_thread(slugs, document))
+        steps, skipped = await asyncio.to_thread(plan, document, existing)
+        await self.check([replace(step.version, number=step.number) for step in steps])
+        if dry_run or not steps:
+            stored = [replace(step.version, number=step.number) for step in steps]
+        else:
+            writes = [
+                Write(
+                    version=step.version,
+                    base=step.number - 1,
+                    begins=begins,
+                    audit=receipt(services, step.version, "branch" if begins else "write", agent=by),
+                )
+                for step, begins in zip(steps, _begins(steps, existing), strict=True)
+            ]
+            stored = await services.prompts.save(Scope(), writes, by=by, now=services.clock.now())
+        told = zip(steps, stored, strict=True)
+        return MigrationResult(
+            dry_run=dry_run,
+            written=tuple(
+                MigratedVersion(**identity_fields(version), place=step.place, bump=bump(step.change))
+                for step, version in told
+            ),
+            skipped=skipped,
+        )
+
     # inside
 
     async def _store(
@@ -289,3 +459,35 @@ def _merge_conflict(branch: str, into: str, conflicts: Sequence[Clash]) -> Merge
 def _params(value: Any) -> tuple[Param, ...]:
     ready = isinstance(value, tuple) and all(isinstance(each, Param) for each in value)
     return value if ready else read_params(value)
+
+
+async def _existing(services: Services, named: Iterable[str]) -> list[Version]:
+    """Return all versions of prompts and of their ancestors."""
+    families = await services.prompts.families(Scope(), list(named))
+    return [version for slug in families for version in await services.prompts.versions(Scope(), slug)]
+
+
+def _begins(steps: Sequence[MigrationStep], existing: Sequence[Version]) -> list[tuple[str, int] | None]:
+    """Return for each version the origin of its branch: None for an existing branch or a new prompt."""
+    versions: dict[str, list[Version]] = {}
+    for version in existing:
+        versions.setdefault(version.slug, []).append(version)
+    results: list[tuple[str, int] | None] = []
+    for step in steps:
+        family = versions.setdefault(step.version.slug, [])
+        stands = any(each.branch == step.version.branch for each in family)
+        origins = [each for each in family if each.branch == MAIN] or family
+        results.append(None if stands or not origins else _most_like(step.version, origins))
+        family.append(replace(step.version, number=step.number))
+    return results
+
+
+def _most_like(version: Version, origins: Sequence[Version]) -> tuple[str, int]:
+    """Return the place of the version with the fewest different sections and parameters, the newest if tied."""
+
+    def far(origin: Version) -> tuple[int, int]:
+        change = difference(origin, version)
+        return len(change.sections) + len(change.params) + len(change.fields), -origin.number
+
+    nearest = min(origins, key=far)
+    return nearest.branch, nearest.number

@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts import ObservationResult, lookup
-from cuebook.app.prompts.learning import Choice, Selection
+from cuebook.app.prompts import Choice, ObservationResult, Selection, lookup
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, numbers, wait

@@ -10,7 +10,7 @@ from cuebook.app.prompts import lookup
 from cuebook.app.prompts.answers import BranchEntry, EventEntry, PromptEntry, VersionDiff, VersionEntry
 from cuebook.app.prompts.export import file_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Impact
-from cuebook.app.prompts.views import compare_versions
+from cuebook.app.prompts.reading import compare_versions
 from cuebook.cli.group import Project, command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait

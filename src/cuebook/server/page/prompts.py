@@ -10,11 +10,10 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from cuebook import Cuebook
 from cuebook.app.json_shapes import iso
-from cuebook.app.prompts import lookup
+from cuebook.app.prompts import Course, PromptEvent, lookup
 from cuebook.app.prompts.answers import VersionSummary
 from cuebook.app.prompts.impact import MOST_TURNS
-from cuebook.app.prompts.learning import Course, PromptEvent
-from cuebook.app.prompts.views import compare_versions
+from cuebook.app.prompts.reading import compare_versions
 from cuebook.errors import CuebookError
 from cuebook.records.answer import to_wire
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
