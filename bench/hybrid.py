@@ -82,7 +82,14 @@ async def _fill(cue: Cuebook) -> list[list[str]]:
         place = Place("user", user)
         texts = [f"{' '.join(dice.sample(_WORDS, 6))} number {n}" for n in range(_OWN)]
         memories = tuple(
-            Memory(id=memory_id(place, "facts", text), place=place, category="facts", text=text, written=True)
+            Memory(
+                id=memory_id(place, "facts", text),
+                kind=place.kind,
+                owner=place.id,
+                category="facts",
+                text=text,
+                written=True,
+            )
             for text in texts
         )
         change = PlaceChange(place=place, generation=0, memories=memories)

@@ -488,7 +488,12 @@ async def test_a_delivery_that_read_before_the_forget_is_refused(tmp_path):
         await cue.ask(Ask("hello", "c1", user="ann"))
         owner = Place("user", "ann")
         memory = Memory(
-            id="f" * 16, place=owner, category="facts", text=CANARY, sources=(Source("c1", read.posts[0].id),)
+            id="f" * 16,
+            kind=owner.kind,
+            owner=owner.id,
+            category="facts",
+            text=CANARY,
+            sources=(Source("c1", read.posts[0].id),),
         )
         change = PlaceChange(place=owner, generation=generation, memories=(memory,))
         assert await cue.services.store.memories.deliver(Scope(), read, [change], now=clock.now()) is False

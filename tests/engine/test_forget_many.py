@@ -17,9 +17,9 @@ def memories(number: int) -> list[Memory]:
     """Return memories that each follow and supersede the previous one."""
     return [
         Memory(
-            id=f"m{n}", place=ANN, category="facts", text=f"My number is {n}.", written=True, valid_from=float(n),
-            valid_to=None if n == number - 1 else float(n + 1), supersedes=f"m{n - 1}" if n else None,
-            ended_by=None if n == number - 1 else f"m{n + 1}",
+            id=f"m{n}", kind=ANN.kind, owner=ANN.id, category="facts", text=f"My number is {n}.", written=True,
+            valid_from=float(n), valid_to=None if n == number - 1 else float(n + 1),
+            supersedes=f"m{n - 1}" if n else None, ended_by=None if n == number - 1 else f"m{n + 1}",
         )
         for n in range(number)
     ]  # fmt: skip

@@ -28,7 +28,8 @@ async def search_texts(cue, query):
 async def fill(cue, texts):
     generation, _ = await cue.services.store.memories.place(Scope(), ANN, near=())
     new_memories = tuple(
-        Memory(id=memory_id(ANN, "facts", text), place=ANN, category="facts", text=text, written=True) for text in texts
+        Memory(id=memory_id(ANN, "facts", text), kind=ANN.kind, owner=ANN.id, category="facts", text=text, written=True)
+        for text in texts
     )
     change = PlaceChange(place=ANN, generation=generation, memories=new_memories)
     assert await cue.services.store.memories.save(Scope(), change, now=1.0)

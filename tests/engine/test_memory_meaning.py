@@ -286,7 +286,9 @@ async def test_ended_memories_do_not_displace_current_ones():
 
 
 def _memory(n: int, text: str, **fields: object) -> Memory:
-    return Memory(id=f"{n:016x}", place=ANN, category="facts", text=text, written=True, valid_from=1.0, **fields)
+    return Memory(
+        id=f"{n:016x}", kind=ANN.kind, owner=ANN.id, category="facts", text=text, written=True, valid_from=1.0, **fields
+    )
 
 
 def _numbers(x: float) -> bytes:

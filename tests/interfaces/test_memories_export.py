@@ -21,7 +21,14 @@ async def store_memories(cue: Cuebook, user: str, count: int) -> None:
     """Store memories of about LONG characters."""
     place = Place("user", user)
     made = [
-        Memory(id=f"{user}{n}", place=place, category="facts", text=f"{user} {n} " + "x" * LONG, written=True)
+        Memory(
+            id=f"{user}{n}",
+            kind=place.kind,
+            owner=place.id,
+            category="facts",
+            text=f"{user} {n} " + "x" * LONG,
+            written=True,
+        )
         for n in range(count)
     ]
     change = PlaceChange(place=place, generation=0, memories=tuple(made))

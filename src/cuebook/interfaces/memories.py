@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.memory.scopes import Policy, PolicyTerms
+from cuebook.memory.scopes import SHARING_ALLOWED, Policy, PolicyTerms
 from cuebook.records.conversation import Conversation, Post
-from cuebook.records.key import Key
+from cuebook.records.key import Key, LongTermMemory
 from cuebook.records.memory import Correction, Dense, Item, Memory, Place, Summary
 
 
@@ -70,7 +70,7 @@ class MemoryContext(MemoryMatches, frozen=True, kw_only=True):
 
     policy: Policy
     places: tuple[Place, ...] = ()
-    settings: Mapping[str, Any] = {}  # of the named organization
+    settings: LongTermMemory = SHARING_ALLOWED  # of the named organization
 
 
 class CitedPost(Struct, frozen=True):
@@ -100,7 +100,7 @@ class DeliveryInput(Struct, frozen=True, kw_only=True):
     done: tuple[int, int]  # seq and version delivered before
     left: bool = False
     again: bool = False
-    settings: Mapping[str, Mapping[str, Any]] = {}  # of the receiving organizations, by id
+    settings: Mapping[str, LongTermMemory] = {}  # of the receiving organizations, by id
     keys: Mapping[str, Key | None] = {}  # API keys of the messages, by id; None: missing in the tenant
     before: tuple[Post, ...] = ()
     posts: tuple[Post, ...] = ()

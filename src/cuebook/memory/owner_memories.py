@@ -129,7 +129,9 @@ def _item(memory: Memory) -> Item:
 def _memory(place: Place, item: Item, before: Memory | None, now: float) -> Memory:
     sources = tuple(Source(*each.split(_APART, 1)) for each in item.sources)
     repeated = before is not None and set(sources) - set(before.sources)
-    base = before or Memory(id=item.id, place=place, category=item.category, text=item.text, created_at=now)
+    base = before or Memory(
+        id=item.id, kind=place.kind, owner=place.id, category=item.category, text=item.text, created_at=now
+    )
     return replace(
         base,
         text=item.text,

@@ -4,17 +4,20 @@ A request's policy overrides the stored one of the conversation. The host's defa
 organization is never stored: every request must name it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field, structs
 
+from cuebook.records.key import LongTermMemory
 from cuebook.records.memory import CATEGORIES, Category, Place
 from cuebook.validate import Document, check
 
 SCOPES: Final = ("conversation", "user", "persona", "organization")
 #: Categories of a conversation that may be shared with an organization (A).
 SHARED: Final = ("facts", "people", "projects", "decisions")
+#: The settings of an organization that has changed none.
+SHARING_ALLOWED: Final = LongTermMemory()
 #: The metadata key of a conversation's stored policy.
 KEPT: Final = "longTermMemoryPolicy"
 #: The response key under which a turn that asks to share reports whether it does, and why not.
@@ -125,16 +128,16 @@ def policy_to_wire(policy: Policy) -> dict[str, Any]:
 
 
 def read_places(
-    policy: Policy, participants: Participants, organization: Mapping[str, Any] | None = None
+    policy: Policy, participants: Participants, settings: LongTermMemory = SHARING_ALLOWED
 ) -> tuple[Place, ...]:
     """Return the places that a conversation may read. A user's own are readable only if nobody else can read along.
 
-    `organization` are the settings of the organization, if one is named.
+    `settings` are those of the organization, if one is named.
     """
     if not policy.enabled:
         return ()
     places = personal_places(policy, participants) if participants.alone else ()
-    allowed = policy.organization and participants.organization and org_setting(organization, "enabled")
+    allowed = policy.organization and participants.organization and settings.enabled
     return (
         *places,
         *([Place("organization", participants.organization)] if allowed and participants.organization else []),
@@ -153,22 +156,20 @@ def personal_places(policy: Policy, participants: Participants) -> tuple[Place, 
 
 
 def published_place(
-    policy: Policy, participants: Participants, organization: Mapping[str, Any] | None, *, may_publish: bool
+    policy: Policy, participants: Participants, settings: LongTermMemory, *, may_publish: bool
 ) -> Place | None:
     """Return the organization that a turn may write to: named, enabled, shared with, allowed, with permission."""
     wanted = policy.enabled and policy.items and policy.organization and policy.share and participants.organization
     if not wanted or not may_publish or participants.organization is None:
         return None
-    if not (org_setting(organization, "enabled") and org_setting(organization, "allowWrites")):
+    if not (settings.enabled and settings.allow_writes):
         return None
     return Place("organization", participants.organization)
 
 
-def unshared(
-    policy: Policy, participants: Participants, organization: Mapping[str, Any] | None, *, may_publish: bool
-) -> str:
+def unshared(policy: Policy, participants: Participants, settings: LongTermMemory, *, may_publish: bool) -> str:
     """Return why a turn that asks to share with an organization does not; "" if it does or does not ask."""
-    if not policy.share or published_place(policy, participants, organization, may_publish=may_publish):
+    if not policy.share or published_place(policy, participants, settings, may_publish=may_publish):
         return ""
     reasons = (
         (not policy.enabled, "memory is disabled: `enabled` is false"),
@@ -181,23 +182,15 @@ def unshared(
 
 
 def told_places(
-    policy: Policy, participants: Participants, category: str, settings: Mapping[str, Mapping[str, Any]]
+    policy: Policy, participants: Participants, category: str, settings: Mapping[str, LongTermMemory]
 ) -> frozenset[Place]:
     """Return the places that posts of a category under a policy may reach. `settings` are those of organizations, by
     id; `whose.organization` is the one that the turn was shared with, with permission.
     """
-    of = settings.get(participants.organization or "", {})
+    of = settings.get(participants.organization or "", SHARING_ALLOWED)
     published = published_place(policy, participants, of, may_publish=True)
     places = (*personal_places(policy, participants), *([published] if published else []))
     return frozenset(each for each in places if category in categories_for(each, policy, of))
-
-
-def org_setting(settings: Mapping[str, Any] | None, name: str) -> bool:
-    """Return an organization's boolean setting, true by default."""
-    result: Any = settings or {}
-    for part in ("memory", "longTermMemory", name):
-        result = result.get(part) if isinstance(result, Mapping) else None
-    return result is not False
 
 
 def persona_place(user: str, persona: str) -> Place:
@@ -212,14 +205,10 @@ def owner_of(place: Place) -> str | None:
     return place.id.partition("\x1f")[2] if place.kind == "persona" else None
 
 
-def categories_for(place: Place, policy: Policy, organization: Mapping[str, Any] | None = None) -> frozenset[str]:
+def categories_for(place: Place, policy: Policy, settings: LongTermMemory = SHARING_ALLOWED) -> frozenset[str]:
     """Return the categories that may be written to a place."""
     allowed = set(CATEGORIES if policy.categories is None else policy.categories)
     if place.kind == "organization":
         allowed &= set(SHARED)
-        result: Any = organization or {}
-        for part in ("memory", "longTermMemory", "allowedCategories"):
-            result = result.get(part) if isinstance(result, Mapping) else None
-        if isinstance(result, Sequence) and not isinstance(result, str):
-            allowed &= set(result)
+        allowed &= set(SHARED if settings.allowed_categories is None else settings.allowed_categories)
     return frozenset(allowed)

@@ -120,7 +120,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     """One long-term memory of an owner, across conversations. `valid_to` set = it is no longer valid."""
 
     id: str  # 16 hex digits over category and text, or category and key
-    place: Place
+    kind: str  # of its place
+    owner: str  # id of its place
     category: str  # one of CATEGORIES, or of BrowserOS's five for knowledge
     text: str
     name: str = ""  # the key of knowledge; the name of people and projects
@@ -142,6 +143,12 @@ class Memory(Struct, frozen=True, kw_only=True):
     written: bool = False  # written by hand: it is kept without sources
     sources: tuple[Source, ...] = ()
     no: int = 0  # the row number in the store
+    said: int = 0  # the number of its text in the store, for its vector
+
+    @property
+    def place(self) -> Place:
+        """Return the place of its owner."""
+        return Place(self.kind, self.owner)
 
 
 class Hit(Answer, frozen=True, kw_only=True):

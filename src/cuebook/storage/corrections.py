@@ -50,7 +50,7 @@ class CorrectionStore(Noun):
     def said_in(self, transaction: Transaction, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
         """Return memories of users and personas that come from some of a conversation's posts."""
         row = access.need(transaction, scope, conversation)
-        return memories.memories_of(transaction, rows_said_in(transaction, row, posts))
+        return memories.with_sources(transaction, scope.tenant, rows_said_in(transaction, row, posts))
 
     @read
     def due(self, transaction: Transaction, *, limit: int = 100) -> list[tuple[str, str]]:
@@ -104,12 +104,12 @@ def _standing(transaction: Transaction, row: ConversationRow, upto: int) -> int:
     return int(transaction.value("summary_ending", **row.key, mark=upto) or 0)
 
 
-def rows_said_in(transaction: Transaction, row: ConversationRow, posts: Sequence[str]) -> list[memories.MemoryRow]:
+def rows_said_in(transaction: Transaction, row: ConversationRow, posts: Sequence[str]) -> list[Memory]:
     """Return memory rows of users and personas with sources among these posts of a conversation."""
-    results: dict[int, memories.MemoryRow] = {}
+    results: dict[int, Memory] = {}
     for each in transaction.rows("memories_from", **row.key):
         if each["post"] in posts and each["kind"] in OWN:
-            results[each["no"]] = record(memories.MemoryRow, each)
+            results[each["no"]] = record(Memory, each)
     return list(results.values())
 
 

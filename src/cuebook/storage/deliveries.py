@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from cuebook.interfaces.memories import (
     CitedPost,
@@ -20,7 +19,7 @@ from cuebook.storage import access, memories, reads, summaries
 from cuebook.storage.access import ConversationRow, corrections_of, current_epoch, keep_corrections, last_correction
 from cuebook.storage.corrections import CorrectionStore
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, record, write
-from cuebook.storage.memories import MemoryRow
+from cuebook.storage.keys import settings_of
 from cuebook.storage.search import SearchCache
 from cuebook.storage.tree import Runs, on_path, runs_to
 from cuebook.storage.tree import after as behind
@@ -108,7 +107,7 @@ def _stands(
     if last_correction(transaction, row) != (read.corrections[-1].no if read.corrections else 0):
         return False
     told = read.settings.items()
-    return all(memories.settings_of(transaction, row.tenant, each) == known for each, known in told) and all(
+    return all(settings_of(transaction, row.tenant, each) == known for each, known in told) and all(
         memories.generation(transaction, memories.place_values(row.tenant, each.place)) == each.generation
         for each in changes
     )
@@ -131,12 +130,12 @@ def _fork(runs: Runs, others: Runs) -> int:
 def _lose(transaction: Transaction, row: ConversationRow, no: int, gone: set[int], *, now: float) -> None:
     """Remove sources from a memory; delete it if none are left."""
     # read again: a memory deleted just before may have changed what this one ends
-    memory = transaction.record(MemoryRow, "memory_at", tenant=row.tenant, no=no)
+    memory = transaction.record(Memory, "memory_at", tenant=row.tenant, no=no)
     if memory is None:
         return
     sources = transaction.rows("source_times", tenant=row.tenant, memory=memory.no)
     rest = [each for each in sources if each["conversation"] != row.no or each["seq"] not in gone]
-    place = memory.place_key
+    place = memories.place_values(row.tenant, memory.place)
     if rest:
         for each in sources:
             if each not in rest:
@@ -201,7 +200,7 @@ class MemoryStore(Noun):
             version=version,
             done=done,
             again=current_epoch(transaction, row.tenant, "delivery", str(row.no)) > 0,
-            settings={each: memories.settings_of(transaction, row.tenant, each) for each in sorted(values)},
+            settings={each: settings_of(transaction, row.tenant, each) for each in sorted(values)},
             keys={each: _key(transaction, row.tenant, each) for each in sorted(keys)},
             before=tuple(before),
             posts=tuple(posts),
@@ -275,8 +274,12 @@ class MemoryStore(Noun):
     ) -> list[tuple[str, Memory]]:
         """Return memories unchanged since a time, each with its tenant: of all tenants, or of an authenticated one."""
         values = {"tenant": scope.tenant if scope.proven else None, "before": before, "limit": limit}
-        rows = transaction.records(MemoryRow, "memory_idle", categories=json.dumps(list(categories)), **values)
-        return [(row.tenant, memory) for row in rows for memory in memories.memories_of(transaction, [row])]
+        rows = transaction.rows("memory_idle", categories=json.dumps(list(categories)), **values)
+        return [
+            (row["tenant"], memory)
+            for row in rows
+            for memory in memories.with_sources(transaction, row["tenant"], [record(Memory, row)])
+        ]
 
     @read
     def places(self, transaction: Transaction, scope: Scope, user: str) -> list[Place]:
@@ -321,13 +324,11 @@ class MemoryStore(Noun):
     ) -> list[Memory]:
         """List memories of places, by default of all, in order of creation, after a number."""
         values = {"tenant": scope.tenant, "after": after, "ended": ended, "category": category, "limit": limit}
-        if places is None:
-            return memories.memories_of(transaction, transaction.records(MemoryRow, "memory_page_of_all", **values))
-        items: list[MemoryRow] = []
-        for place in places:
-            items += transaction.records(MemoryRow, "memory_page", kind=place.kind, owner=place.id, **values)
+        items: list[Memory] = transaction.records(Memory, "memory_page_of_all", **values) if places is None else []
+        for place in places or ():
+            items += transaction.records(Memory, "memory_page", kind=place.kind, owner=place.id, **values)
         items.sort(key=lambda each: each.no)
-        return memories.memories_of(transaction, items[:limit])
+        return memories.with_sources(transaction, scope.tenant, items[:limit])
 
     @read
     def get(
@@ -339,15 +340,8 @@ class MemoryStore(Noun):
         places: Sequence[Place] | None = None,
     ) -> list[Memory]:
         """Return the memories with an id, one per place."""
-        found = memories.memories_of(
-            transaction, transaction.records(MemoryRow, "memory_by_id", tenant=scope.tenant, id=id)
-        )
+        found = memories.with_sources(transaction, scope.tenant, memories.by_memory_id(transaction, scope.tenant, id))
         return [each for each in found if places is None or each.place in places]
-
-    @read
-    def settings(self, transaction: Transaction, scope: Scope, organization: str) -> Mapping[str, Any]:
-        """Return an organization's settings, empty if none are stored."""
-        return memories.settings_of(transaction, scope.tenant, organization)
 
     @write
     def save(self, transaction: Transaction, scope: Scope, change: PlaceChange, *, now: float) -> bool:

@@ -22,14 +22,14 @@ from cuebook.records.erasure import (
     no_receipt,
     salted,
 )
-from cuebook.records.memory import Correction, Scope
+from cuebook.records.memory import Correction, Memory, Scope
 from cuebook.records.prompt import Observation
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, raise_epoch
 from cuebook.storage.audit import read_record
 from cuebook.storage.corrections import conversation_of, forgotten
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read, write
-from cuebook.storage.memories import ErasureTally, MemoryRow, take, unlearn
+from cuebook.storage.memories import ErasureTally, by_memory_id, take, unlearn
 from cuebook.storage.prompts import nameless
 from cuebook.storage.reads import ConversationReader
 from cuebook.storage.redact import ErasedData, redact, redact_posts, stop
@@ -116,7 +116,7 @@ class ErasureRun:
             self.conversation(row)
         for row in conversations_of_others(transaction, tenant, user):
             self.redacted(row, redact(transaction, row, user, tally, weigh=weigh, now=self.now))
-        memories = transaction.records(MemoryRow, "memories_of_user", tenant=tenant, user=user)
+        memories = transaction.records(Memory, "memories_of_user", tenant=tenant, user=user)
         take(transaction, tenant, memories, tally, anew=False)
         transaction.run("embedded_of_user", tenant=tenant, user=user)
         transaction.run("places_of_user", tenant=tenant, user=user)
@@ -322,7 +322,7 @@ class _ErasureSubject(Struct, frozen=True):
     """The resolved targets of an erasure."""
 
     conversations: list[ConversationRow]
-    memories: list[MemoryRow]
+    memories: list[Memory]
     told: list[tuple[ConversationRow, Correction]]  # facts that conversations must no longer mention
 
 
@@ -426,24 +426,24 @@ def _named_rows(transaction: Transaction, scope: Scope, target: Target) -> Itera
             yield from conversations_of_others(transaction, scope.tenant, user)
 
 
-def _named_memories(transaction: Transaction, scope: Scope, target: Target) -> list[MemoryRow]:
+def _named_memories(transaction: Transaction, scope: Scope, target: Target) -> list[Memory]:
     """Return memories of a persona or an organization, or by id; users can only name their own."""
     tenant, user = scope.tenant, scope.user
-    items: list[MemoryRow] = []
+    items: list[Memory] = []
     for name in target.ids:
         if target.kind == "persona":
-            items += transaction.records(MemoryRow, "memories_of_persona", tenant=tenant, persona=name, user=user)
+            items += transaction.records(Memory, "memories_of_persona", tenant=tenant, persona=name, user=user)
         elif target.kind == "organization" and user is None:
-            items += transaction.records(MemoryRow, "memory_of_place", tenant=tenant, kind="organization", owner=name)
+            items += transaction.records(Memory, "memory_of_place", tenant=tenant, kind="organization", owner=name)
         elif target.kind == "memory":
-            items += transaction.records(MemoryRow, "memory_by_id", tenant=tenant, id=name.removeprefix("memory:"))
+            items += by_memory_id(transaction, tenant, name.removeprefix("memory:"))
     if target.kind == "memory" and user is not None:
-        own = {row.no for row in transaction.records(MemoryRow, "memories_of_user", tenant=tenant, user=user)}
+        own = {row.no for row in transaction.records(Memory, "memories_of_user", tenant=tenant, user=user)}
         items = [row for row in items if row.no in own]
     return items
 
 
-def _users_of(memory: MemoryRow) -> list[str]:
+def _users_of(memory: Memory) -> list[str]:
     """Return the users that a memory belongs to: its owner, or the user that a persona knows it from."""
     owner, _, user = memory.owner.partition("\x1f")
     return [*([owner] if memory.kind == "user" else []), *([user] if user else [])]

@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
+from cuebook.memory.scopes import SHARING_ALLOWED
 from cuebook.records.audit import Record
-from cuebook.records.key import Key, OrganizationMemoryChange, OrganizationSettings, changed
+from cuebook.records.key import Key, LongTermMemory, OrganizationMemoryChange, OrganizationSettings, changed
 from cuebook.records.memory import Scope
 from cuebook.storage.audit import chained
 from cuebook.storage.database.transaction import Noun, Transaction, columns, read, record, write
@@ -70,7 +71,7 @@ class KeyStore(Noun):
     @read
     def organization(self, transaction: Transaction, scope: Scope, organization: str) -> OrganizationSettings:
         """Return an organization's settings, by default the defaults."""
-        return settings_of(transaction, scope.tenant, organization)
+        return _stored(transaction, scope.tenant, organization)
 
     @write
     def change_organization(
@@ -84,14 +85,18 @@ class KeyStore(Noun):
         audit: Sequence[Record] = (),
     ) -> OrganizationSettings:
         """Change the settings by a function of their current values. Return the new ones."""
-        after = changed(settings_of(transaction, scope.tenant, organization), change)
+        after = changed(_stored(transaction, scope.tenant, organization), change)
         kept = msgspec.json.encode(after).decode()
         transaction.run("organization_put", tenant=scope.tenant, id=organization, settings=kept, now=now)
         chained(transaction, scope.tenant, audit)
         return after
 
 
-def settings_of(transaction: Transaction, tenant: str, organization: str) -> OrganizationSettings:
-    """Return an organization's settings inside a transaction, by default the defaults."""
+def settings_of(transaction: Transaction, tenant: str, organization: str | None) -> LongTermMemory:
+    """Return an organization's memory settings inside a transaction, by default the defaults."""
+    return _stored(transaction, tenant, organization).memory.long_term_memory if organization else SHARING_ALLOWED
+
+
+def _stored(transaction: Transaction, tenant: str, organization: str) -> OrganizationSettings:
     settings = transaction.value("organization_get", tenant=tenant, id=organization)
     return _settings(settings) if settings else OrganizationSettings()

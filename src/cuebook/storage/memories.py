@@ -3,10 +3,10 @@
 import json
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.item_keys import memory_key
@@ -14,10 +14,11 @@ from cuebook.memory.recall import Query, akin_among, match_expression, read_quer
 from cuebook.memory.scopes import KEPT, Participants, effective, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.records.conversation import digest_of
-from cuebook.records.memory import Dense, Memory, Place, Scope, Source, Trust
+from cuebook.records.memory import Dense, Memory, Place, Scope, Source
 from cuebook.records.turn import Manifest
 from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
 from cuebook.storage.database.transaction import Transaction, columns, record
+from cuebook.storage.keys import settings_of
 from cuebook.storage.search import SearchCache, rarest_words, sharing, words_at
 from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
 
@@ -25,51 +26,6 @@ from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, s
 ALL = 500
 #: this many of the most similar to each text.
 ALIKE = 24
-
-
-class MemoryRow(Struct, frozen=True, kw_only=True):
-    """A memory's row: the columns of its record, its place, and the number of its text."""
-
-    tenant: str
-    kind: str
-    owner: str
-    no: int
-    id: str
-    category: str
-    name: str
-    text: str
-    subject: str
-    status: str
-    trust: Trust
-    confidence: float
-    weight: float
-    uses: int
-    used_at: float
-    decayed_at: float
-    valid_from: float
-    valid_to: float | None
-    supersedes: str | None
-    ended_by: str | None
-    repeated_at: float
-    written: bool
-    said: int
-    created_at: float
-    updated_at: float
-
-    @property
-    def place(self) -> Place:
-        """Return the memory's place."""
-        return Place(self.kind, self.owner)
-
-    @property
-    def place_key(self) -> dict[str, str]:
-        """Return the key of the memory's place."""
-        return {"tenant": self.tenant, "kind": self.kind, "owner": self.owner}
-
-    def record(self, sources: Sequence[Source]) -> Memory:
-        """Return the public record."""
-        values = {name: getattr(self, name) for name in Memory.__struct_fields__ if name != "sources"}
-        return Memory(**values, sources=tuple(sources))
 
 
 # ---- in the turn ----------------------------------------------------------------------------------------------------
@@ -91,7 +47,7 @@ def memory_context(
     """
     metadata = row.metadata if row else {}
     policy = effective(memory_look.control, metadata.get(KEPT), memory_look.defaults)
-    settings = settings_of(transaction, scope.tenant, memory_look.organization) if memory_look.organization else {}
+    settings = settings_of(transaction, scope.tenant, memory_look.organization)
     user = row.user if row else memory_look.user or scope.user
     others = [each for each in row.participants if each != user] if row else []
     persona = memory_look.persona or (row.persona if row else "") or memory_look.otherwise
@@ -105,7 +61,7 @@ def memory_context(
     matched = find(transaction, scope.tenant, places, memory_query, search_cache)
     memories = list(matched.memories)
     for id_ in set(keep) - {each.id for each in memories}:
-        again = memories_of(transaction, transaction.records(MemoryRow, "memory_by_id", tenant=scope.tenant, id=id_))
+        again = with_sources(transaction, scope.tenant, by_memory_id(transaction, scope.tenant, id_))
         memories += [each for each in again if each.place in places]
     fields = msgspec.structs.asdict(matched) | {"memories": tuple(memories)}
     return MemoryContext(policy=policy, places=places, settings=settings, **fields)
@@ -135,7 +91,7 @@ def find(
     cosines, vectors = 0.0, 0
     held, frequencies = 0, Counter[str]()
     keys: dict[int, str] = {}
-    known: dict[int, MemoryRow] = {}
+    known: dict[int, Memory] = {}
     close: dict[Place, Close] = {}
     for place in places:
         owner_matches = MemoryMatches()
@@ -151,14 +107,14 @@ def find(
         known |= {each.no: each for each in closest}
         results += in_turn(owner_matches.found, [each.no for each in closest])
         values = place_values(tenant, place)
-        standing = transaction.records(MemoryRow, "memory_standing", limit=memory_query.standing, **values)
+        standing = transaction.records(Memory, "memory_standing", limit=memory_query.standing, **values)
         known |= {each.no: each for each in standing}
     if left := [no for no in results if no not in known]:
-        rest = transaction.records(MemoryRow, "memories_by_no", tenant=tenant, nos=json.dumps(left))
+        rest = transaction.records(Memory, "memories_by_no", tenant=tenant, nos=json.dumps(left))
         known |= {each.no: each for each in rest}
     _add_newer(transaction, tenant, known, memory_query.at)
     return MemoryMatches(
-        memories=tuple(memories_of(transaction, list(known.values()))),
+        memories=tuple(with_sources(transaction, tenant, list(known.values()))),
         found=tuple(no for no in results if no in known),
         cosines=_cosines(known.values(), close),
         held=max(held, len(known)),
@@ -169,7 +125,7 @@ def find(
     )
 
 
-def _add_newer(transaction: Transaction, tenant: str, known: dict[int, MemoryRow], at: float | None) -> None:
+def _add_newer(transaction: Transaction, tenant: str, known: dict[int, Memory], at: float | None) -> None:
     """Add the quotes that superseded the hits, if they were stated by the time `at`."""
     ids = {row.id for row in known.values()}
     todo = [row.ended_by for row in known.values() if row.ended_by is not None]
@@ -177,7 +133,7 @@ def _add_newer(transaction: Transaction, tenant: str, known: dict[int, MemoryRow
         id_ = todo.pop()
         if id_ not in ids:
             ids.add(id_)
-            for row in transaction.records(MemoryRow, "memory_by_id", tenant=tenant, id=id_):
+            for row in by_memory_id(transaction, tenant, id_):
                 if at is None or row.valid_from <= at:
                     known[row.no] = row
                     todo += [row.ended_by] if row.ended_by is not None else []
@@ -224,15 +180,15 @@ def _close(
 
 def _closest(
     transaction: Transaction, tenant: str, place: Place, memory_query: MemoryQuery, close: Close | None
-) -> list[MemoryRow]:
+) -> list[Memory]:
     """Return the rows of a place's memories with the highest cosine similarity to the query, closest first."""
     if close is None:
         return []
     values, most = place_values(tenant, place), min(memory_query.limit, CLOSEST)
-    count, items = most, list[MemoryRow]()
+    count, items = most, list[Memory]()
     while True:
         best = close.best(count, EVERYWHERE)
-        here = transaction.records(MemoryRow, "memories_by_said", said=json.dumps(best), **values)
+        here = transaction.records(Memory, "memories_by_said", said=json.dumps(best), **values)
         by_said = {each.said: each for each in here}
         items = [by_said[said] for said in best if said in by_said and _held(by_said[said], memory_query.at)]
         if len(items) >= most or count >= len(close.seqs):
@@ -240,14 +196,14 @@ def _closest(
         count *= 4  # the closest are no longer valid
 
 
-def _held(row: MemoryRow, at: float | None) -> bool:
+def _held(row: Memory, at: float | None) -> bool:
     """Return whether a memory is valid now or was at a time."""
     if at is None:
         return row.valid_to is None
     return bool(row.valid_from <= at and (row.valid_to is None or row.valid_to > at))
 
 
-def _cosines(results: Iterable[MemoryRow], close: Mapping[Place, Close]) -> dict[int, float]:
+def _cosines(results: Iterable[Memory], close: Mapping[Place, Close]) -> dict[int, float]:
     """Return the cosines of memories with the query by number; memories without a vector are omitted."""
     by_place: dict[Place, dict[int, int]] = {}
     for row in results:
@@ -279,8 +235,8 @@ def like(
             results = nearest(near, [text for _, text in some], ALIKE)
             wanted |= {some[at][0] for at in results}
         nos = json.dumps(sorted(wanted))
-        return memories_of(transaction, transaction.records(MemoryRow, "memories_by_no", tenant=tenant, nos=nos))
-    return memories_of(transaction, transaction.records(MemoryRow, "memory_of_place", **values))
+        return with_sources(transaction, tenant, transaction.records(Memory, "memories_by_no", tenant=tenant, nos=nos))
+    return with_sources(transaction, tenant, transaction.records(Memory, "memory_of_place", **values))
 
 
 def place_token(tenant: str, place: Place) -> str:
@@ -319,21 +275,20 @@ def _keep(transaction: Transaction, tenant: str, memory: Memory, *, number: int,
         return 0
     if is_barred(transaction, tenant, memory):
         return 0
-    before = transaction.record(MemoryRow, "memory_at", tenant=tenant, no=memory.no) if memory.no else None
+    before = transaction.record(Memory, "memory_at", tenant=tenant, no=memory.no) if memory.no else None
     if before is not None:
         if (memory.name, memory.text) == (before.name, before.text):
             number = before.said
         else:
             drop(transaction, tenant, memory.place, before.said)
-    place = place_values(tenant, memory.place)
-    values = columns(memory) | {"said": number, "updated_at": now}
+    values = columns(memory) | {"tenant": tenant, "said": number, "updated_at": now}
     if memory.no:
         transaction.run("memory_update", **values)
         transaction.run("memory_sources_delete", tenant=tenant, no=memory.no)
         transaction.run("memory_text_delete", no=memory.no)
         no = memory.no
     else:
-        no = transaction.value("memory_insert", **place, **(values | {"created_at": now}))
+        no = transaction.value("memory_insert", **(values | {"created_at": now}))
     for source in memory.sources:
         conversation = by_id(transaction, tenant, source.conversation)
         at = conversation.no if conversation else 0
@@ -345,7 +300,7 @@ def _keep(transaction: Transaction, tenant: str, memory: Memory, *, number: int,
 
 def remove(transaction: Transaction, tenant: str, no: int) -> int:
     """Delete a memory with its index entry, vectors and sources."""
-    row = transaction.record(MemoryRow, "memory_at", tenant=tenant, no=no)
+    row = transaction.record(Memory, "memory_at", tenant=tenant, no=no)
     if row is not None:
         drop(transaction, tenant, row.place, row.said)
     transaction.run("memory_sources_delete", tenant=tenant, no=no)
@@ -353,22 +308,20 @@ def remove(transaction: Transaction, tenant: str, no: int) -> int:
     return transaction.run("memory_delete", no=no).rowcount
 
 
-def memories_of(transaction: Transaction, results: Sequence[MemoryRow]) -> list[Memory]:
-    """Return memories from their rows, with their sources."""
+def by_memory_id(transaction: Transaction, tenant: str, id_: str) -> list[Memory]:
+    """Return the memories with an id, one per place, without their sources."""
+    return transaction.records(Memory, "memory_by_id", tenant=tenant, id=id_)
+
+
+def with_sources(transaction: Transaction, tenant: str, results: Sequence[Memory]) -> list[Memory]:
+    """Return memories with their sources, which are rows of their own."""
     if not results:
         return []
     sources: dict[int, list[Source]] = {}
     nos = json.dumps([each.no for each in results])
-    for no, post, conversation in transaction.run("memory_sources", tenant=results[0].tenant, nos=nos):
+    for no, post, conversation in transaction.run("memory_sources", tenant=tenant, nos=nos):
         sources.setdefault(no, []).append(Source(conversation, post))
-    return [row.record(sources.get(row.no, ())) for row in results]
-
-
-def settings_of(transaction: Transaction, tenant: str, organization: str) -> Mapping[str, Any]:
-    """Return an organization's settings, empty if none are stored."""
-    settings = transaction.value("organization_get", tenant=tenant, id=organization)
-    data: Mapping[str, Any] = json.loads(settings) if settings else {}
-    return data
+    return [replace(each, sources=tuple(sources.get(each.no, ()))) for each in results]
 
 
 def place_values(tenant: str, place: Place) -> dict[str, str]:
@@ -392,7 +345,7 @@ class ErasureTally(Struct):
 
     rows: Counter[str] = field(default_factory=Counter)  # by table of a conversation
     counts: Counter[str] = field(default_factory=Counter)  # of other objects, by kind as in a receipt
-    gone: list[MemoryRow] = []  # memories
+    gone: list[Memory] = []  # memories
     running: set[int] = set()  # conversations with a running turn that uses erased data
     others: list[set[int]] = []  # by erased memory: the conversations of its further sources
     by_hand: int = 0  # memories that lost a source and remain
@@ -402,29 +355,27 @@ def unlearn(
     transaction: Transaction, tenant: str, no: int, tally: ErasureTally, posts: Collection[str] | None = None
 ) -> None:
     """Erase memories from a conversation, or from some of its posts (ids)."""
-    results: dict[int, MemoryRow] = {}
+    results: dict[int, Memory] = {}
     for found in transaction.rows("memories_from", tenant=tenant, no=no):
         post = found["post"]
         if posts is None or post in posts:
-            row = results[found["no"]] = record(MemoryRow, found)
+            row = results[found["no"]] = record(Memory, found)
             gone = transaction.run("memory_source_drop", tenant=tenant, memory=row.no, no=no, post=post)
             tally.counts["memorySources"] += gone.rowcount
     by_hand = [row for row in results.values() if row.written]
     for row in by_hand:
-        transaction.run("place_changed", **row.place_key)
+        transaction.run("place_changed", **place_values(tenant, row.place))
     tally.by_hand += len(by_hand)
     take(transaction, tenant, [row for row in results.values() if not row.written], tally, anew=True)
 
 
-def take(
-    transaction: Transaction, tenant: str, results: Iterable[MemoryRow], tally: ErasureTally, *, anew: bool
-) -> int:
+def take(transaction: Transaction, tenant: str, results: Iterable[Memory], tally: ErasureTally, *, anew: bool) -> int:
     """Delete memories, and their text from windows that showed them.
 
     `anew`: deliver their remaining sources again. Otherwise their sources never restore them; return their number.
     """
     waiting = deque(results)
-    gone: dict[int, MemoryRow] = {}
+    gone: dict[int, Memory] = {}
     again: set[int] = set()
     barred = 0
     while waiting:
@@ -438,7 +389,7 @@ def take(
             again |= conversations
             tally.others += [conversations] if conversations else []
             ended = {"before": row.supersedes, "id": row.id}  # their validity is derived again
-            waiting += transaction.records(MemoryRow, "memories_superseded", **row.place_key, **ended)
+            waiting += transaction.records(Memory, "memories_superseded", **place_values(tenant, row.place), **ended)
         else:
             barred += len(sources)
             for no, post in sources:
@@ -466,7 +417,7 @@ def deliver_anew(transaction: Transaction, tenant: str, no: int) -> None:
     transaction.run("delivery_anew", tenant=tenant, no=no, epoch=epoch)
 
 
-def _from_windows(transaction: Transaction, tenant: str, gone: Collection[MemoryRow], tally: ErasureTally) -> None:
+def _from_windows(transaction: Transaction, tenant: str, gone: Collection[Memory], tally: ErasureTally) -> None:
     """Remove the text of memories from the windows that showed them."""
     names = {f"memory:{row.id}" for row in gone}
     owners = {_owner(row) for row in gone}
@@ -480,7 +431,7 @@ def _from_windows(transaction: Transaction, tenant: str, gone: Collection[Memory
             tally.running.add(step["no"])
 
 
-def _owner(row: MemoryRow) -> str | None:
+def _owner(row: Memory) -> str | None:
     """Return the only user whose conversations may show a memory; None if others' may."""
     if row.kind == "user":
         return str(row.owner)

@@ -18,7 +18,14 @@ OTHERS = Scope("others")
 
 def memory(place: Place, id: str, text: str, **changes: Any) -> Memory:  # noqa: A002
     """Return a manually added memory."""
-    values: dict[str, Any] = {"id": id, "place": place, "category": "facts", "text": text, "written": True}
+    values: dict[str, Any] = {
+        "id": id,
+        "kind": place.kind,
+        "owner": place.id,
+        "category": "facts",
+        "text": text,
+        "written": True,
+    }
     return Memory(**values | {"used_at": NOW, "valid_from": NOW} | changes)
 
 

@@ -53,7 +53,10 @@ async def find_similar(store: Store, look: Dense, *, conversation: str | None = 
 async def store_memories(store: Store, place: Place, *texts: str) -> None:
     """Store memories of an owner that has none."""
     memories = tuple(
-        Memory(id=text, place=place, category="facts", text=text, written=True, valid_from=BEGINNING) for text in texts
+        Memory(
+            id=text, kind=place.kind, owner=place.id, category="facts", text=text, written=True, valid_from=BEGINNING
+        )
+        for text in texts
     )
     assert await store.memories.save(US, PlaceChange(place=place, generation=0, memories=memories), now=BEGINNING)
 

@@ -5,6 +5,7 @@ import pytest
 from cuebook.errors import InvalidInput
 from cuebook.memory.owner_memories import LEAST, PERIOD_S, decayed, raised
 from cuebook.memory.scopes import (
+    SHARING_ALLOWED,
     Participants,
     Policy,
     categories_for,
@@ -16,6 +17,7 @@ from cuebook.memory.scopes import (
     read_places,
     read_policy,
 )
+from cuebook.records.key import LongTermMemory
 from cuebook.records.memory import Memory, Place
 
 ANN = Participants(user="ann", persona="helper", organization="acme")
@@ -65,26 +67,26 @@ def test_memory_owners_follow_policy_and_audience():
     among = Participants(user="ann", persona="helper", organization="acme", alone=False)
     assert read_places(ALL, among) == (org,), "private memories are not read in shared conversations"
     assert personal_places(ALL, Participants(persona="helper")) == ()
-    off = {"memory": {"longTermMemory": {"enabled": False}}}
+    off = LongTermMemory(enabled=False)
     assert read_places(ALL, ANN, off) == (user, persona)
 
 
 def test_publishing_needs_sharing_permission_and_organization():
     org = Place("organization", "acme")
-    assert published_place(ALL, ANN, None, may_publish=True) == org
-    assert published_place(ALL, ANN, None, may_publish=False) is None
-    assert published_place(Policy(organization=True), ANN, None, may_publish=True) is None
-    assert published_place(ALL, Participants(user="ann"), None, may_publish=True) is None
-    closed = {"memory": {"longTermMemory": {"allowWrites": False}}}
+    assert published_place(ALL, ANN, SHARING_ALLOWED, may_publish=True) == org
+    assert published_place(ALL, ANN, SHARING_ALLOWED, may_publish=False) is None
+    assert published_place(Policy(organization=True), ANN, SHARING_ALLOWED, may_publish=True) is None
+    assert published_place(ALL, Participants(user="ann"), SHARING_ALLOWED, may_publish=True) is None
+    closed = LongTermMemory(allow_writes=False)
     assert published_place(ALL, ANN, closed, may_publish=True) is None
     assert categories_for(org, ALL) == {"facts", "people", "projects", "decisions"}
-    narrow = {"memory": {"longTermMemory": {"allowedCategories": ["facts", "todo"]}}}
+    narrow = LongTermMemory(allowed_categories=("facts", "todo"))
     assert categories_for(org, ALL, narrow) == {"facts"}
     assert categories_for(Place("user", "ann"), Policy(categories=("todo",))) == {"todo"}
 
 
 def knowledge_item(**fields):
-    return Memory(id="1", place=Place("user", "ann"), category="domain", text="x", **fields)
+    return Memory(id="1", kind="user", owner="ann", category="domain", text="x", **fields)
 
 
 def test_knowledge_decays_once_per_period():

@@ -191,8 +191,8 @@ class MemoryWriting(MemoryReading):
         before = memories[0] if memories else None
         sure = FIRST if confidence is None else confidence
         fresh = Memory(
-            id=own, place=place, category=category, name=key, text=value, confidence=sure, used_at=now,
-            valid_from=now, written=True, uses=1,
+            id=own, kind=place.kind, owner=place.id, category=category, name=key, text=value, confidence=sure,
+            used_at=now, valid_from=now, written=True, uses=1,
         )  # fmt: skip
         if before is None:
             changed = [fresh]

@@ -8,7 +8,7 @@ from cuebook.memory.recall import unlearned
 from cuebook.memory.supersede import merge, unmarked
 from cuebook.records.conversation import ASSISTANT, ERROR, TOOL, Post
 from cuebook.records.erasure import GONE
-from cuebook.records.memory import ITEM, Correction, Item, Line, Memory, Place, Scope, Source
+from cuebook.records.memory import ITEM, Correction, Item, Line, Memory, Scope, Source
 
 #: Posts after the last summary that are scanned for items: the size of one pass.
 UNREAD = 48
@@ -69,7 +69,8 @@ def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = (
     """Return an item as a memory of its conversation."""
     return Memory(
         id=named(conversation, item),
-        place=Place("conversation", conversation),
+        kind="conversation",
+        owner=conversation,
         category=item.category,
         text=item.text,
         name=item.name,

@@ -13,7 +13,7 @@ from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, RecordedTurn, 
 from cuebook.engine.turn.system_prompt import spoken, values_of
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryQuery
-from cuebook.memory.scopes import SHARED_WITH, SPOKEN_WITH, Participants, read_places
+from cuebook.memory.scopes import SHARED_WITH, SHARING_ALLOWED, SPOKEN_WITH, Participants, read_places
 from cuebook.prompts.names import DEFAULT, Reference, own_prompt, parse_reference
 from cuebook.records.memory import Memory, Place, Scope
 from cuebook.records.persona import Persona
@@ -230,7 +230,9 @@ async def _memories_at(services: Services, scope: Scope, recorded: RecordedTurn,
     turn = recorded.turn
     policy = policy_of(turn)
     organization = await _organization(services, scope, recorded)
-    settings = await services.store.memories.settings(scope, organization) if organization else {}
+    settings = SHARING_ALLOWED
+    if organization:
+        settings = (await services.store.keys.organization(scope, organization)).memory.long_term_memory
     conversation = recorded.conversation
     persona = str(turn.metadata.get(SPOKEN_WITH) or conversation.persona or services.settings.default_persona)
     alone = not set(conversation.participants) - {conversation.user}
