@@ -16,7 +16,7 @@ from bench.stores import BEGINNING, CONVERSATION, SCOPE, append_in, copy, drafti
 from cuebook.engine.core.drafts import Posted
 from cuebook.interfaces.store import Batch
 from cuebook.memory.compress import compress
-from cuebook.memory.recall import key_text
+from cuebook.memory.tokenizer import key_text
 from cuebook.records.conversation import Draft
 from cuebook.records.redaction import Redactor
 from cuebook.storage.database.sqlite import SQL, transaction_on

@@ -18,7 +18,7 @@ PAGE = "\n".join(f"Line {n} of the timetable says that the ferry number {1000 + 
 
 async def tuning(cue: Cuebook) -> TuningState | None:
     state = await cue.services.store.tuning.tuned(Scope(), NAME)
-    return state.tuning if state else None
+    return state[0] if state else None
 
 
 async def append_turns(cue: Cuebook, turns: int, *, first: int = 0, words: int = 40) -> None:
@@ -79,7 +79,7 @@ async def put(cue: Cuebook, tuning: TuningState) -> None:
     """Store a tuning as a run of the optimizer would."""
     conversation = await cue.services.store.conversation(Scope(), NAME)
     stands = await cue.services.store.tuning.tuned(Scope(), NAME)
-    before, now = stands.updated_at if stands else 0.0, cue.services.clock.now()
+    before, now = stands[1] if stands else 0.0, cue.services.clock.now()
     assert await cue.services.store.tuning.keep(Scope(), conversation, tuning, before=before, now=now)
 
 

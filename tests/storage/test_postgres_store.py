@@ -101,7 +101,7 @@ async def test_the_schema_has_equal_tables_and_indexes(store: Store, url: str) -
 async def test_another_object_reads_the_stored_keys(store: Store, url: str) -> None:
     await store.keys.add(HERE, KEY, b"digest")
     other = postgres_store(url)
-    assert (await other.keys.present("k1")).key == KEY
+    assert (await other.keys.present("k1"))[1] == KEY
     await other.aclose()
 
 

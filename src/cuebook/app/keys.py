@@ -138,21 +138,21 @@ class Keys(Namespace):
 
     async def configured(self) -> bool:
         """Return whether any tenant has keys, revoked ones included. If so, requests need a key."""
-        return (await self._services.store.keys.present(None)).configured
+        return (await self._services.store.keys.present(None))[0]
 
     async def admit(self, token: str | None, *, closed: bool = False) -> Caller:
         """Authenticate a token and return its caller, of any tenant. Without any keys the caller is the owner.
 
         `closed`: require a key even if none is configured. Raises Unproven.
         """
-        presented = await self._services.store.keys.present(id_of(token) if token is not None else None)
-        if not presented.configured and not closed:
+        id_ = id_of(token) if token is not None else None
+        configured, key, digest = await self._services.store.keys.present(id_)
+        if not configured and not closed:
             return Caller()
         if token is None:
             msg = "API key required. Send `Authorization: Bearer cue_…` or the header X-Cuebook-Key."
             raise Unproven(msg)
-        genuine = fits(token, self._services.settings.key, presented.digest)  # an unknown key takes as long
-        key = presented.key
+        genuine = fits(token, self._services.settings.key, digest)  # an unknown key takes as long
         if key is None or not genuine or key.state(self._services.clock.now()) != "valid":
             msg = "Invalid API key: unknown, expired or revoked. Create another with `cuebook key new`."
             raise Unproven(msg)

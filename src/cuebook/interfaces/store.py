@@ -105,11 +105,8 @@ class MetapromptTask(Struct, frozen=True, array_like=True):
     trigger: str
 
 
-class Insertion(Struct, frozen=True):
-    """New posts after a stored post (0: the root), apart from the path that goes on there."""
-
-    parent: int
-    drafts: tuple[Draft, ...]
+#: New posts after a stored post (its seq; 0: the root), apart from the path that goes on there.
+Insertion = tuple[int, tuple[Draft, ...]]
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -272,7 +269,7 @@ class StoredAnswer(Struct, frozen=True):
     step: int = 0
 
 
-# ---- reflections and tunings -----------------------------------------------------------------------------------------
+# ---- reflections -----------------------------------------------------------------------------------------
 
 
 class DueReflection(Struct, frozen=True, kw_only=True):
@@ -294,21 +291,3 @@ class ReflectionInput(Struct, frozen=True, kw_only=True):
     calls: tuple[MetapromptTask, ...]
     before: Reflection | None  # the newest on the turn's path
     epoch: int  # number of erasures in the conversation
-
-
-class Entries(Struct, frozen=True, kw_only=True):
-    """Posts of the head's path after a seq, oldest first. `anew`: that seq is not on the path, so
-    these are all posts.
-    """
-
-    conversation: Conversation
-    posts: tuple[PathPost, ...]
-    anew: bool = False
-
-
-class LastTuning(Struct, frozen=True, kw_only=True):
-    """A conversation's tuning, the position and the time (Unix seconds) of its last run."""
-
-    tuning: TuningState
-    seen_seq: int
-    updated_at: float

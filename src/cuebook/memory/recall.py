@@ -17,24 +17,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from cuebook.memory.tokenizer import is_pair, key_text, query_words, read_period, words
+from cuebook.memory.tokenizer import is_pair, query_words, read_period, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import NO_MODEL_LABEL, Hit, SearchResult
-
-__all__ = [
-    "CANDIDATES",
-    "NEIGHBOURS_OF",
-    "REACH",
-    "Corpus",
-    "Query",
-    "RankedPost",
-    "RecallCandidate",
-    "akin_among",
-    "key_text",
-    "match_expression",
-    "rank",
-    "read_query",
-]  # fmt: skip
 
 # Limits for the store's query. On LoCoMo dev 50 posts give what 400 give (79.4 R@10).
 CANDIDATES: Final = 200  # posts by bm25
@@ -101,21 +86,9 @@ class RecallCandidate(Struct, frozen=True):
     cosine: float | None = None  # between its vector and the query's; None = one of them has none
 
 
-class Corpus(Struct, frozen=True):
-    """Statistics of the scope: its posts, and how many contain each term (else counted among the candidates)."""
-
-    posts: int
-    frequencies: Mapping[str, int] = {}
-    mean_cosine: float = 0.0  # of all its posts
-    akin: float = 1.0  # cosine from which a post and a query are about the same topic
-
-
-class RankedPost(Struct, frozen=True):
-    """A found post. `score` in [0, 1] is its share of the best score, times the best hit's share of the query."""
-
-    seq: int
-    score: float
-    why: str
+#: A found post's seq, its score in [0, 1], and why it was found. The score is its share of the best score, times the
+#: best hit's share of the query.
+RankedPost = tuple[int, float, str]
 
 
 # ---- the query ------------------------------------------------------------------------------------------------------
@@ -202,7 +175,7 @@ class _CandidateFeatures(Struct):
     parts: tuple[float, ...] = ()  # contributions of PARTS
 
 
-def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: Corpus, *, limit: int) -> list[RankedPost]:
+def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: SearchResult, *, limit: int) -> list[RankedPost]:
     """Return the best `limit` candidates, best first, equal ones newest first, none with less than FLOOR of the query.
 
     Posts adjacent to matches should be among the candidates (NEIGHBOURS_OF, REACH). About 10 µs a post.
@@ -247,10 +220,9 @@ def rank_found(
         )
         for place, each in by_place.items()
     ]
-    corpus = Corpus(search_result.posts, search_result.frequencies, search_result.mean_cosine, search_result.akin)
     hits: list[Hit] = []
-    for ranked in rank(query, candidates, corpus, limit=limit + len(skip)):
-        each = by_place[ranked.seq]
+    for place, score, why in rank(query, candidates, search_result, limit=limit + len(skip)):
+        each = by_place[place]
         if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
             continue
         hits.append(
@@ -258,14 +230,14 @@ def rank_found(
                 memory_id=f"post:{each.id}",
                 kind="post",
                 text=each.text,
-                score=round(ranked.score, 6),
+                score=round(score, 6),
                 scope="conversation",
                 sources=(each.id,),
                 tokens=each.tokens,
                 timestamp=Time(each.created_at),
                 seq=each.seq,
                 speaker=each.sender,
-                why=ranked.why,
+                why=why,
                 conversation=each.conversation or None,
             )
         )
@@ -285,7 +257,7 @@ def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:
     return results
 
 
-def _idf(terms: Sequence[str], corpus: Corpus, places: Sequence[Collection[str]]) -> dict[str, float]:
+def _idf(terms: Sequence[str], corpus: SearchResult, places: Sequence[Collection[str]]) -> dict[str, float]:
     """Return each term's weight: BM25's log(1 + (N - n + 0.5) / (n + 0.5)), where n of the N posts contain it.
 
     Character pairs that occur nowhere are omitted: most pairs of a Chinese query span two words.
@@ -450,14 +422,7 @@ def _choose(
         return []
     candidate_features.sort(key=lambda reading: (-reading.score, -reading.post.when, -reading.post.seq))
     unit = max(candidate_features[0].held, candidate_features[0].post.cosine or 0.0) / candidate_features[0].score
-    return [
-        RankedPost(
-            seq=reading.post.seq,
-            score=min(1.0, reading.score * unit),
-            why=_why(reading),
-        )
-        for reading in candidate_features[:limit]
-    ]
+    return [(reading.post.seq, min(1.0, reading.score * unit), _why(reading)) for reading in candidate_features[:limit]]
 
 
 def _why(reading: _CandidateFeatures) -> str:

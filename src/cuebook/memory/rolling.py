@@ -159,8 +159,6 @@ _FIELDS = {each.encode_name: each.name for each in msgspec.structs.fields(Compac
 
 # ---- plan passes ----------------------------------------------------------------------------------------------------
 
-# ---- possible cuts --------------------------------------------------------------------------------------------------
-
 
 class Calls(Struct, frozen=True):
     """The ids of the calls that a post makes, and of those it answers ("" for a call without an id)."""
@@ -196,13 +194,6 @@ LOOKAHEAD = 64
 LONGEST_S = 3600.0
 
 
-class PassDue(Struct, frozen=True):
-    """A decision whether a pass is due, its reason, and the time of the next check (Unix seconds; 0: on a change)."""
-
-    reason: Reason
-    not_before: float = 0.0
-
-
 def due(
     profile: CompactionProfile,
     *,
@@ -214,23 +205,23 @@ def due(
     last_at: float,
     not_before: float,
     hurry: bool = False,
-) -> PassDue:
-    """Return whether a conversation's backlog needs a compaction pass.
+) -> Reason:
+    """Return whether a conversation's backlog needs a compaction pass, or why not.
 
     `room` is the part of a window for posts, `not_before` the earliest retry of a failed pass. A backlog larger than a
     pass continues at once; the cool-down separates passes that keep up. `hurry` skips all waiting (`settle`).
     """
     behind = backlog - profile.tail
     if not profile.enabled:
-        return PassDue("disabled")
+        return "disabled"
     if not backlog:
-        return PassDue("no_messages")
+        return "no_messages"
     if behind < max(1, profile.least) or (profile.trigger != "posts" and backlog_tokens <= room * trigger_ratio):
-        return PassDue("below_threshold")
+        return "below_threshold"
     wait = not_before
     if behind <= profile.most and last_at <= now:  # a clock set back must not stop passes
         wait = max(wait, last_at + profile.cooldown_ms / 1000 if last_at else 0.0)
-    return PassDue("cooldown", wait) if wait > now and not hurry else PassDue("due")
+    return "cooldown" if wait > now and not hurry else "due"
 
 
 def least_backlog(compaction: Compaction) -> int:

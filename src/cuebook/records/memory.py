@@ -1,5 +1,6 @@
 """Memory records: scopes, summaries, items, long-term memories, and search results."""
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
@@ -210,6 +211,6 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     found: tuple[PostMatch, ...] = ()
     posts: int = 0  # posts in scope
     mean_words: float = 1.0
-    frequencies: dict[str, int] = {}  # term -> posts in scope that contain it
+    frequencies: Mapping[str, int] = {}  # term -> posts in scope that contain it
     mean_cosine: float = 0.0  # of the posts in scope with a vector
     akin: float = 1.0

@@ -3,14 +3,13 @@
 Only high-precision families of credentials are detected: API keys of a known format, private keys, passwords in URLs,
 values after a secret word, payment cards. The search is linear: a clean text costs a few dozen substring searches, a
 pattern runs only where its hint was found, and its repetitions are bounded or consumed. Tokens that replaced a secret
-are opaque. Uncertain secrets (e-mail addresses, phone numbers, high-entropy strings) are never replaced, only reported
-by `flags`.
+are opaque. Uncertain secrets (e-mail addresses, phone numbers, high-entropy strings) are never replaced.
 """
 
 import hmac
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -407,19 +406,6 @@ def _ends(text: str, end: int, *, link: str, value: str) -> bool:
 
 # ---------------------------------------------------------------- replacement
 
-_FLAGS: tuple[tuple[str, Expression], ...] = (
-    ("email", Expression(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")),
-    (
-        "phone",
-        Expression(
-            r"(?<![\w.+-])(?:(?:\+|00)[1-9](?:[ ()./-]{0,2}[0-9]){7,14}|\(?[0-9]{3}\)?[ .-][0-9]{3}[ .-][0-9]{4})(?!\w)"
-        ),
-    ),
-    (
-        "high_entropy",
-        Expression(r"(?<![\w+/=-])(?=[\w+/=-]{0,64}[0-9])(?=[\w+/=-]{0,64}[a-z])(?=[\w+/=-]{0,64}[A-Z])[\w+/=-]{32}"),
-    ),
-)
 _LITERAL = Expression(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|-?[0-9][0-9.eE+-]*+', re.DOTALL)
 _COLON = Expression(r"[ \t\r\n]*:[ \t\r\n]*")
 #: A character of a JSON string in its escaped form.
@@ -438,12 +424,8 @@ class SecretFinding(Struct, frozen=True):
     fingerprint: str
 
 
-class _Secret(Struct, frozen=True):
-    start: int
-    end: int
-    family: str
-    value: str
-    quoted: bool = False  # the token needs its own quotes
+#: The start and end of a secret, its family, its value, and whether its token needs quotes of its own.
+_Secret = tuple[int, int, str, str, bool]
 
 
 class Redactor:
@@ -457,7 +439,7 @@ class Redactor:
 
     def text(self, value: str) -> tuple[str, tuple[SecretFinding, ...]]:
         """Replace a text's secrets; return it with the findings in order. Without secrets, return the same object."""
-        secrets = [_Secret(start, end, family, value[start:end]) for start, end, family in spans(value)]
+        secrets = [(start, end, family, value[start:end], False) for start, end, family in spans(value)]
         return self._replaced(value, secrets) if secrets else (value, ())
 
     def json(self, document: bytes) -> tuple[bytes, tuple[SecretFinding, ...]]:
@@ -474,7 +456,7 @@ class Redactor:
         except (ValueError, RecursionError):
             clean, findings = self.text(text)
         else:
-            clean, findings = self._replaced(text, list(_json_secrets(text)))
+            clean, findings = self._replaced(text, _json_secrets(text))
         return (clean.encode("utf-8", "surrogateescape"), findings) if findings else (document, ())
 
     def fingerprint(self, value: str, family: str = "") -> str:
@@ -485,23 +467,18 @@ class Redactor:
             value = re.sub(r"\s|\\+[nrt]", "", value)
         return hmac.digest(self._key, value.strip().encode("utf-8", "surrogatepass"), "sha256")[:8].hex()
 
-    def _replaced(self, text: str, secrets: list[_Secret]) -> tuple[str, tuple[SecretFinding, ...]]:
+    def _replaced(self, text: str, secrets: Iterable[_Secret]) -> tuple[str, tuple[SecretFinding, ...]]:
         """Replace secrets, which are ordered and disjoint."""
         pieces: list[str] = []
         findings: list[SecretFinding] = []
         done = 0
-        for secret in secrets:
-            mark = self.fingerprint(secret.value, secret.family)
-            token = f"{TOKEN_START}{secret.family}#{mark}]]"
-            pieces += (text[done : secret.start], f'"{token}"' if secret.quoted else token)
-            findings.append(SecretFinding(secret.family, secret.start, secret.end, mark))
-            done = secret.end
+        for start, end, family, value, quoted in secrets:
+            mark = self.fingerprint(value, family)
+            token = f"{TOKEN_START}{family}#{mark}]]"
+            pieces += (text[done:start], f'"{token}"' if quoted else token)
+            findings.append(SecretFinding(family, start, end, mark))
+            done = end
         return "".join((*pieces, text[done:])), tuple(findings)
-
-
-def flags(text: str) -> tuple[str, ...]:
-    """Return kinds of possible secrets that are not replaced: "email", "phone", "high_entropy", in this order."""
-    return tuple(name for name, pattern in _FLAGS if pattern.search(text))
 
 
 def _json_secrets(text: str) -> Iterator[_Secret]:
@@ -514,7 +491,7 @@ def _json_secrets(text: str) -> Iterator[_Secret]:
             if is_card(number):
                 family = "card"
             if family == "card" or (family in _NUMBER_FAMILIES and announced(number, "pin")):
-                yield _Secret(literal.start(), literal.end(), family, number, quoted=True)
+                yield literal.start(), literal.end(), family, number, True
         else:
             value = json.loads(literal.group()) if "\\" in literal[1] else literal[1]
             yield from _literal_secrets(literal, value, family)
@@ -532,4 +509,4 @@ def _literal_secrets(literal: re.Match[str], value: str, family: str) -> Iterato
         places = [*(one.start() for one in _CHARACTER.finditer(raw)), len(raw)]
         base = literal.start(1)
         for start, end, kind in results:
-            yield _Secret(base + places[start], base + places[end], kind, value[start:end])
+            yield base + places[start], base + places[end], kind, value[start:end], False

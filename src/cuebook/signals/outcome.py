@@ -9,12 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from cuebook.languages import english_pattern
 from cuebook.records.expression import Expression
 from cuebook.records.mind import TurnSignals
-from cuebook.records.prompt import TaskOutcome
+from cuebook.records.prompt import Outcome, TaskOutcome
 from cuebook.signals.user_text import spoken
 
 #: Maximum sentences that are read: a message rates the answer before it moves on.
@@ -42,17 +40,8 @@ _STATEMENTS: Final[Mapping[TaskOutcome, Expression]] = {
 }
 
 
-class Word(Struct, frozen=True, kw_only=True):
-    """A message's feedback about the previous turn. `sentiment` is 0..1."""
-
-    sentiment: float
-    corrections: int
-    task: TaskOutcome
-    reasons: tuple[str, ...] = ()
-
-
-def word_on(turn_signals: TurnSignals, text: str, *, results: Sequence[bool] = ()) -> Word | None:
-    """Return a message's feedback about the previous turn; None if it has none.
+def word_on(turn_signals: TurnSignals, text: str, *, results: Sequence[bool] = ()) -> Outcome | None:
+    """Return a message's feedback about the previous turn, without time and score; None if it has none.
 
     `results` are whether each of that turn's tool results failed, oldest first. If the sentiment is unknown, as in an
     unsupported language, only corrections and statements count.
@@ -62,7 +51,9 @@ def word_on(turn_signals: TurnSignals, text: str, *, results: Sequence[bool] = (
     if not (readable or turn_signals.corrections or task != "unknown"):
         return None
     sentiment = (min(max(turn_signals.sentiment.score, -1.0), 1.0) + 1.0) / 2.0 if readable else NEUTRAL
-    return Word(sentiment=sentiment, corrections=turn_signals.corrections, task=task, reasons=reasons)
+    return Outcome(
+        by="next", at=0.0, sentiment=sentiment, corrections=turn_signals.corrections, task=task, reasons=reasons
+    )
 
 
 def task_outcome(text: str, *, results: Sequence[bool] = ()) -> tuple[TaskOutcome, tuple[str, ...]]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.memory.scopes import SHARING_ALLOWED
@@ -16,14 +15,6 @@ from cuebook.storage.database.transaction import Noun, Transaction, columns, rea
 _settings = msgspec.json.Decoder(OrganizationSettings).decode
 
 
-class PresentedKey(Struct, frozen=True):
-    """A presented API key. `configured`: whether any keys exist, including revoked ones."""
-
-    configured: bool
-    key: Key | None = None
-    digest: bytes = b""
-
-
 class KeyStore(Noun):
     """Stores API keys and the settings of organizations.
 
@@ -31,12 +22,15 @@ class KeyStore(Noun):
     """
 
     @read
-    def present(self, transaction: Transaction, id_: str | None) -> PresentedKey:
-        """Return a key by its id, of any tenant, because the caller is not known yet."""
+    def present(self, transaction: Transaction, id_: str | None) -> tuple[bool, Key | None, bytes]:
+        """Return whether any keys exist, including revoked ones, and a key by its id with its digest.
+
+        The key may belong to any tenant, because the caller is not known yet.
+        """
         row = transaction.one("key_by_id", id=id_) if id_ is not None else None
         if row is None:
-            return PresentedKey(configured=transaction.one("key_any") is not None)
-        return PresentedKey(configured=True, key=record(Key, row), digest=row["digest"])
+            return transaction.one("key_any") is not None, None, b""
+        return True, record(Key, row), row["digest"]
 
     @write
     def add(

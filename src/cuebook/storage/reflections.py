@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import islice, takewhile
+from sqlite3 import Cursor
 
 import msgspec
 
@@ -14,7 +15,7 @@ from cuebook.records.turn import TurnOn
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, own_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Row, StatementCursor, Transaction, read, record, write
+from cuebook.storage.database.transaction import Noun, Row, Transaction, read, record, write
 from cuebook.storage.tree import Runs, on_path, runs_to
 
 # ---- the last turn of a path ----------------------------------------------------------------------------------------
@@ -166,5 +167,5 @@ def newest_on(transaction: Transaction, row: ConversationRow, runs: Runs, *, upt
     return None
 
 
-def _made(transaction: Transaction, row: ConversationRow, upto: int) -> StatementCursor:
+def _made(transaction: Transaction, row: ConversationRow, upto: int) -> Cursor:
     return transaction.run("reflections_made", **row.key, turn=upto)

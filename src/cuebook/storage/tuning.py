@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-from cuebook.interfaces.store import Entries, LastTuning
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, Tally, TuningState
@@ -29,8 +28,13 @@ class TuningStore(Noun):
     """Stores tunings and the snapshots of their runs, the newest 500 of a conversation."""
 
     @read
-    def entries(self, transaction: Transaction, scope: Scope, conversation: str, *, after: int, limit: int) -> Entries:
-        """Return posts of the head's path after a seq, with their texts. Raises NotFound."""
+    def entries(
+        self, transaction: Transaction, scope: Scope, conversation: str, *, after: int, limit: int
+    ) -> tuple[Conversation, list[PathPost], bool]:
+        """Return a conversation and the posts of its head's path after a seq, oldest first, with their texts.
+
+        The last value is whether that seq is not on the path, so that the posts begin with the first. Raises NotFound.
+        """
         row = access.need(transaction, scope, conversation)
         runs = runs_to(transaction, row, row.head)
         anew = after > 0 and not on_path(runs, after)
@@ -41,13 +45,14 @@ class TuningStore(Noun):
                 break
             newest_first = transaction.run("path_stretch", **row.key, first=first, last=end).fetchall()
             posts += starmap(PathPost, reversed(newest_first))
-        return Entries(conversation=row.record(), posts=tuple(with_bodies(transaction, row.tenant, posts)), anew=anew)
+        return row.record(), with_bodies(transaction, row.tenant, posts), anew
 
     @read
-    def tuned(self, transaction: Transaction, scope: Scope, conversation: str) -> LastTuning | None:
-        """Return a conversation's tuning, None before its first run. Raises NotFound."""
+    def tuned(self, transaction: Transaction, scope: Scope, conversation: str) -> tuple[TuningState, float] | None:
+        """Return a conversation's tuning and the time of its last run, None before the first. Raises NotFound."""
         row = access.need(transaction, scope, conversation)
-        return transaction.record(LastTuning, "tuning_get", **row.key)
+        last = transaction.one("tuning_get", **row.key)
+        return (_tuning(last["tuning"]), last["updated_at"]) if last else None
 
     @write
     def keep(

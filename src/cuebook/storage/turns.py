@@ -231,8 +231,8 @@ def _place(transaction: Transaction, row: ConversationRow, opening: Decision) ->
     """Store the caller's posts and move the head as requested; return the post to be answered."""
     start = tip_at(transaction, row, opening.parent)
     tip = grow(transaction, row, opening.drafts, start)
-    for each in opening.insertions:
-        grow(transaction, row, each.drafts, tip_at(transaction, row, each.parent))
+    for parent, drafts in opening.insertions:
+        grow(transaction, row, drafts, tip_at(transaction, row, parent))
     if opening.moves_head and opening.drafts:
         settle_head(transaction, row, start, tip, now=opening.now)
     elif opening.moves_head and tip.seq != row.head:

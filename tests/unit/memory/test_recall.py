@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from cuebook.memory.excerpt import excerpt, pack
-from cuebook.memory.recall import (
-    Corpus,
-    RecallCandidate,
-    key_text,
-    match_expression,
-    rank,
-    read_query,
-)
-from cuebook.memory.tokenizer import KEY_WORDS, query_words, read_period, words
+from cuebook.memory.recall import RecallCandidate, match_expression, rank, read_query
+from cuebook.memory.tokenizer import KEY_WORDS, key_text, query_words, read_period, words
+from cuebook.records.memory import SearchResult
 
 DAY = 86_400.0
 MONDAY = datetime(2024, 5, 13, 9, tzinfo=UTC).timestamp()
@@ -71,7 +65,7 @@ def posts(*said, gap=60.0):
 
 def order(query, candidates, *, limit=50, size=None, now=None):
     read = read_query(query, speakers=sorted({post.speaker for post in candidates}), now=now)
-    return [hit.seq for hit in rank(read, candidates, Corpus(size or len(candidates)), limit=limit)]
+    return [seq for seq, *_ in rank(read, candidates, SearchResult(posts=size or len(candidates)), limit=limit)]
 
 
 def count(text):
@@ -226,13 +220,13 @@ def test_a_long_query_is_reduced_to_its_longest_words():
 def test_rank_is_deterministic_bounded_and_sorted(said, query, limit, gap):
     candidates = posts(*said, gap=gap)
     read = read_query(query, speakers=["Anna", "Bob"], now=MONDAY)
-    hits = rank(read, candidates, Corpus(len(said)), limit=limit)
+    hits = rank(read, candidates, SearchResult(posts=len(said)), limit=limit)
     shuffled = Random(len(query)).sample(candidates, len(candidates))
-    assert rank(read, [*shuffled, *shuffled], Corpus(len(said)), limit=limit) == hits
+    assert rank(read, [*shuffled, *shuffled], SearchResult(posts=len(said)), limit=limit) == hits
     assert len(hits) <= limit
-    assert all(0 < hit.score <= 1 and hit.why for hit in hits)
-    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    assert len({hit.seq for hit in hits}) == len(hits)
+    assert all(0 < score <= 1 and why for _, score, why in hits)
+    assert [score for _, score, _ in hits] == sorted((score for _, score, _ in hits), reverse=True)
+    assert len({seq for seq, *_ in hits}) == len(hits)
 
 
 FILLER = [("Anna", "We talked about the weather and the garden."), ("Bob", "It rained on the tulips all morning.")] * 8
@@ -283,7 +277,7 @@ def test_a_time_in_the_query_affects_the_ranking():
 def test_neighbours_and_sessions_stay_in_their_conversation():
     one = RecallCandidate(1, "user", MONDAY, key_text("user", MONDAY, "What is my cat called?"))
     two = RecallCandidate(2, "user", MONDAY, key_text("user", MONDAY, "Biscuit."), previous=1, conversation=1)
-    assert [hit.seq for hit in rank(read_query("cat"), [one, two], Corpus(9), limit=9)] == [1]
+    assert [seq for seq, *_ in rank(read_query("cat"), [one, two], SearchResult(posts=9), limit=9)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -308,8 +302,8 @@ def test_a_named_speaker_returns_results():
 def test_counted_word_frequencies_are_used():
     candidates = posts(("Anna", "the red door"), ("Bob", "the old kayak"), gap=DAY)
     read = read_query("red kayak")
-    assert rank(read, candidates, Corpus(900, {"red": 600, "kayak": 2}), limit=1)[0].seq == 2
-    assert rank(read, candidates, Corpus(900, {"red": 2, "kayak": 600}), limit=1)[0].seq == 1
+    assert rank(read, candidates, SearchResult(posts=900, frequencies={"red": 600, "kayak": 2}), limit=1)[0][0] == 2
+    assert rank(read, candidates, SearchResult(posts=900, frequencies={"red": 2, "kayak": 600}), limit=1)[0][0] == 1
 
 
 def test_chinese_and_japanese_words_are_found_inside_text():

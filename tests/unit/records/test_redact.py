@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
-from cuebook.records.redaction import Redactor, flags
+from cuebook.records.redaction import Redactor
 
 KEY = b"a key of thirty-two random bytes"
 REDACTOR = Redactor(KEY)
@@ -283,15 +283,9 @@ def test_json_values_are_classified_by_their_keys(raw, clean):
 
 
 @pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("write to ana@example.org or +49 30 1234567", ("email", "phone")),
-        ("digest 9f86d081884c7d659a2feaa0c55ad015A3bf4f1b", ("high_entropy",)),
-        ("nothing here", ()),
-    ],
+    "text", ["write to ana@example.org or +49 30 1234567", "digest 9f86d081884c7d659a2feaa0c55ad015A3bf4f1b"]
 )
-def test_uncertain_findings_are_reported_but_not_replaced(text, names):
-    assert flags(text) == names
+def test_uncertain_secrets_are_not_replaced(text):
     assert REDACTOR.text(text) == (text, ())
 
 
@@ -309,5 +303,4 @@ def test_hostile_texts_take_linear_time(unit):
     text = ("password: " + unit * 250_000)[:250_000]
     start = time.thread_time()
     REDACTOR.text(text)
-    flags(text)
     assert time.thread_time() - start < 20

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.memory.compress import compress
-from cuebook.memory.recall import key_text, unlearned
-from cuebook.memory.tokenizer import redated
+from cuebook.memory.recall import unlearned
+from cuebook.memory.tokenizer import key_text, redated
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
 from cuebook.records.redaction import SecretFinding, begun
 from cuebook.window.post_forms import decode, short, weigh, whole

@@ -29,18 +29,18 @@ class Ledgers:
     async def read(self, store: TuningStore, scope: Scope, conversation: str) -> tuple[Conversation, PathJudgement]:
         """Load posts added since the last call, or all posts if the head's path changed. Raises NotFound."""
         async with self._reading:
-            entries = await store.entries(scope, conversation, after=0, limit=0)
-            no = entries.conversation.no
+            known, _, _ = await store.entries(scope, conversation, after=0, limit=0)
+            no = known.no
             ledger = self._held.get(no) or PathJudgement()
             while True:
-                entries = await store.entries(scope, conversation, after=ledger.last, limit=BATCH)
-                if entries.anew or entries.conversation.no != no:
-                    ledger, no = PathJudgement(), entries.conversation.no
+                known, posts, anew = await store.entries(scope, conversation, after=ledger.last, limit=BATCH)
+                if anew or known.no != no:
+                    ledger, no = PathJudgement(), known.no
                     continue
-                await aside(len(entries.posts) >= BATCH // 10, _add, ledger, entries.posts)
+                await aside(len(posts) >= BATCH // 10, _add, ledger, posts)
                 self._hold(no, ledger)
-                if len(entries.posts) < BATCH:
-                    return entries.conversation, ledger
+                if len(posts) < BATCH:
+                    return known, ledger
 
     def _hold(self, no: int, ledger: PathJudgement) -> None:
         self._held[no] = ledger

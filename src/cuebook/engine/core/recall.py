@@ -15,9 +15,9 @@ from cuebook.interfaces.store import Scene
 from cuebook.languages import reads
 from cuebook.memory.item_keys import memory_key, normal, said_of
 from cuebook.memory.owner_memories import standing
-from cuebook.memory.recall import Corpus, Query, RecallCandidate, rank, read_query
+from cuebook.memory.recall import Query, RecallCandidate, rank, read_query
 from cuebook.records.answer import Time
-from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place
+from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, SearchResult
 from cuebook.records.turn import Ask
 from cuebook.window.tokens import Counter
 
@@ -149,15 +149,17 @@ def _by_query(
         )
         for each in known.values()
     ]
-    corpus = Corpus(matched.held, matched.frequencies, matched.mean_cosine, matched.akin)
+    corpus = SearchResult(
+        posts=matched.held, frequencies=matched.frequencies, mean_cosine=matched.mean_cosine, akin=matched.akin
+    )
     ranked = rank(query, candidates, corpus, limit=limit)
     by_id = {(each.place, each.id): each for each in memories}
     hits: dict[str, Hit] = {}
-    for each in ranked:
-        memory = known[each.seq]
+    for no, score, why in ranked:
+        memory = known[no]
         newest = _newest(memory, by_id)
         for found in (newest, memory):  # newest first: an earlier quote never appears alone
-            hits.setdefault(found.id, _hit(found, score=round(each.score, 6), why=_why(each.why), count=count))
+            hits.setdefault(found.id, _hit(found, score=round(score, 6), why=_why(why), count=count))
     return list(hits.values())[:limit]
 
 

@@ -119,7 +119,7 @@ def _state(due: DueConversation) -> tuple[int, int, str]:
 def _is_due(services: Services, due: DueConversation, *, hurry: bool) -> bool:
     settings = services.settings
     window = services.of(due.tenant).caches.windows.get((due.tenant, due.conversation))
-    verdict = due_for(
+    reason = due_for(
         choose(settings.compaction, due.mode or None),
         backlog=due.backlog,
         backlog_tokens=due.backlog_tokens,
@@ -130,7 +130,7 @@ def _is_due(services: Services, due: DueConversation, *, hurry: bool) -> bool:
         not_before=due.not_before,
         hurry=hurry,
     )
-    return verdict.reason == "due"
+    return reason == "due"
 
 
 async def _run(services: Services, scope: Scope, each: DueConversation) -> bool:
@@ -434,7 +434,7 @@ async def promoted(
     if last is None:
         return []
     values = {source for item in items for source in item.sources}
-    chosen = [post for post in posts if post.seq in last.tuning.promoted and post.id not in values]
+    chosen = [post for post in posts if post.seq in last[0].promoted and post.id not in values]
     return [_item(services, post) for post in chosen if post.message and not unlearned(post.role, post.message)]
 
 

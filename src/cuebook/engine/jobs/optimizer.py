@@ -58,11 +58,10 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
 async def analyze(services: Services, scope: Scope, conversation: str) -> Analysis:
     """Score the posts of a conversation. Raises NotFound."""
     store = services.store.tuning
-    last = await store.tuned(scope, conversation)
-    tuning = last.tuning if last and last.tuning.runs else untuned(services.settings.limits)
+    last, updated = await store.tuned(scope, conversation) or (None, 0.0)
+    tuning = last if last and last.runs else untuned(services.settings.limits)
     found, ledger = await services.caches.judgements.read(store, scope, conversation)
     judged = await aside(len(ledger) > BATCH, ledger.judge, tuning, now=services.clock.now(), mark=found.mark)
-    updated = last.updated_at if last else 0.0
     lately = await services.store.outcomes.lately(scope, conversation, limit=ROUNDS)
     served = fmean(each.score for each in lately) if len(lately) >= FEWEST else None
     return Analysis(conversation=found, tuning=tuning, updated_at=updated, ledger=ledger, judged=judged, served=served)

@@ -59,7 +59,7 @@ def decision_of(
         expected_last_seq=conversation.last_seq if conversation else 0,
         parent=scene.parent,
         drafts=dated(place.drafts, plan.request.zone),
-        insertions=tuple(replace(each, drafts=dated(each.drafts, plan.request.zone)) for each in place.insertions),
+        insertions=tuple((at, dated(drafts, plan.request.zone)) for at, drafts in place.insertions),
         manifest=replace(plan.manifest, stable_prefix_ratio=plan.window.stable_prefix_ratio),
         texts=plan.texts,
         now=services.clock.now(),

@@ -174,7 +174,7 @@ async def _place(
         owner = continuation.alignment.conversation.user
     drafts = tuple(draft_of(services, request, each, owner=owner) for each in request.history[first_new:])
     insertions = tuple(
-        Insertion(at, tuple(draft_of(services, request, request.history[n], owner=owner) for n in numbers))
+        (at, tuple(draft_of(services, request, request.history[n], owner=owner) for n in numbers))
         for at, numbers in gaps
     )
     waiting = None

@@ -33,6 +33,7 @@ from cuebook.signals.context import drift_by_meaning, drift_by_words
 from cuebook.signals.events import TRACE
 from cuebook.signals.message_signals import hear
 from cuebook.signals.metaprompts import SHIPPED, describe_mood, fires, metaprompts_of
+from cuebook.signals.outcome import NEUTRAL as NO_SENTIMENT
 from cuebook.signals.outcome import word_on
 from cuebook.signals.profiles import tracking_of
 from cuebook.signals.sentiment import FALLBACK
@@ -303,14 +304,11 @@ def feedback_on_previous_turn(
     word = word_on(turn_signals, ask.text, results=results)
     if word is None:
         return None
-    conversation = scene.conversation
-    return last.n, Outcome(
-        by="next",
+    conversation, sentiment = scene.conversation, NO_SENTIMENT if word.sentiment is None else word.sentiment
+    return last.n, replace(
+        word,
         at=services.clock.now(),
-        score=score(word.sentiment, word.corrections, word.task, missing=services.settings.missing),
-        sentiment=word.sentiment,
-        corrections=word.corrections,
-        task=word.task,
+        score=score(sentiment, word.corrections or 0, word.task, missing=services.settings.missing),
         reasons=tuple(map(services.writer.clean, word.reasons)),
         user=ask.user or (conversation.user if conversation else None) or "",
     )

@@ -136,7 +136,7 @@ def client_path(
     """Return the messages of a client in its order, each as the client sent it, without secrets."""
     last = scene.conversation.last_seq if scene.conversation else 0
     seqs = {number: seq for seq, number in place.messages_by_seq(last).items()}
-    new = (*place.drafts, *(draft for each in place.insertions for draft in each.drafts))  # in the order of their seqs
+    new = (*place.drafts, *(draft for _, drafts in place.insertions for draft in drafts))  # in the order of their seqs
     drafts = dict(zip(place.new, new, strict=True))
     stored = {post.seq: post for post in scene.path if post.message is not None}
     posts: list[PathPost] = []

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
 from operator import itemgetter
+from sqlite3 import Cursor  # psycopg's has the same methods
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -167,33 +168,20 @@ def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Decod
 # ---- transactions ---------------------------------------------------------------------------------------------------
 
 
-class StatementCursor(Protocol):
-    """The part of a DB-API cursor that the store uses. Rows are tuples."""
-
-    @property
-    def description(self) -> Sequence[Sequence[Any]] | None: ...
-    @property
-    def rowcount(self) -> int: ...
-    def fetchone(self) -> Any: ...
-    def fetchmany(self, size: int, /) -> list[Any]: ...
-    def fetchall(self) -> list[Any]: ...
-    def __iter__(self) -> Iterator[Any]: ...
-
-
 class Transaction:
     """One snapshot or one transaction of a database, which runs statements by name. Used by one thread at a time."""
 
     __slots__ = ("_execute", "_prepared", "_statements", "failpoint")
 
     def __init__(
-        self, execute: Callable[[str, tuple[Any, ...]], StatementCursor], statements: Statements, failpoint: Failpoints
+        self, execute: Callable[[str, tuple[Any, ...]], Cursor], statements: Statements, failpoint: Failpoints
     ) -> None:
         self._execute = execute
         self._prepared = statements.prepared
         self._statements = statements
         self.failpoint = failpoint
 
-    def run(self, name: str, /, **values: Any) -> StatementCursor:
+    def run(self, name: str, /, **values: Any) -> Cursor:
         """Run a statement. Return its cursor, with the rows as tuples and the number of changed rows."""
         sql, in_order = self._prepared[name]
         return self._execute(sql, in_order(values))
@@ -221,13 +209,13 @@ class Transaction:
         row = cursor.fetchone()
         return None if row is None else self._maker(kind, name, cursor)(row)
 
-    def _columns(self, name: str, cursor: StatementCursor) -> tuple[str, ...]:
+    def _columns(self, name: str, cursor: Cursor) -> tuple[str, ...]:
         names = self._statements.columns.get(name)
         if names is None:
             names = self._statements.columns[name] = tuple(column[0] for column in cursor.description or ())
         return names
 
-    def _maker(self, kind: type[S], name: str, cursor: StatementCursor) -> Callable[[Sequence[Any]], S]:
+    def _maker(self, kind: type[S], name: str, cursor: Cursor) -> Callable[[Sequence[Any]], S]:
         maker = self._statements.makers.get((kind, name))
         if maker is None:
             maker = self._statements.makers[kind, name] = record_maker(kind, self._columns(name, cursor))
