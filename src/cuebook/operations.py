@@ -145,7 +145,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         """Return the parameters that a caller provides; the others come from authentication."""
         return [each for each in self.parameters if each.argument.source in ("request", "user")]
 
-    def given(self, place: Literal["path", "query", "body"]) -> list[Parameter]:
+    def parameters_in(self, place: Literal["path", "query", "body"]) -> list[Parameter]:
         """Return the parameters that a request has in its path, its query or its body."""
         asked = self.asked()
         if place == "path":
@@ -161,7 +161,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     def request_type(self, *, tool: bool = False) -> type[Struct] | None:
         """Return the struct of the request's body, None without one; for a `tool`, of all arguments by their names."""
-        body = self.given("body") if not tool else self.asked()
+        body = self.parameters_in("body") if not tool else self.asked()
         fields: list[Any] = [
             (each.name, each.annotated) if each.required else (each.name, each.annotated, each.default) for each in body
         ]

@@ -210,7 +210,7 @@ async def test_without_observation_an_edit_applies_to_everyone(clock):
         for n in range(8):
             [reply] = await ask_in_order(cue, "hello", name=f"after {n}")
             assert reply.metadata["promptVariant"]["version"] == 2
-        [status] = (await cue.prompts.rollback_status(SLUG)).values()
+        [status] = [each.rollback for each in await cue.prompts.branches(SLUG)]
         assert status.reason.startswith("no control group: 0 of 20 conversations observed with version 1 before it")
         assert status.reason.endswith("learning.observe is off, so only reported feedback counts")
 
@@ -405,7 +405,7 @@ async def test_a_worse_version_is_rolled_back_by_user_messages(clock, key_file):
     async with cue_on(model=Echo([GOOD, POOR]), clock=clock, secrets__key_file=key_file) as cue:
         await cue.prompts.save(SLUG, {"body": f"Answer {GOOD}."})
         await simulate_conversations(cue, clock, users, 24)
-        [status] = (await cue.prompts.rollback_status(SLUG)).values()
+        [status] = [each.rollback for each in await cue.prompts.branches(SLUG)]
         assert (status.decision, status.reason) == ("none", "version 1 is the first of its branch")
         await cue.prompts.save(SLUG, {"body": f"Answer {POOR}."})
         for n in range(120):
@@ -418,17 +418,17 @@ async def test_a_worse_version_is_rolled_back_by_user_messages(clock, key_file):
             clock.advance(8000)
             if (await cue.prompts.family(SLUG)).branches[0].active == 1:
                 break
-            [status] = (await cue.prompts.rollback_status(SLUG)).values()
+            [status] = [each.rollback for each in await cue.prompts.branches(SLUG)]
             assert status.decision in ("wait", "rollback")
             assert "conversations" in status.reason
         [branch] = (await cue.prompts.family(SLUG)).branches
         assert (branch.active, branch.rolled_back) == (1, (2,))
         assert 20 <= n < 119
-        event = next(each for each in await cue.prompts.events(SLUG) if each.kind == "rollback")
+        event = next(each for each in await cue.prompts.history(SLUG) if each.kind == "rollback")
         assert (event.number, event.to, event.by) == (2, 1, "cuebook")
         assert event.evidence["means"]["new"] < event.evidence["means"]["control"] - 0.1
         assert event.evidence["statistics"]["wealth"] >= event.evidence["thresholds"]["wealth"] == 200
-        [status] = (await cue.prompts.rollback_status(SLUG)).values()
+        [status] = [each.rollback for each in await cue.prompts.branches(SLUG)]
         assert status.reason == "version 2 was rolled back, version 1 is active"
 
 

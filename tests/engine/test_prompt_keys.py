@@ -34,7 +34,7 @@ async def test_concurrent_requests_under_one_key_run_once(tmp_path: Path) -> Non
         assert {each.number for each in await asyncio.gather(*writes)} == {2}
         backs = [cue.prompts.roll_back("a", reason="worse", idempotency_key="b") for _ in range(20)]
         assert {each.number for each in await asyncio.gather(*backs)} == {1}
-        assert [each.kind for each in await cue.prompts.events("a")] == ["rollback", "write", "write"]
+        assert [each.kind for each in await cue.prompts.history("a")] == ["rollback", "write", "write"]
 
 
 async def test_every_writing_request_repeats_its_answer(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ async def test_every_writing_request_repeats_its_answer(tmp_path: Path) -> None:
         assert await prompts.roll_back("a", reason="worse", idempotency_key="5") == back
         clear = await prompts.clear("a", 2, idempotency_key="6")
         assert await prompts.clear("a", 2, idempotency_key="6") == clear
-        kinds = [each.kind for each in await prompts.events("a")]
+        kinds = [each.kind for each in await prompts.history("a")]
         assert kinds == ["clear", "rollback", "label", "write", "write", "branch", "write"]
         rendered = await prompts.render("a", {"x": "s"}, log=True, by="ann", idempotency_key="7")
         await prompts.save("a", {"body": "three $x"})

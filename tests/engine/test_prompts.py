@@ -132,7 +132,7 @@ async def test_a_rollback_changes_the_rendered_text_and_can_be_cleared(cue):
     with pytest.raises(InvalidInput, match="no version 0"):
         await cue.prompts.roll_back("a", reason="worse")
     assert (await cue.prompts.clear("a", 2)).rolled_back == ()
-    assert [each.kind for each in await cue.prompts.events("a")] == ["clear", "rollback", "write", "write"]
+    assert [each.kind for each in await cue.prompts.history("a")] == ["clear", "rollback", "write", "write"]
     third = await cue.prompts.save("a", {"body": "better"})
     assert third.number == 3
     assert (await cue.prompts.render("a")).text == "better"

@@ -72,7 +72,7 @@ async def edit_elsewhere(cue, times):
 
 
 async def rollbacks(cue, slug=SLUG):
-    return [each for each in reversed(await cue.prompts.events(slug)) if each.kind == "rollback"]
+    return [each for each in reversed(tuple(await cue.prompts.history(slug))) if each.kind == "rollback"]
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ async def test_background_jobs_roll_back_worse_versions_in_every_tenant(tmp_path
         assert await cue.settle() == {}
         branch = (await mine.prompts.family(SLUG)).branch("main")
         assert (branch.active, branch.rolled_back) == (1, (2,))
-        assert (await mine.prompts.events(SLUG))[0].kind == "rollback"
+        assert (await mine.prompts.history(SLUG))[0].kind == "rollback"
         assert (await mine.audit.verify()).ok
         with pytest.raises(NotFound):
             await cue.prompts.family(SLUG)

@@ -83,7 +83,7 @@ def test_automatic_rollback_shows_its_evidence(
     clock = FrozenClock()
     served = served_cue(Cuebook.open(config(project(tmp_path), prompts__rollback="guarded"), clock=clock))
     served.run(lambda cue: run_trial(cue, clock))
-    [event, *_] = served.run(lambda cue: cue.prompts.events("kind"))
+    [event, *_] = served.run(lambda cue: cue.prompts.history("kind"))
     evidence = event.evidence
     page = tab(served).open("/page/prompts/kind")
     why = page.locator("article[aria-label='main:2 rolled back']")

@@ -222,7 +222,7 @@ class Conversations(Namespace):
         scope, store = Scope(user=user), self._services.store
         found = await store.conversation(scope, conversation)
         summary = await store.summary(scope, conversation)
-        head, said = await self._head(found, scope), await store.talks.said(scope, conversation)
+        head, said = await self._head(found, scope), await store.talks.first_words(scope, conversation)
         return conversation_entry(found, head=head, title=title_of(said), summary=summary)
 
     async def load(self, conversation: str, *, user: str | None = None, branches: bool = False) -> LoadedConversation:

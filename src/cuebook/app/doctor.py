@@ -55,7 +55,7 @@ from cuebook.providers.llama import LlamaModel
 from cuebook.providers.minilm.embedder import missing
 from cuebook.providers.openai import HttpUpstream
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Branch, Version
+from cuebook.records.prompt import MAIN, Version
 from cuebook.storage.database.sqlite_files import MEMORY, schema_version
 from cuebook.storage.database.statements import VERSION
 from cuebook.storage.store import Store, sqlite_store
@@ -361,7 +361,7 @@ async def _slugs(store: Store) -> set[str]:
 async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list[str]:
     """Return why an instruction cannot be rendered: the stored one, and the one in its file."""
     families = await store.prompts.families(Scope(), [slug])
-    fresh = families | {name: _family(each) for name, each in files.items()}
+    fresh = families | {name: Family(slug=each.slug, branches=(), active=(each,)) for name, each in files.items()}
     stored = families[slug].version(MAIN) if slug in families else None
     reasons: list[str] = []
     for version, parents in ((stored, families), (files.get(slug), fresh)):
@@ -377,10 +377,6 @@ async def _altered(store: Store, slug: str) -> list[str]:
     """Return the versions whose text was changed after they were stored."""
     versions = await store.prompts.versions(Scope(), slug)
     return [each.source.removeprefix("prompt:") for each in versions if digest_of(each) != each.digest]
-
-
-def _family(version: Version) -> Family:
-    return Family(slug=version.slug, branches=(Branch(name=MAIN, head=0, active=0),), active=(version,))
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------

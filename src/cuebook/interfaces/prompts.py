@@ -1,10 +1,9 @@
-"""Structs of the prompt store: versions to write, prompts with their branches, events and outcomes.
+"""Structs of the prompt store: versions to write, prompts with their branches.
 
 A tenant's prompts are its own. Names are case-sensitive and exact; `prompts.names` has the valid ones.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -14,7 +13,6 @@ from cuebook.records.prompt import MAIN, Branch, Label, Version
 
 #: Maximum depth of ancestors.
 DEPTH = 8
-EventKind = Literal["write", "branch", "label", "rollback", "clear"]
 
 
 class Write(Struct, frozen=True, kw_only=True):
@@ -45,17 +43,3 @@ class Family(Struct, frozen=True, kw_only=True):
     def version(self, branch: str = MAIN) -> Version | None:
         """Return a branch's active version."""
         return next((each for each in self.active if each.branch == branch), None)
-
-
-class PromptEvent(Struct, frozen=True, kw_only=True):
-    """A change of a prompt, with author and time."""
-
-    kind: EventKind
-    branch: str
-    number: int
-    to: int = 0  # the version now active or labeled
-    label: str = ""
-    by: str = ""
-    reason: str = ""
-    at: float = 0.0
-    evidence: Mapping[str, Any] = {}

@@ -28,11 +28,13 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from cuebook.prompts.trial import GuardSettings, Trial, ratio_p, wealth
-from cuebook.records.prompt import Observation
+from cuebook.records.prompt import Observation, PromptEvent
 
 Decision = Literal["rollback", "keep", "wait", "hold"]
 
 DAY = 86_400.0
+#: Author of automatic rollbacks, in events and the audit log.
+ITSELF = "cuebook"
 _STILL = 1e-9  # smaller differences count as equal
 _SUSPECT = 0.2  # of the detector's alarm level: 1 % of an unchanged version's conversations are above it (simulated)
 
@@ -97,15 +99,6 @@ class Unit(Struct, frozen=True, kw_only=True):
     mean: float
     propensity: float
     began: float
-
-
-class Rollback(Struct, frozen=True, kw_only=True):
-    """A past rollback of a branch."""
-
-    number: int  # the version that was rolled back
-    restored: int
-    at: float
-    automatic: bool = True
 
 
 def units(
@@ -313,16 +306,16 @@ def _decided(trial: Trial, settings: GuardSettings, results: Mapping[str, float]
     return next(((said, why) for holds, said, why in rules if holds), ("keep", f"nothing wrong in {n} conversations"))
 
 
-def refusal(history: Sequence[Rollback], now: float, *, number: int, target: int) -> str:
+def refusal(history: Sequence[PromptEvent], now: float, *, number: int, target: int) -> str:
     """Return why a branch may not be rolled back automatically from `number` to `target`, "" if it may.
 
-    `history` is the branch's. At most once in 24 hours; never away from a version that a rollback restored, and never
-    to one that was rolled back: between two bad versions a person decides.
+    `history` has the branch's rollbacks. At most once in 24 hours; never away from a version that a rollback restored,
+    and never to one that was rolled back: between two bad versions a person decides.
     """
-    late = [each for each in history if each.automatic and now - each.at < DAY]
+    late = [each for each in history if each.by == ITSELF and now - each.at < DAY]
     if late:
         return f"version {late[-1].number} was rolled back less than 24 hours ago"
-    if any(each.restored == number for each in history):
+    if any(each.to == number for each in history):
         return f"version {number} was itself restored by a rollback"
     if target == number or any(each.number == target for each in history):
         return f"version {target} was itself rolled back"

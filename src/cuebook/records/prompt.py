@@ -16,6 +16,7 @@ TaskOutcome = Literal["success", "partial", "failure", "unknown"]
 Missing = Literal["zero", "renormalise"]  # how an unknown outcome counts in a score
 Strategy = Literal["epsilon_greedy", "thompson"]
 
+EventKind = Literal["write", "branch", "label", "rollback", "clear"]
 Source = Literal["next", "feedback"]  # of an outcome
 
 MAIN = "main"
@@ -88,25 +89,44 @@ class ResolvedVersion(Struct, frozen=True, kw_only=True):
         return self.version.source
 
 
-class Label(Struct, frozen=True, kw_only=True):
-    """A name that points to a Version, and who moved it there."""
+class Label(Answer, frozen=True, kw_only=True):
+    """A label: a name that points to a version, and who moved it there."""
 
     name: str
     branch: str
-    number: int
-    moved_by: str = ""
-    moved_at: float = 0.0
+    number: int = field(name="version")
+    moved_by: str
+    moved_at: Time
 
 
-class Branch(Struct, frozen=True, kw_only=True):
-    """The state of a branch. `weight` is the EMA of its active version's observations."""
+class Branch(Answer, frozen=True, kw_only=True):
+    """A branch: its newest version, the active version with its score, and the rolled-back versions.
+
+    The score is the EMA of the active version's observations. Rolled-back versions are not explored until cleared.
+    """
 
     name: str
     head: int
     active: int
-    weight: float = 0.5
-    observations: int = 0
-    rolled_back: tuple[int, ...] = ()  # versions that were rolled back and not cleared; not explored
+    semver: str  # of the active version, like `digest`
+    digest: str
+    weight: float = field(name="edgeWeight")
+    observations: int
+    rolled_back: tuple[int, ...] = field(name="rolledBackVersions")
+
+
+class PromptEvent(Answer, frozen=True, kw_only=True):
+    """An event in a prompt's history; `to` is the version that became active or labeled."""
+
+    kind: EventKind
+    branch: str
+    number: int = field(name="version")
+    to: int | None = None
+    label: str | None = None
+    by: str = ""
+    reason: str = ""
+    at: Time = field(name="timestamp", default=Time(0))
+    evidence: Mapping[str, Any] = {}
 
 
 class Observation(Struct, frozen=True, kw_only=True):

@@ -71,7 +71,7 @@ class ConversationListStore(Noun):
         return Page(items=tuple(_talk(transaction, row) for row in entries), next=more)
 
     @read
-    def said(self, transaction: Transaction, scope: Scope, conversation: str) -> str:
+    def first_words(self, transaction: Transaction, scope: Scope, conversation: str) -> str:
         """Return the start of a conversation's first user post, "" without one. Raises NotFound."""
         row = access.need(transaction, scope, conversation)
         return str(transaction.value("talk_said", **row.key) or "")

@@ -6,17 +6,17 @@ from typing import Any
 import msgspec
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.interfaces.prompts import DEPTH, EventKind, Family, PromptEvent, Write
+from cuebook.interfaces.prompts import DEPTH, Family, Write
 from cuebook.prompts.difference import free_semver, next_semver
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.registry import rank
 from cuebook.prompts.select import features, known_signals
-from cuebook.records.answer import Page
+from cuebook.records.answer import Page, Time
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import Branch, Label, Observation, Version
+from cuebook.records.prompt import Branch, EventKind, Label, Observation, PromptEvent, Version
 from cuebook.storage.audit import chained
 from cuebook.storage.database.transaction import Noun, Transaction, columns, read, record, write
 
@@ -31,11 +31,11 @@ class _Naming(msgspec.Struct, frozen=True):
 
 
 _version = msgspec.json.Decoder(Version).decode
-_event = msgspec.json.Decoder(PromptEvent).decode
+_event = msgspec.json.Decoder(PromptEvent, dec_hook=lambda kind, value: kind(value)).decode
 _naming = msgspec.json.Decoder(_Naming).decode
 _observation = msgspec.json.Decoder(Observation).decode
 _posterior = msgspec.json.Decoder(Posterior).decode
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=float).encode
 #: The first integer too large for SQLite.
 _NO_NUMBER = 2**63
 
@@ -123,9 +123,9 @@ class PromptStore(Noun):
     ) -> Branch:
         """Activate another version of a branch: a rollback, or the clearing of one. Raises NotFound, Conflict."""
         place = {"tenant": scope.tenant, "slug": slug, "branch": event.branch}
-        if event.kind == "rollback" and (event.to < 1 or event.to == event.number):
+        if event.kind == "rollback" and (not event.to or event.to == event.number):
             what = f"version {event.number} of {slug!r} is active on {event.branch!r}"
-            msg = f"Cannot roll back: {what}, and there is no version {event.to}."
+            msg = f"Cannot roll back: {what}, and there is no version {event.to or 0}."
             raise InvalidInput(msg, where="to")
         marked = _need(transaction, scope.tenant, slug, event.branch, event.number)["rolled_back"]
         stands = transaction.one("prompt_branch_get", **place)
@@ -142,7 +142,7 @@ class PromptStore(Noun):
                     f" version {stands['active']} is. Read it again."
                 )
                 raise Conflict(msg)
-            _need(transaction, scope.tenant, slug, event.branch, event.to)
+            _need(transaction, scope.tenant, slug, event.branch, event.to or 0)
             transaction.run("prompt_version_mark", **place, number=event.number, rolled_back=1)
             transaction.run("prompt_branch_put", **place, head=stands["head"], active=event.to)
         _note(transaction, scope.tenant, slug, event)
@@ -242,10 +242,11 @@ def _family(transaction: Transaction, tenant: str, slug: str) -> Family | None:
     items = transaction.rows("prompt_branches", tenant=tenant, slug=slug, branch=None)
     if not items:
         return None
+    active = tuple(_version(row["body"]) for row in items)
     return Family(
         slug=slug,
-        branches=tuple(record(Branch, row) for row in items),
-        active=tuple(_version(row["body"]) for row in items),
+        branches=tuple(_branch(row, each) for row, each in zip(items, active, strict=True)),
+        active=active,
         labels=tuple(transaction.records(Label, "prompt_labels", tenant=tenant, slug=slug)),
         evidence={row["name"]: _posterior(row["evidence"]) for row in items if row["evidence"]},
     )
@@ -317,7 +318,7 @@ def _save(
     transaction.run("prompt_version_insert", **place, number=number, body=_encode(stored), evidence=b"")
     transaction.run("prompt_branch_put", **place, head=number, active=number)
     kind: EventKind = "branch" if write.begins else "write"
-    event = PromptEvent(kind=kind, branch=version.branch, number=number, to=number, by=by, at=now)
+    event = PromptEvent(kind=kind, branch=version.branch, number=number, to=number, by=by, at=Time(now))
     _note(transaction, tenant, version.slug, event)
     if write.audit:
         chosen = {**(write.audit.selection or {}), "branch": stored.branch, "number": number}
@@ -346,7 +347,11 @@ def _standing(transaction: Transaction, tenant: str, slug: str, branch: str) -> 
     if row is None:
         msg = f"Unknown branch {branch!r} of prompt {slug!r}."
         raise NotFound(msg)
-    return record(Branch, row)
+    return _branch(row, _version(row["body"]))
+
+
+def _branch(row: dict[str, Any], active: Version) -> Branch:
+    return record(Branch, row, semver=active.semver, digest=active.digest)
 
 
 def observed(transaction: Transaction, tenant: str, observation: Observation) -> tuple[int, bool]:

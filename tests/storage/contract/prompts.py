@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from cuebook.errors import Conflict, KeyReused, NotFound
-from cuebook.interfaces.prompts import PromptEvent, Write
+from cuebook.interfaces.prompts import Write
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Label, Observation, Version
+from cuebook.records.prompt import MAIN, Label, Observation, PromptEvent, Version
 from cuebook.storage.database.transaction import AnsweredError
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
@@ -130,7 +130,9 @@ class PromptContract:
             label = Label(name="production", branch=MAIN, number=number, moved_by="ann", moved_at=BEGINNING + number)
             await store.prompts.move_label(HERE, "a", label)
         with pytest.raises(NotFound):
-            await store.prompts.move_label(HERE, "a", Label(name="production", branch=MAIN, number=3))
+            await store.prompts.move_label(
+                HERE, "a", Label(name="production", branch=MAIN, number=3, moved_by="ann", moved_at=BEGINNING)
+            )
         family = (await store.prompts.families(HERE, ["a"]))["a"]
         assert [(each.name, each.number, each.moved_by) for each in family.labels] == [("production", 2, "ann")]
         moves = [(each.label, each.to) for each in await store.prompts.events(HERE, "a") if each.kind == "label"]
@@ -161,7 +163,7 @@ class PromptContract:
         await write(store, text("a", "one"))
         await store.prompts.save(HERE, [Write(version=text("a", branch="try"), begins=(MAIN, 1))], by="x", now=1.0)
         for number in range(20):
-            label = Label(name="production", branch=MAIN, number=1, moved_at=BEGINNING + number)
+            label = Label(name="production", branch=MAIN, number=1, moved_by="ann", moved_at=BEGINNING + number)
             await store.prompts.move_label(HERE, "a", label)
         assert len(await store.prompts.events(HERE, "a", limit=5)) == 5
         own = await store.prompts.events(HERE, "a", branch=MAIN, limit=5)

@@ -12,6 +12,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file, write_file
 from cuebook.prompts.registry import check, complete, layout, object_path, path_of, read, render
+from cuebook.records.answer import Time
 from cuebook.records.prompt import Label, Param, Version
 
 SEED = """{
@@ -39,7 +40,7 @@ def cue():
 
 
 HEADS = {("persona/kind_helper", "main"): 2, ("system/base", "main"): 1, ("persona/kind_helper", "trial"): 1}
-LABELS = {"persona/kind_helper": (Label(name="production", branch="main", number=1),)}
+LABELS = {"persona/kind_helper": (Label(name="production", branch="main", number=1, moved_by="ann", moved_at=Time(0)),)}
 
 
 def test_the_registry_has_an_object_per_version():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cuebook.errors import InvalidInput
 from cuebook.prompts.rollback import (
     DAY,
+    ITSELF,
     UNAIDED,
-    Rollback,
     RollbackVerdict,
     SigmaSettings,
     either,
@@ -26,7 +26,8 @@ from cuebook.prompts.rollback import (
 )
 from cuebook.prompts.rollback_evidence import Docket
 from cuebook.prompts.trial import GuardSettings, Pair, Trial, ratio_p, tried, wealth
-from cuebook.records.prompt import Observation
+from cuebook.records.answer import Time
+from cuebook.records.prompt import Observation, PromptEvent
 
 
 def drawn(seed: int, count: int, *, drop: float = 0.0, noise: float = 0.084) -> list[float]:
@@ -351,17 +352,21 @@ def test_without_a_control_only_a_large_drop_counts() -> None:
     assert sigma(before, [each - 0.3 for each in before], UNAIDED, others=[(before, [0.5, 0.6])]).decision == "hold"
 
 
+def _rollback(number: int, to: int, at: float, *, by: str = ITSELF) -> PromptEvent:
+    return PromptEvent(kind="rollback", branch="main", number=number, to=to, at=Time(at), by=by)
+
+
 def test_at_most_one_automatic_rollback_a_day() -> None:
-    history = [Rollback(number=2, restored=1, at=1_000.0)]
+    history = [_rollback(2, 1, 1_000.0)]
     assert refusal(history, 1_000.0 + DAY - 1, number=4, target=3)
     assert not refusal(history, 1_000.0 + DAY, number=4, target=3)
     assert refusal(history, 0.0, number=4, target=3)  # a clock that was set back
-    by_hand = [Rollback(number=2, restored=1, at=1_000.0, automatic=False)]
+    by_hand = [_rollback(2, 1, 1_000.0, by="ann")]
     assert not refusal(by_hand, 1_001.0, number=4, target=3)
 
 
 def test_rollbacks_do_not_oscillate() -> None:
-    history = [Rollback(number=3, restored=2, at=0.0)]
+    history = [_rollback(3, 2, 0.0)]
     later = 10 * DAY
     assert "restored" in refusal(history, later, number=2, target=1)
     assert "itself rolled back" in refusal(history, later, number=4, target=3)
@@ -371,12 +376,12 @@ def test_rollbacks_do_not_oscillate() -> None:
 
 @given(st.lists(st.sampled_from([1, 2, 3, 4]), max_size=30))
 def test_repeated_failures_require_a_person(numbers) -> None:
-    history: list[Rollback] = []
+    history: list[PromptEvent] = []
     for at, number in enumerate(numbers):
         for target in (1, 2, 3, 4):
             if target < number and not refusal(history, at * 2 * DAY, number=number, target=target):
-                history.append(Rollback(number=number, restored=target, at=at * 2 * DAY))
+                history.append(_rollback(number, target, at * 2 * DAY))
                 break
-    moved = [(each.number, each.restored) for each in history]
+    moved = [(each.number, each.to) for each in history]
     assert not {(restored, number) for number, restored in moved} & set(moved)
-    assert all(each.number not in {earlier.restored for earlier in history[:at]} for at, each in enumerate(history))
+    assert all(each.number not in {earlier.to for earlier in history[:at]} for at, each in enumerate(history))

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.prompts.learn import Posterior, aligned, ema, update
@@ -154,9 +155,10 @@ def test_duplicate_branches_or_two_prompts_are_rejected() -> None:
 
 def test_a_variant_is_the_active_version_of_a_branch() -> None:
     version = Version(slug="p", branch="a", number=3, metadata={"context_weights": {"task_coding": 1.0}})
-    made = variant(version, Branch(name="a", head=4, active=3, weight=0.7, rolled_back=(4,)))
+    branch = Branch(name="a", head=4, active=3, semver="1.0.0", digest="", weight=0.7, observations=0, rolled_back=(4,))
+    made = variant(version, branch)
     assert made == offer("a", 0.7, {"task_coding": 1.0}, number=3)
-    assert variant(version, Branch(name="a", head=3, active=3, rolled_back=(3,))).rolled_back
+    assert variant(version, replace(branch, head=3, rolled_back=(3,))).rolled_back
 
 
 def test_a_fit_without_weights_is_0() -> None:

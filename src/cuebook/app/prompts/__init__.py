@@ -9,11 +9,11 @@ from cuebook.app.prompts.arguments import ForkOrigin
 from cuebook.app.prompts.impact import Impact
 from cuebook.app.prompts.reading import RenderedPrompt
 from cuebook.app.prompts.writing import KEEP, Prompts
-from cuebook.interfaces.prompts import PromptEvent
 from cuebook.prompts.names import Reference
 from cuebook.prompts.rating import QualityRating
 from cuebook.prompts.rollback_evidence import Course
 from cuebook.prompts.select import Choice, Selection
+from cuebook.records.prompt import PromptEvent
 
 __all__ = [
     "KEEP",

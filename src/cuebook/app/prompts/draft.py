@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
-from cuebook.app.prompts.answers import VersionIdentity, identity
+from cuebook.app.prompts.answers import VersionIdentity
 from cuebook.app.prompts.reading import standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
@@ -17,6 +17,7 @@ from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file, read_stated, write_file
 from cuebook.prompts.inherit import parents_first
 from cuebook.prompts.names import check_branch
+from cuebook.records.answer import as_answer
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import BODY, MAIN, Version
 
@@ -127,7 +128,7 @@ async def save_draft(services: Services, draft: PromptDraft, version: Version, *
     family = await services.prompts.families(Scope(), [draft.slug], ancestors=False)
     planned = [PlannedVersion(version=version, base=draft.base)]
     await check_planned(services, planned)
-    return identity((await save_planned(services, planned, family, by=by))[0])
+    return as_answer(VersionIdentity, (await save_planned(services, planned, family, by=by))[0])
 
 
 async def import_files(
@@ -157,4 +158,5 @@ async def import_files(
         if write_file(edited) != write_file(before):
             planned.append(PlannedVersion(version=edited, base=stands.head))
     await check_planned(services, planned)
-    return [identity(each) for each in await save_planned(services, planned, families, by=by)] if planned else []
+    saved = await save_planned(services, planned, families, by=by) if planned else []
+    return [as_answer(VersionIdentity, each) for each in saved]

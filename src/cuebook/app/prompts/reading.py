@@ -15,8 +15,6 @@ from cuebook.app.prompts import answers
 from cuebook.app.prompts.answers import (
     BranchStatus,
     EdgeWeights,
-    EventEntry,
-    LabelEntry,
     PromptEntry,
     VersionDiff,
     VersionEntry,
@@ -32,7 +30,7 @@ from cuebook.engine.core.prompt_reading import resolved_of, select_from
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs import rollback
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.prompts import Family, PromptEvent
+from cuebook.interfaces.prompts import Family
 from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import Difference, bump, difference
 from cuebook.prompts.inherit import text_of
@@ -42,13 +40,12 @@ from cuebook.prompts.names import candidates, check_project, check_slug
 from cuebook.prompts.params import coerce
 from cuebook.prompts.rating import QualityRating
 from cuebook.prompts.registry import twin
-from cuebook.prompts.rollback import RollbackStatus
 from cuebook.prompts.rollback_evidence import Course, course
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.prompts.template import render
-from cuebook.records.answer import Answer, Page
+from cuebook.records.answer import Answer, Page, as_answer
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Branch, Label, Observation, ResolvedVersion, Strategy, Version
+from cuebook.records.prompt import MAIN, Branch, Label, Observation, PromptEvent, ResolvedVersion, Strategy, Version
 
 T = TypeVar("T")
 
@@ -119,10 +116,6 @@ class PromptReading(Namespace):
         return await self._version(
             await self.family(slug, project=project), branch=branch, version=version, label=label
         )
-
-    async def events(self, slug: str, *, limit: int = 100) -> list[PromptEvent]:
-        """Return the change history of a prompt, newest first."""
-        return await self._services.prompts.events(Scope(), (await self.family(slug)).slug, limit=limit)
 
     async def resolve(
         self,
@@ -237,15 +230,15 @@ class PromptReading(Namespace):
         family = await self.family(slug)
         rows, more = _page(family.branches, lambda each: _key(each.name), f"branches {family.slug}", limit, cursor)
         status = [await rollback.status(self._services, family.slug, each) for each in rows]
-        entries = [answers.branch_status(each, family, of) for each, of in zip(rows, status, strict=True)]
+        entries = [as_answer(BranchStatus, each, rollback=of) for each, of in zip(rows, status, strict=True)]
         return Page(items=tuple(entries), next=more)
 
     @operation("GET /api/prompts/{slug}/labels", role="viewer")
-    async def labels(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[LabelEntry]:
+    async def labels(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[Label]:
         """List the labels of a prompt by name. Raises NotFound."""
         family = await self.family(slug)
         rows, more = _page(family.labels, lambda each: each.name, f"labels {family.slug}", limit, cursor)
-        return Page(items=tuple(map(answers.label_entry, rows)), next=more)
+        return Page(items=tuple(rows), next=more)
 
     @operation(
         "GET /api/prompts/{slug}/history",
@@ -253,10 +246,10 @@ class PromptReading(Namespace):
         cli="prompt log",
         examples=("cuebook prompt log persona/kind", "cuebook prompt log persona/kind --limit 5 --json"),
     )
-    async def history(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[EventEntry]:
+    async def history(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[PromptEvent]:
         """Return the history of a prompt, newest first. Raises NotFound."""
         family = await self.family(slug)
-        prompt_events = await self.events(family.slug, limit=_ALL_EVENTS)
+        prompt_events = await self._services.prompts.events(Scope(), family.slug, limit=_ALL_EVENTS)
         name = f"events {family.slug}"
         count = int(read_cursor(cursor, name)[0]) if cursor is not None else len(prompt_events)
         if count > len(prompt_events):
@@ -264,7 +257,7 @@ class PromptReading(Namespace):
         left = prompt_events[len(prompt_events) - count :]
         shown = left if limit is None and cursor is None else left[: _checked(limit)]
         more = write_cursor(name, len(left) - len(shown)) if len(left) > len(shown) else None
-        return Page(items=tuple(map(answers.event_entry, shown)), next=more)
+        return Page(items=tuple(shown), next=more)
 
     @operation("GET /api/prompts/{slug}/rating", role="viewer")
     async def rating(
@@ -372,7 +365,7 @@ class PromptReading(Namespace):
         ]
 
     async def course(self, slug: str, event: PromptEvent) -> Course:
-        """Return the evidence over time that led to a rollback; `event` is a rollback from `events`.
+        """Return the evidence over time that led to a rollback; `event` is a rollback from `history`.
 
         Computed from the newest 50,000 observations of both versions, as they are now. Raises NotFound, and
         InvalidInput for another kind of event.
@@ -380,12 +373,12 @@ class PromptReading(Namespace):
         if event.kind != "rollback":
             msg = f"event: {event.kind!r} has no evidence. Pass a rollback."
             raise InvalidInput(msg, where="event")
-        name, numbers = (await self.family(slug)).slug, (event.number, event.to)
+        name, numbers = (await self.family(slug)).slug, (event.number, event.to or 0)
         observations, *_ = await self._services.prompts.observations_since(
             Scope(), name, event.branch, numbers, after=0, limit=OBSERVATIONS
         )
         since = float(event.evidence.get("since", 0.0))
-        return course(observations, new=event.number, control=event.to, since=since, until=event.at, settings=GUARD)
+        return course(observations, new=event.number, control=numbers[1], since=since, until=event.at, settings=GUARD)
 
     @operation("POST /api/prompts/{slug}/select", role="viewer")
     async def select(
@@ -408,14 +401,6 @@ class PromptReading(Namespace):
             epsilon=EPSILON if epsilon is None else epsilon,
             seed=seed,
         )
-
-    async def rollback_status(self, slug: str) -> dict[str, RollbackStatus]:
-        """Return for each branch whether its newest version is to be rolled back, or why not, with the evidence so far.
-
-        Raises NotFound.
-        """
-        family = await self.family(slug)
-        return {each.name: await rollback.status(self._services, family.slug, each) for each in family.branches}
 
     async def _version(self, family: Family, *, branch: str | None, version: int | None, label: str | None) -> Version:
         if label is not None:

@@ -11,16 +11,12 @@ from msgspec import Meta
 from msgspec.structs import asdict, replace
 
 from cuebook.app.arguments import By, IdempotencyKey
-from cuebook.app.prompts import answers
 from cuebook.app.prompts.answers import (
-    BranchEntry,
-    LabelEntry,
     MigratedVersion,
     MigrationResult,
     ObservationResult,
     RolledBack,
     VersionIdentity,
-    identity_fields,
 )
 from cuebook.app.prompts.arguments import HIGHEST, ForkOrigin, LabelName, Number, Slug, TargetBranch
 from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
@@ -30,7 +26,7 @@ from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.rollback import learn
 from cuebook.errors import Conflict, InvalidInput, MergeConflict
-from cuebook.interfaces.prompts import Family, PromptEvent, Write
+from cuebook.interfaces.prompts import Family, Write
 from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import bump, check_semver, difference, next_semver
 from cuebook.prompts.digest import sealed
@@ -42,8 +38,20 @@ from cuebook.prompts.names import check_branch, check_section, check_slug, parse
 from cuebook.prompts.params import read_params
 from cuebook.prompts.registry import twin
 from cuebook.prompts.select import context_fit
+from cuebook.records.answer import Time, as_answer
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Engine, Label, Missing, Observation, Param, TaskOutcome, Version
+from cuebook.records.prompt import (
+    MAIN,
+    Branch,
+    Engine,
+    Label,
+    Missing,
+    Observation,
+    Param,
+    PromptEvent,
+    TaskOutcome,
+    Version,
+)
 
 #: Default of `inherits`: keep the current value. No prompt can have this name.
 KEEP: Literal["(keep)"] = "(keep)"
@@ -112,7 +120,7 @@ class Prompts(PromptReading):
         )
         ready = await _numbered(version, before, semver)
         stored = await self._store([ready], base=base, by=author or by, named=semver is not None)
-        return answers.identity(stored[0])
+        return as_answer(VersionIdentity, stored[0])
 
     async def store(
         self, versions: Sequence[Version], *, base: int | None = None, if_changed: bool = False, by: str = ""
@@ -163,7 +171,7 @@ class Prompts(PromptReading):
         record = receipt(self._services, copy, "branch", agent=by)
         new = Write(version=copy, begins=(source.branch, source.number), audit=record)
         now = self._services.clock.now()
-        return answers.identity((await self._services.prompts.save(Scope(), [new], by=by, now=now))[0])
+        return as_answer(VersionIdentity, (await self._services.prompts.save(Scope(), [new], by=by, now=now))[0])
 
     @operation("POST /api/prompts/{slug}/merge", role="editor", status=201, stores=True)
     async def merge(
@@ -203,7 +211,7 @@ class Prompts(PromptReading):
             raise _merge_conflict(branch, into, [*clashes, *others])
         version = replace(ours, sections=sections, override_sections=over, number=0, digest="", author="")
         stored = await self._store([await _numbered(version, ours, None)], base=None, by=by)
-        return answers.identity(stored[0])
+        return as_answer(VersionIdentity, stored[0])
 
     @operation("PUT /api/prompts/{slug}/labels", role="admin", stores=True)
     async def label(
@@ -218,7 +226,7 @@ class Prompts(PromptReading):
         ] = None,
         by: By = "",
         idempotency_key: IdempotencyKey = None,
-    ) -> LabelEntry:
+    ) -> Label:
         """Move a label such as `production` to a version (default: the active one), or to the version of another label.
 
         The history records it. Raises NotFound, and Conflict if a branch has this name.
@@ -228,10 +236,10 @@ class Prompts(PromptReading):
         if (await self.family(found.slug)).branch(name) is not None:
             msg = f"Prompt {found.slug!r} already has a branch {name!r}. Choose another name for the label."
             raise Conflict(msg)
-        now = self._services.clock.now()
+        now = Time(self._services.clock.now())
         moved = Label(name=name, branch=found.branch, number=found.number, moved_by=by, moved_at=now)
         record = receipt(self._services, found, "label", agent=by, context={"label": name})
-        return answers.label_entry(await self._services.prompts.move_label(Scope(), found.slug, moved, audit=record))
+        return await self._services.prompts.move_label(Scope(), found.slug, moved, audit=record)
 
     @operation("POST /api/prompts/{slug}/observations", role="editor", status=201, stores=True)
     async def observe(
@@ -316,12 +324,14 @@ class Prompts(PromptReading):
             to=active.number - 1 if to is None else to,
             by=by,
             reason=reason,
-            at=services.clock.now(),
+            at=Time(services.clock.now()),
         )
         record = receipt(services, active, "rollback", agent=by, context={"to": event.to, "reason": reason})
         stands = await services.prompts.activate(Scope(), active.slug, event, audit=record)
         await services.restore_file(active.slug)
-        return answers.rolled_back(await self.get(active.slug, branch=stands.name, version=stands.active), stands)
+        restored = await self.get(active.slug, branch=stands.name, version=stands.active)
+        head = stands.head == stands.active
+        return as_answer(RolledBack, restored, head=head, rolled_back=stands.rolled_back)
 
     @operation("POST /api/prompts/{slug}/clear", role="admin", stores=True)
     async def clear(
@@ -333,14 +343,13 @@ class Prompts(PromptReading):
         by: By = "",
         reason: Annotated[str, Meta(description="Reason for the history.")] = "",
         idempotency_key: IdempotencyKey = None,
-    ) -> BranchEntry:
+    ) -> Branch:
         """Allow a rolled-back version to be selected again. The active version does not change. Raises NotFound."""
         found = await self.get(slug, branch=branch, version=version)
-        now = self._services.clock.now()
+        now = Time(self._services.clock.now())
         event = PromptEvent(kind="clear", branch=found.branch, number=found.number, by=by, reason=reason, at=now)
         record = receipt(self._services, found, "clear", agent=by, context={"reason": reason})
-        stands = await self._services.prompts.activate(Scope(), found.slug, event, audit=record)
-        return answers.branch_entry(stands, await self.family(found.slug))
+        return await self._services.prompts.activate(Scope(), found.slug, event, audit=record)
 
     @operation("POST /api/prompts/migrate", role="admin", stores=True)
     async def migrate(
@@ -381,8 +390,7 @@ class Prompts(PromptReading):
         return MigrationResult(
             dry_run=dry_run,
             written=tuple(
-                MigratedVersion(**identity_fields(version), place=step.place, bump=bump(step.change))
-                for step, version in told
+                as_answer(MigratedVersion, version, place=step.place, bump=bump(step.change)) for step, version in told
             ),
             skipped=skipped,
         )

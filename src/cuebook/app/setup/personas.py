@@ -75,7 +75,7 @@ class PersonaWhole(PersonaShown, frozen=True, kw_only=True):
     base_system_prompt: str
 
 
-def shown(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaShown:
+def describe_persona(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaShown:
     """Return a persona without its text for display."""
     tracking = tracking_of(persona, mode, profiles)
     own = {each.id for each in persona.metaprompts}
@@ -95,7 +95,7 @@ def shown(persona: Persona, *, default: str, profiles: Profiles, mode: str | Non
 
 def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
     """Return a persona with all fields for display."""
-    fields = asdict(shown(persona, default=default, profiles=profiles, mode=mode))
+    fields = asdict(describe_persona(persona, default=default, profiles=profiles, mode=mode))
     return PersonaWhole(**fields, base_system_prompt=persona.base_system_prompt)
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts import lookup
-from cuebook.app.prompts.answers import BranchEntry, EventEntry, PromptEntry, VersionDiff, VersionEntry
+from cuebook.app.prompts.answers import PromptEntry, VersionDiff, VersionEntry
 from cuebook.app.prompts.export import file_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Impact
 from cuebook.app.prompts.reading import compare_versions
@@ -17,7 +17,8 @@ from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import Page, to_wire
-from cuebook.records.prompt import Param, Version
+from cuebook.records.prompt import Branch as BranchState
+from cuebook.records.prompt import Param, PromptEvent, Version
 
 
 def print_prompts(page: Page[PromptEntry]) -> None:
@@ -42,7 +43,7 @@ def print_prompts(page: Page[PromptEntry]) -> None:
         screen.say(f"more results: --cursor {page.next}")
 
 
-def _branch(branch: BranchEntry) -> str:
+def _branch(branch: BranchState) -> str:
     back = f", head {branch.head}" if branch.head != branch.active else ""
     seen = f" {branch.weight:.2f} of {branch.observations:,}" if branch.observations else ""
     return f"{branch.name}:{branch.active}{seen}{back}"
@@ -120,7 +121,7 @@ def _param(param: Param) -> str:
     return screen.line_of(f"{param.name}{'' if param.required else '?'}: {param.type}{default}{note}")
 
 
-def print_history(page: Page[EventEntry]) -> None:
+def print_history(page: Page[PromptEvent]) -> None:
     """Print a page of a prompt's history."""
     rows = [
         (
@@ -138,7 +139,7 @@ def print_history(page: Page[EventEntry]) -> None:
         screen.say(f"more results: --cursor {page.next}")
 
 
-def _what(event: EventEntry) -> str:
+def _what(event: PromptEvent) -> str:
     return event.label or (f"{event.branch}:{event.to}" if event.kind == "rollback" else "")
 
 

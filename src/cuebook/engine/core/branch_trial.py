@@ -29,15 +29,12 @@ from msgspec import Struct, structs
 
 from cuebook.engine.core.services import OnTrial, Services, TrialCacheEntry
 from cuebook.errors import NotFound
-from cuebook.interfaces.prompts import Family, PromptEvent
-from cuebook.prompts.rollback import Rollback
+from cuebook.interfaces.prompts import Family
 from cuebook.prompts.rollback_evidence import Docket
 from cuebook.prompts.trial import GuardSettings
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import Branch, Observation, Version
+from cuebook.records.prompt import Branch, Observation, PromptEvent, Version
 
-#: Author of automatic rollbacks, in events and the audit log.
-ITSELF = "cuebook"
 GUARD = GuardSettings()
 EVENTS = 1_000
 OBSERVATIONS = 50_000
@@ -51,7 +48,7 @@ class Contest(Struct, frozen=True, kw_only=True):
     slug: str
     branch: str
     docket: Docket
-    history: tuple[Rollback, ...]
+    rollbacks: tuple[PromptEvent, ...]
     speaks: bool  # whether the new version is active
 
     @property
@@ -89,11 +86,7 @@ async def contest_of(services: Services, slug: str, branch: Branch) -> Contest |
         slug=slug,
         branch=branch.name,
         docket=await _docket(services, (slug, branch.name), new=branch.head, control=control, since=since),
-        history=tuple(
-            Rollback(number=each.number, restored=each.to, at=each.at, automatic=each.by == ITSELF)
-            for each in events
-            if each.kind == "rollback"
-        ),
+        rollbacks=tuple(each for each in events if each.kind == "rollback"),
         speaks=branch.active == branch.head,
     )
 
@@ -134,7 +127,7 @@ def _before(events: Sequence[PromptEvent], branch: Branch) -> tuple[int, float]:
                 before, since = active, each.at
             active = each.number
         elif each.kind == "rollback":
-            active = each.to
+            active = each.to or 0
         elif each.kind == "clear" and each.number == branch.head:
             since = each.at
     return (before if branch.active == branch.head else branch.active), since

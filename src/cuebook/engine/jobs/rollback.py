@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Struct, structs
 
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.branch_trial import ITSELF, OBSERVATIONS, Contest, contest_of, look, spoken
+from cuebook.engine.core.branch_trial import OBSERVATIONS, Contest, contest_of, look, spoken
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import Conflict, InvalidInput
-from cuebook.interfaces.prompts import PromptEvent
 from cuebook.prompts.learn import finite
 from cuebook.prompts.rollback import (
+    ITSELF,
     UNAIDED,
     RollbackStatus,
     RollbackVerdict,
@@ -34,8 +34,9 @@ from cuebook.prompts.rollback import (
 )
 from cuebook.prompts.rollback_evidence import ConversationEvidence
 from cuebook.prompts.select import checked
+from cuebook.records.answer import Time
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import Branch, Observation, Version
+from cuebook.records.prompt import Branch, Observation, PromptEvent, Version
 
 log = logging.getLogger("cuebook.regress")
 
@@ -125,7 +126,7 @@ async def _judge(services: Services, slug: str, branch: Branch) -> tuple[Contest
     found = RollbackStatus(decision=decision, reason=reason, evidence=verdict.evidence)
     if decision != "rollback":
         return contest, found
-    refused = refusal(contest.history, services.clock.now(), number=contest.new, target=contest.control)
+    refused = refusal(contest.rollbacks, services.clock.now(), number=contest.new, target=contest.control)
     if not refused:
         return contest, found
     log.info("Prompt %s@%s was not rolled back: %s, but %s", slug, branch.name, reason, refused)
@@ -144,7 +145,7 @@ async def _take_back(services: Services, contest: Contest, found: RollbackStatus
         to=contest.control,
         by=ITSELF,
         reason=found.reason,
-        at=services.clock.now(),
+        at=Time(services.clock.now()),
         evidence=evidence,
     )
     context = {"to": contest.control, "reason": found.reason, "evidence": evidence}

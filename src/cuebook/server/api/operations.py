@@ -45,14 +45,14 @@ def route_of(operation: Operation, *, names: Mapping[str, str] = MappingProxyTyp
         return await _respond(request, operation, values | dict(names))
 
     hints: dict[str, Any] = {"request": AnyRequest}
-    path, variable = declaration.path, [each for each in operation.given("path") if each.name not in names]
+    path, variable = declaration.path, [each for each in operation.parameters_in("path") if each.name not in names]
     for name, value in names.items():
         path = path.replace(f"{{{name}}}", value)
     hints |= {each.name: Annotated[each.kind, PathParameter()] for each in variable}
-    hints |= {each.wire: _query(each) for each in operation.given("query")}
-    defaults = {each.wire: each.default for each in operation.given("query") if not each.required}
+    hints |= {each.wire: _query(each) for each in operation.parameters_in("query")}
+    defaults = {each.wire: each.default for each in operation.parameters_in("query") if not each.required}
     if body is not None:
-        optional = all(not each.required for each in operation.given("body"))
+        optional = all(not each.required for each in operation.parameters_in("body"))
         hints["data"] = _of(JSONBody, body | None if optional else body)
         if optional:
             defaults["data"] = None
@@ -114,7 +114,7 @@ def _value(request: AnyRequest, operation: Operation, parameter: Parameter, valu
         named = (getattr(data, name, None) or None, asked or None)
         user = user_of(request, *named)
         return (user or "") if parameter.kind is str else user
-    if parameter in operation.given("path"):
+    if parameter in operation.parameters_in("path"):
         return name_in(values[name]) if isinstance(values[name], str) else values[name]
     value = asked if data is None else getattr(data, name, UNSET)
     if value is not UNSET and value is not None and parameter.argument.time:

@@ -58,9 +58,8 @@ def _rollback(event: PromptEvent, course: Course | None) -> dict[str, Any]:
     if course is None:
         return rollback
     markers = [(event.at, f"{new} rolled back")]
-    means = {
-        name: course.means[number] for name, number in ((old, event.to), (new, event.number)) if course.means[number]
-    }
+    numbers = {old: event.to or 0, new: event.number}
+    means = {name: course.means[number] for name, number in numbers.items() if course.means[number]}
     rollback["score_plot"] = plot_over_time(means, low=0.0, high=1.0, events=markers)
     bound = evidence.get("thresholds", {}).get("wealth")
     evidence_lines = {
@@ -191,7 +190,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
     versions = await cue.prompts.versions(family.slug)
     events = await cue.prompts.history(family.slug, limit=EVENTS)
     weights = await cue.prompts.weights(family.slug)
-    rollbacks = [each for each in await cue.prompts.events(family.slug, limit=EVENTS) if each.kind == "rollback"]
+    rollbacks = [each for each in events if each.kind == "rollback"]
     plot = plot_over_time(
         {f"{each.branch}:{each.number}": [(when, weight) for when, _, weight in each.points] for each in weights},
         low=0.0, high=1.0, events=[(each.at, f"{each.branch}:{each.number} rolled back") for each in rollbacks],
@@ -210,7 +209,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
         scores=[_score_row(each.branch, each.number, each.points) for each in weights],
         events=events,
         rollbacks=await describe_rollbacks(cue, family.slug, rollbacks),
-        statuses=await cue.prompts.rollback_status(family.slug),
+        statuses=await cue.prompts.branches(family.slug),
         turns=TURNS,
     )
 

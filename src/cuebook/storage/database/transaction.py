@@ -32,6 +32,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused
+from cuebook.records.answer import Time
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.statements import Statements
 
@@ -104,7 +105,7 @@ class Failpoints:
 
 # ---- records from rows ----------------------------------------------------------------------------------------------
 
-#: Types that a column holds as they are. `bool` is stored as an integer, everything else as JSON.
+#: Types that a column holds as they are. `bool` is stored as an integer, Time as a number, everything else as JSON.
 _PLAIN = (str, int, float, bytes, NoneType)
 
 
@@ -145,7 +146,10 @@ def columns(value: Struct) -> dict[str, Any]:
     values = {name: getattr(value, name) for name in plain}
     for name, decode in decoded:
         field = getattr(value, name)
-        values[name] = int(field) if decode is bool else None if field is None else msgspec.json.encode(field).decode()
+        if field is not None:
+            number = int if decode is bool else float if decode is Time else None
+            field = number(field) if number else msgspec.json.encode(field).decode()
+        values[name] = field
     return values
 
 
@@ -160,8 +164,9 @@ def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Decod
         if all(each in _PLAIN or get_origin(each) is Literal for each in kinds):
             plain.append(field.name)
         else:
-            is_flag = kinds - {NoneType} == {bool}
-            decoded.append((field.name, bool if is_flag else msgspec.json.Decoder(field.type).decode))
+            whole = kinds - {NoneType}
+            number = bool if whole == {bool} else Time if whole == {Time} else None
+            decoded.append((field.name, number or msgspec.json.Decoder(field.type).decode))
     return tuple(plain), tuple(decoded)
 
 
@@ -268,7 +273,7 @@ class KeyedRequest:
         row = self._row(transaction)
         return None if row is None or row["response"][:1] == _UNFINISHED else bytes(row["response"])
 
-    def once(self, transaction: Transaction, work: Callable[[], T], returns: Any) -> T:
+    def replay_or_run(self, transaction: Transaction, work: Callable[[], T], returns: Any) -> T:
         """Run a write and record its result, or return the recorded result of an earlier run.
 
         Raises KeyReused, and AnsweredError if a concurrent run has finished.
@@ -281,10 +286,13 @@ class KeyedRequest:
         results: list[bytes] = msgspec.msgpack.decode(row["response"][1:], type=list[bytes]) if row else []
         number, self._writes = self._writes, self._writes + 1
         if number < len(results):
-            recorded: T = msgspec.msgpack.decode(results[number], type=returns)
+            recorded: T = msgspec.msgpack.decode(
+                results[number], type=returns, dec_hook=lambda kind, value: kind(value)
+            )
             return recorded
         result = work()
-        self._store(transaction, row, _UNFINISHED + msgspec.msgpack.encode([*results, msgspec.msgpack.encode(result)]))
+        written = msgspec.msgpack.encode(result, enc_hook=float)  # a Time
+        self._store(transaction, row, _UNFINISHED + msgspec.msgpack.encode([*results, written]))
         return result
 
     def finish(self, transaction: Transaction, answer: bytes) -> bytes:
@@ -387,7 +395,9 @@ def write(method: Callable[Concatenate[N, Transaction, P], T]) -> Callable[Conca
         if request is None:
             return await noun.database.write(lambda transaction: method(noun, transaction, *args, **values))
         return await noun.database.write(
-            lambda transaction: request.once(transaction, lambda: method(noun, transaction, *args, **values), returns())
+            lambda transaction: request.replay_or_run(
+                transaction, lambda: method(noun, transaction, *args, **values), returns()
+            )
         )
 
     return call
