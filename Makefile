@@ -2,7 +2,7 @@
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check bench chaos docs house snapshot clean
+.PHONY: help setup demo test test-all check bench chaos clients docs house snapshot clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,6 +27,9 @@ bench: setup  ## run the benchmarks; each figure is a ratio within one run
 
 chaos: setup  ## run the fault tests: kills, crashes, full disks
 	@scripts/chaos $(ARGS)
+
+clients: setup  ## run real client programs directly and through Cuebook; ARGS=--relock updates them
+	@scripts/clients $(ARGS)
 
 snapshot: setup  ## compare public surfaces with the saved snapshot; ARGS=--save accepts changes, ARGS=--prose lists sentences
 	@scripts/snapshot $(ARGS)

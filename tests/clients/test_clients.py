@@ -1,0 +1,91 @@
+"""Tests with real programs: each runs directly and through `cuebook serve`, against the same strict upstream."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from clients import table
+from clients.differences import differences
+from clients.environments import Program, UnreachableError, command_of, programs
+from clients.strict_upstream import StrictUpstream
+
+#: Switches that keep programs from calling home. They change no request of a model.
+QUIET = {
+    "ANTHROPIC_API_KEY": "sk-ant-test", "OPENAI_API_KEY": "sk-test", "LANG": "C.UTF-8", "NO_COLOR": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "MEM0_TELEMETRY": "False", "OPENAI_AGENTS_DISABLE_TRACING": "1", "PYTHONDONTWRITEBYTECODE": "1", "TZ": "UTC",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[StrictUpstream]:
+    server = StrictUpstream()
+    yield server
+    server.stop()
+
+
+@contextmanager
+def served(upstream: StrictUpstream, folder: Path) -> Iterator[str]:
+    """Run `cuebook serve` in front of an upstream and yield its address."""
+    cuebook = Path(sys.executable).with_name("cuebook")
+    command = [cuebook, "serve", "--port", "0", "--upstream", f"{upstream.root}/v1"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().split()[-1]
+        process.terminate()
+
+
+def output_of(program: Program, url: str, folder: Path) -> str:
+    """Run a program against a server and return what it prints."""
+    try:
+        command, path = command_of(program)
+    except UnreachableError as error:
+        pytest.skip(f"{program.title} is not installed: {error}")
+    shutil.rmtree(folder, ignore_errors=True)  # the same folder twice: programs send its path
+    folder.mkdir()
+    addresses = {"OPENAI_BASE_URL": f"{url}/v1", "ANTHROPIC_BASE_URL": url}
+    environment = {**QUIET, **addresses, "PATH": path, "HOME": str(folder)}
+    done = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+PROGRAMS = [pytest.param(each, marks=() if each.fast else pytest.mark.slow, id=each.name) for each in programs()]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_program_runs_the_same_through_cuebook(program: Program, upstream: StrictUpstream, tmp_path: Path) -> None:
+    upstream.take()
+    upstream.resent = program.resends
+    expected = output_of(program, upstream.root, tmp_path / "work")
+    direct = upstream.take()
+    with served(upstream, tmp_path) as url:
+        output = output_of(program, url, tmp_path / "work")
+        through = [each for each in upstream.take() if each.headers.get("user-agent") != "cuebook"]
+        stored = stored_in(url)
+    assert not [each.problem for each in (*direct, *through) if each.problem]
+    assert output == expected
+    assert differences(direct, through) == list(program.differences)
+    assert stored == (program.conversations, program.utility)
+
+
+def stored_in(url: str) -> tuple[int, int]:
+    """Return the number of conversations and of utility calls. Each replay of a turn is identical."""
+    with httpx.Client(base_url=f"{url}/api/conversations", timeout=60) as api:
+        lists = [api.get("", params={"utility": utility}).json()["items"] for utility in ("false", "true")]
+        for conversation in (each for items in lists for each in items):
+            for number in range(1, conversation["turns"] + 1):
+                replay = api.get(f"/{conversation['id']}/turns/{number}/replay").json()
+                assert replay["verdict"] == "identical", replay
+    return len(lists[0]), len(lists[1])
+
+
+def test_the_page_has_the_current_table() -> None:
+    assert table.PAGE.read_text("utf-8") == table.page(), "Run scripts/clients."
