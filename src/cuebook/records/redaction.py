@@ -9,7 +9,11 @@ are opaque. Uncertain secrets (e-mail addresses, phone numbers, high-entropy str
 import hmac
 import json
 import re
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
 from msgspec import Struct
 
@@ -22,36 +26,55 @@ Span = tuple[int, int, str]
 TOKEN_START = "[[secret:"  # noqa: S105  prefix of a token that replaces a secret
 TOKEN = Expression(r"\[\[secret:[a-z_]{1,32}#[0-9a-f]{16}\]\]")
 
-# ---------------------------------------------------------------- keys of a known format
 
-#: No adjacent letter, digit or token: a format inside a longer word is no key, even after its neighbor was replaced.
-_LEFT = r"(?<![A-Za-z0-9])(?<![0-9a-f]\]\])"
-_RIGHT = r"(?![A-Za-z0-9]|\[\[secret:)"
+@cache
+def _tables() -> Mapping[str, Any]:
+    return tomllib.loads(files(__package__).joinpath("secrets.toml").read_text("utf-8"))
 
-#: Hints (one must occur), the family, the format. Source: notes/security.md §2 and the issuers' documented
-#: prefixes; if an issuer documents no length, it is a lower bound.
-_SHAPES: tuple[tuple[tuple[str, ...], str, Expression], ...] = (
-    (("AKIA", "ASIA"), "aws_access_key", Expression(_LEFT + r"A(?:KIA|SIA)[A-Z0-9]{16}" + _RIGHT)),
-    (("sk-ant-",), "anthropic_key", Expression(_LEFT + r"sk-ant-[A-Za-z0-9_-]{20,}")),
-    (("sk-",), "openai_key", Expression(_LEFT + r"sk-(?!ant-)[A-Za-z0-9_-]{20,}")),
-    (("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), "github_token", Expression(_LEFT + r"gh[pousr]_[A-Za-z0-9]{30,}")),
-    (("github_pat_",), "github_token", Expression(_LEFT + r"github_pat_[A-Za-z0-9_]{22,}")),
-    (("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-"), "slack_token", Expression(_LEFT + r"xox[abprs]-[A-Za-z0-9-]{10,}")),
-    (("AIza",), "google_key", Expression(_LEFT + r"AIza[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-]|\[\[secret:)")),
-    (("sk_live_", "rk_live_"), "stripe_key", Expression(_LEFT + r"[sr]k_live_[A-Za-z0-9]{16,}")),
-    (("npm_",), "npm_token", Expression(_LEFT + r"npm_[A-Za-z0-9]{36}" + _RIGHT)),
-    (("hf_",), "huggingface_token", Expression(_LEFT + r"hf_[A-Za-z0-9]{30,}")),
-    (("cue_",), "cuebook_key", Expression(_LEFT + r"cue_[A-Za-z0-9_-]{20,}")),
-    (("pypi-",), "pypi_token", Expression(_LEFT + r"pypi-[A-Za-z0-9_-]{50,}")),
-    (
-        ("eyJ",),
-        "jwt",
-        Expression(r"(?<![A-Za-z0-9_-])(?<![0-9a-f]\]\])eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
-    ),
-)
-_HINTS = tuple(hint for hints, _, _ in _SHAPES for hint in hints)
-#: Formats that joined words could match. Real keys are random, so three digits are required.
-_RANDOM_SHAPES = frozenset({"openai_key", "anthropic_key", "slack_token", "pypi_token", "cuebook_key"})
+
+def _filled(pattern: str) -> str:
+    return _PART.sub(lambda part: str(_tables()[part[1]]), pattern)
+
+
+def _pattern(name: str, flags: re.RegexFlag = re.NOFLAG) -> Expression:
+    return Expression(lambda: _filled(_tables()[name]), flags)
+
+
+@cache
+def _key_formats() -> tuple[tuple[tuple[str, ...], str, Expression, int], ...]:
+    """Return the keys of a known format: hints (one must occur), the family, the format, the least number of digits."""
+    return tuple(
+        (tuple(each["hints"]), each["family"], Expression(_filled(each["pattern"])), 3 * each.get("random", False))
+        for each in _tables()["shapes"]
+    )
+
+
+@cache
+def _hints() -> tuple[str, ...]:
+    return tuple(hint for hints, *_ in _key_formats() for hint in hints)
+
+
+@cache
+def _secret_words() -> tuple[tuple[str, str, Expression | None], ...]:
+    """Return the words that announce a secret: the word, its family, and what must be right before it, if anything."""
+    return tuple(
+        (word, each["family"], Expression(each["before"]) if "before" in each else None)
+        for each in _tables()["words"]
+        for word in each["words"]
+    )
+
+
+@cache
+def _announcing() -> tuple[str, ...]:
+    return tuple(word for word, *_ in _secret_words())
+
+
+@cache
+def _no_secrets() -> frozenset[str]:
+    return frozenset(_tables()["no_secrets"].split())
+
+
+_PART = re.compile(r"<<(\w+)>>")
 _PEM = Expression(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nrt]){0,16}(?=[A-Za-z0-9+/=]{16}|[A-Za-z-]{4,20}:)"
 )
@@ -60,72 +83,20 @@ _URL = Expression(r"://[^\s/?#@:\"'<>\[\]]{0,128}:((?:(?!\[\[secret:)[^\s/?#\"'<
 
 # ---------------------------------------------------------------- values after a secret word
 
-_ALONE = Expression(r"(?<![a-z0-9])$")
-_KEY_OF = Expression(r"(?:api|access|secret|private|signing|encryption|master|account|auth)[ _-]?$")
-_TOKEN_OF = Expression(r"(?:access|auth|api|bearer|refresh|session|secret|security|bot|deploy)[ _-]?$")
-_FOREIGN = ("passwort", "kennwort", "contraseña", "mot de passe", "пароль", "密码", "密碼", "パスワード", "비밀번호")
-#: The word in lower case, its family, and the text required right before it, if any.
-_WORDS: tuple[tuple[str, str, Expression | None], ...] = (
-    *((word, "password", None) for word in ("password", "passwd", "passphrase", "passcode", *_FOREIGN)),
-    ("pwd", "password", _ALONE),
-    ("secret", "secret", None),
-    ("key", "api_key", _KEY_OF),
-    ("token", "access_token", _TOKEN_OF),
-    ("authorization", "access_token", None),
-    ("pin", "pin", _ALONE),
-    ("cvv", "pin", _ALONE),
-)
-_SECRET_WORDS = tuple(word for word, _, _ in _WORDS)
-_SUFFIX = r"(?:[ _-]?(?:code|number|confirmation|confirm|again|repeat|[0-9]{1,2}))?"
-_KEY_SUFFIX = Expression(_SUFFIX + "$")
-_SCHEME = r"(?:(?:bearer|basic|digest)[ ]{1,3})?"  # of an Authorization header
-#: The link between the word and its value: `sign` always announces one, `verb` may, `gap` is a space before quotes.
-_LINK = Expression(
-    _SUFFIX
-    + r"""(?:\\{0,8}["'`)\]]|\*\*){0,3}
-    (?:[ \t]?,?[ \t]?\\{0,8}["']?value\\{0,8}["']?)?
-    (?:[ ]\([^()\n]{1,40}\))?
-    (?:[ ](?:for|of|to|on|at|in)(?:[ ][^\s:=,;.]{1,30}){1,6}?)?
-    (?:
-      (?P<sign>[ \t]{0,9}(?:is[ ]?)?
-        (?: :[ ]?[A-Za-z_][\w.|]{0,40}(?:[ ]?\|[ ]?None)?[ ]=[ ] | :=(?!=) | [!=]?={1,3}
-          | => | ->(?=[ ]) | → | ⇒ | : | ： )
-        | >(?=[^\s<]{1,256}</) )
-      | (?P<verb>[ \t]{1,3}(?:is|was|ist|es|est|equals|will[ ]be|is[ ]now|changed[ ]to|set[ ]to|to)[ \t]
-        | [ ]?(?:是|为|為|は|это)[ ]? )
-      | (?P<gap>[ \t]{1,2}(?=["'`“]))
-    )
-    (?:[ \t]{0,9}\*\*)?[ \t]{0,40}"""
-    + _SCHEME,
-    re.VERBOSE | re.IGNORECASE,
-)
+_KEY_SUFFIX = Expression(lambda: _filled("<<suffix>>$"))
+_LINK = _pattern("link", re.VERBOSE | re.IGNORECASE)
 _FLAG = Expression(r"--[a-z0-9_-]{0,40}$")  # `--password VALUE` on a command line
 _FLAG_LINK = Expression(r"[ \t]{1,3}(?!-)")
 #: A value is quoted (with an optional string prefix), or ends at a space or a delimiter.
-_OPEN = Expression(r"[bfru]{0,2}(\\{0,8})([\"'`“‘«])" + _SCHEME, re.IGNORECASE)
-_SCHEMED = Expression(_SCHEME, re.IGNORECASE)
+_OPEN = Expression(lambda: _filled(r"[bfru]{0,2}(\\{0,8})([\"'`“‘«])<<scheme>>"), re.IGNORECASE)
+_SCHEMED = _pattern("scheme", re.IGNORECASE)
 _CLOSERS = {"“": "”", "‘": "’", "«": "»"}
-_BARE = Expression(
-    r"""(?:[^\s"'`<>,;&\\\[] | \\(?!\\{0,8}[nrt"']) | \[(?!\[secret:)
-    | [,;&](?![\s"'`}\])\\]|\Z|[\w.-]{1,40}\s?[=:]) | ["'`](?![\s,;:&}\])]|\Z)){1,4096}""",
-    re.VERBOSE,
-)
+_BARE = _pattern("bare", re.VERBOSE)
 _LONGEST = 4096
 _WORDED = frozenset({"password", "secret"})  # families whose values people choose; other values are machine-generated
 _KEYLIKE = Expression(r"[0-9].{5}|.{5}[0-9]|^[A-Za-z]{16,}$", re.DOTALL)
 _PIN = Expression(r"[0-9]{3,12}")
-#: Prefixes of placeholders, references to a secret's location, measures and tokens, quoted or not.
-_PLACEHOLDER = Expression(
-    r"""<|\{|&(?:lt|gt|quot|\#[0-9]{2}|\#x[0-9a-f]{2});|\[\[secret:|\[[A-Za-z_ -]{0,40}\]|\w{1,20}://|!secret\b
-    |\$[{(]|\$[A-Za-z_]+(?:->|\[|(?=[\s"'`,;)}\]])|$)|%(?:\(|s\b|[A-Z_]{1,40}%)|@\{
-    |[#.][A-Za-z][A-Za-z_-]*(?:$|(?=[\s"'`,;)\]{>]))
-    |[~.]{0,2}(?:/[a-z0-9._-]{1,80}){2,}(?:$|(?=[\s"'`,;)]))
-    |(?:your|my|some|insert|enter|replace|example|dummy|fake)[ _-][A-Za-z _-]*$
-    |[0-9]{1,3}[ -]?(?:bits?|bytes?|chars?|characters?|digits?|days?|hours?|minutes?|seconds?)\b
-    |[0-9]{1,2}[-–][0-9]{1,3}[ ](?:bytes|char|digit|letter|symbol)
-    |(?:base64|utf-?8|sha-?[0-9]+|md5|oauth2?|bcrypt|argon2|aes)(?:$|(?=[\s"'`,;.)-]))""",
-    re.VERBOSE | re.IGNORECASE,
-)
+_PLACEHOLDER = _pattern("placeholder", re.VERBOSE | re.IGNORECASE)
 #: The text after a plain word that is a whole value: after `=`, after other signs, and in both cases.
 _SETTING_END = Expression(r"[ \t]*(?:[\r\n]|\Z)|[;&]|\s+[\w.-]{1,40}=|[\"'`]")
 _CLAUSE_END = Expression(r"[ \t]*(?:[\r\n]|\Z)|[.,;](?:\s|\Z)|[)}\]\"'`<]|\\+[nrt\"']")
@@ -134,26 +105,9 @@ _LINE_END = Expression(r"[ \t]*(?:[\r\n]|\Z)")
 _EXPRESSION = Expression(r"[A-Za-z_][\w.:]{0,80}[(\[{]|\(")
 #: A full or partial mask, or a blank to fill in.
 _MASKED = Expression(r"[*•●·.#xX_-]+|\W+|.*(?:\*{3}|[xX]{4}|\.{3}|…|•{3}|\{[A-Za-z_][^{}]*\}|%s|%\().*", re.DOTALL)
-#: A name instead of a value: dotted, or letters that end in a secret word, or three camel-case words.
-_REFERENCE = Expression(
-    r"[A-Za-z_]+(?:(?:\.|->|::)[A-Za-z_]+)+|[A-Za-z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|key"
-    r"|authorization)|(?-i:(?:[A-Z][a-z]{2,}){3,})",
-    re.IGNORECASE,
-)
+_REFERENCE = _pattern("reference", re.IGNORECASE)
 _CONSTANT = Expression(r"[A-Z]+(?:_[A-Z]+)+")
-_PROSE = Expression(
-    r"\b(?:your|must|should|enter|please|users?|password|passphrase|secret|key|required|optional|characters|used|not|the"
-    r"|cannot|invalid|incorrect|wrong|forgot|reset|change|field|default|is|are|for|if|when)\b",
-    re.IGNORECASE,
-)
-_NO_SECRETS = frozenset(
-    "required optional hidden none null nil undefined true false yes no empty unset missing invalid incorrect wrong"
-    " expired n/a string str text bytes bool boolean int integer number float object any char secretstr value redacted"
-    " removed masked censored encrypted hashed example placeholder default hover focus active visited before after"
-    " disabled unknown prompt ask env environ vault forgotten lost confidential private public type name input field"
-    " below above here not_set notset changed reset stored saved password passwd passphrase pass secret token"
-    " key".split()
-)
+_PROSE = _pattern("prose", re.IGNORECASE)
 
 # ---------------------------------------------------------------- payment cards
 
@@ -161,18 +115,7 @@ _CARD_RUN = Expression(r"[0-9](?:[ -]?[0-9]){12,}+")
 #: Digits per group as printed on cards: 4-4-4-4 with up to three more, 4-6-5 (American Express), 4-6-4 (Diners).
 _CARD_GROUPS = frozenset({(4, 4, 4, 4), (4, 4, 4, 4, 1), (4, 4, 4, 4, 2), (4, 4, 4, 4, 3), (4, 6, 5), (4, 6, 4)})
 _CARD_LENGTHS = range(13, 20)
-#: Issuers' prefixes and lengths (ISO/IEC 7812 ranges published by the networks).
-_CARD = Expression(
-    r"4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})"  # Visa
-    r"|(?:5[1-5][0-9]{2}|222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}"  # Mastercard
-    r"|3[47][0-9]{13}"  # American Express
-    r"|(?:6011|65[0-9]{2}|64[4-9][0-9])[0-9]{12}(?:[0-9]{3})?"  # Discover
-    r"|3(?:0[0-5]|[689][0-9])[0-9]{11}"  # Diners
-    r"|35(?:2[89]|[3-8][0-9])[0-9]{12}"  # JCB
-    r"|62[0-9]{14,17}"  # UnionPay
-    r"|(?:5018|5020|5038|5893|6304|6759|676[1-3])[0-9]{9,15}"  # Maestro
-    r"|220[0-4][0-9]{12}"  # Mir
-)
+_CARD = _pattern("card", re.VERBOSE)
 
 
 def spans(text: str) -> list[Span]:
@@ -197,7 +140,7 @@ def spans(text: str) -> list[Span]:
 def begun(text: str) -> int:
     """Return the start of a key of a known format that is cut off at the end of a text; the text's length if none."""
     word = len(text) - len(text.rsplit(maxsplit=1)[-1]) if text and not text[-1].isspace() else len(text)
-    at = [text.find(hint, word) for hints, _, _ in _SHAPES for hint in hints]
+    at = [text.find(hint, word) for hint in _hints()]
     return min((place for place in at if place >= 0 and not text[:place][-1:].isalnum()), default=len(text))
 
 
@@ -205,8 +148,8 @@ def hinted(text: str) -> bool:
     """Return whether `spans` could find anything, by a fast check."""
     lower = _lower(text)
     return (
-        any(map(text.__contains__, _HINTS))
-        or any(map(lower.__contains__, _SECRET_WORDS))
+        any(map(text.__contains__, _hints()))
+        or any(map(lower.__contains__, _announcing()))
         or "PRIVATE KEY" in text
         or ("://" in text and "@" in text)
         or next(_card_numbers(text), None) is not None
@@ -216,7 +159,7 @@ def hinted(text: str) -> bool:
 def family_of(key: str) -> str:
     """Return the family of secrets that a field name announces ("db_password", "apiKey"), "" for none."""
     lower = _KEY_SUFFIX.sub("", _lower(key))
-    for word, family, before in _WORDS:
+    for word, family, before in _secret_words():
         if lower.endswith(word) and (before is None or before.search(lower[: -len(word)])):
             return family
     return ""
@@ -243,11 +186,11 @@ def _lower(text: str) -> str:
 
 
 def _shapes(text: str) -> Iterator[Span]:
-    for hints, family, pattern in _SHAPES:
+    for hints, family, pattern, digits in _key_formats():
         for hint in hints:
             if hint in text:
                 for match in pattern.finditer(text):
-                    if family not in _RANDOM_SHAPES or sum(map(str.isdigit, match.group())) >= 3:
+                    if not digits or sum(map(str.isdigit, match.group())) >= digits:
                         yield match.start(), match.end(), family
                 break
 
@@ -296,7 +239,7 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
 def _named(text: str) -> Iterator[Span]:
     """Find the values after secret words."""
     lower = _lower(text)
-    for word, family, before in _WORDS:
+    for word, family, before in _secret_words():
         at = lower.find(word)
         while at >= 0:
             end = at + len(word)
@@ -374,7 +317,7 @@ def _may_be(value: str, family: str) -> bool:
 
 def _is_no_secret(value: str) -> bool:
     return bool(
-        value.casefold() in _NO_SECRETS
+        value.casefold() in _no_secrets()
         or _PLACEHOLDER.match(value)
         or _MASKED.fullmatch(value)
         or _CONSTANT.fullmatch(value)

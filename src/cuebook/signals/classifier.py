@@ -20,8 +20,8 @@ from msgspec import Struct
 from cuebook.languages import reads
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Polarity, Sentiment
+from cuebook.signals.machine_text import spoken
 from cuebook.signals.tone import intensity_of, plain, sentences, tempered, without_matter
-from cuebook.signals.user_text import spoken
 
 NAME: Final = "trained_classifier"
 FILE: Final = "weights.bin"

@@ -17,10 +17,10 @@ from cuebook.records.persona import UNTRACKED, SentimentTracking
 from cuebook.signals.context import AMONG, LASTS, signals_of
 from cuebook.signals.corrections import confusion_in, corrections_in
 from cuebook.signals.events import TRACE, events_in, is_confused, past_cooldown
+from cuebook.signals.machine_text import spoken
 from cuebook.signals.sentiment import sounds_bad
 from cuebook.signals.tasks import task_in
 from cuebook.signals.tone import sentences
-from cuebook.signals.user_text import spoken
 
 # ---- negative words without a mood ----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from cuebook.languages import english_pattern
 from cuebook.records.expression import Expression
 from cuebook.records.mind import TurnSignals
 from cuebook.records.prompt import Outcome, TaskOutcome
-from cuebook.signals.user_text import spoken
+from cuebook.signals.machine_text import spoken
 
 #: Maximum sentences that are read: a message rates the answer before it moves on.
 SENTENCES: Final = 6

@@ -22,6 +22,7 @@ from cuebook.records.mind import Sentiment
 from cuebook.records.persona import METHODS
 from cuebook.signals.classifier import NAME as TRAINED
 from cuebook.signals.classifier import by_classifier
+from cuebook.signals.machine_text import spoken
 from cuebook.signals.tone import (
     intensity_of,
     join_phrases,
@@ -32,7 +33,6 @@ from cuebook.signals.tone import (
     valences,
     without_matter,
 )
-from cuebook.signals.user_text import spoken
 
 #: The names of the methods. The lexicon stands in for a method that has not answered yet.
 FALLBACK: Final = "lexicon_based"

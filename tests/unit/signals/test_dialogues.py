@@ -23,10 +23,10 @@ from msgspec import Struct
 from cuebook.records.mind import Counters, TurnSignals
 from cuebook.records.persona import SentimentTracking
 from cuebook.signals.corrections import corrections_in
+from cuebook.signals.machine_text import spoken
 from cuebook.signals.message_signals import hear
 from cuebook.signals.sentiment import analyzers_of
 from cuebook.signals.tasks import task_in
-from cuebook.signals.user_text import spoken
 
 HERE: Final = Path(__file__).parent / "dialogues"
 EVENTS: Final = {

@@ -10,9 +10,9 @@ from cuebook.records.mind import Counters, Sentiment, TurnSignals
 from cuebook.records.persona import EVENTS, SentimentTracking
 from cuebook.signals.context import drift_by_meaning, drift_by_words, goes_on
 from cuebook.signals.corrections import confusion_in
+from cuebook.signals.machine_text import failed
 from cuebook.signals.message_signals import hear, is_about_its_matter
 from cuebook.signals.tasks import TASKS, examples, nearest
-from cuebook.signals.tool_errors import failed
 
 ON = SentimentTracking(enabled=True)
 NOW = 1.7e9

@@ -13,8 +13,8 @@ from cuebook.errors import InvalidInput
 from cuebook.languages import reads
 from cuebook.records.mind import Sentiment
 from cuebook.signals.classifier import Weights, features, pack, probabilities, shipped, unpack
+from cuebook.signals.machine_text import spoken
 from cuebook.signals.sentiment import SCHEMA, analyzers_of, asked, parse_reply
-from cuebook.signals.user_text import spoken
 
 HERE = Path(__file__).parent
 lexicon = analyzers_of()["lexicon_based"]

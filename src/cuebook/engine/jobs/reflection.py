@@ -50,6 +50,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.mind import NEUTRAL, Counters, MetapromptRun, MoodState, Reflection, Sentiment, TurnSignals
 from cuebook.records.persona import Metaprompt, Persona, SentimentTracking
 from cuebook.records.prompt import Version
+from cuebook.signals.machine_text import failed
 from cuebook.signals.message_signals import hear
 from cuebook.signals.metaprompts import (
     RULES,
@@ -63,7 +64,6 @@ from cuebook.signals.metaprompts import (
     schema_of,
 )
 from cuebook.signals.sentiment import SCHEMA, asked, parse_reply
-from cuebook.signals.tool_errors import failed
 from cuebook.window.post_forms import parts_of
 
 log = logging.getLogger("cuebook.reflect")

@@ -31,6 +31,7 @@ from cuebook.records.prompt import Outcome
 from cuebook.records.turn import Ask, TurnOn
 from cuebook.signals.context import drift_by_meaning, drift_by_words
 from cuebook.signals.events import TRACE
+from cuebook.signals.machine_text import failed
 from cuebook.signals.message_signals import hear
 from cuebook.signals.metaprompts import SHIPPED, describe_mood, fires, metaprompts_of
 from cuebook.signals.outcome import NEUTRAL as NO_SENTIMENT
@@ -38,7 +39,6 @@ from cuebook.signals.outcome import word_on
 from cuebook.signals.profiles import tracking_of
 from cuebook.signals.sentiment import FALLBACK
 from cuebook.signals.tasks import nearest
-from cuebook.signals.tool_errors import failed
 from cuebook.window.post_forms import parts_of
 from cuebook.window.window import Text
 
