@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,20 +71,14 @@ _PHRASES: Final = (
 )
 
 
-class TextSpot(NamedTuple):
-    """A finding in a text: the violated rule, the position, and the message."""
-
-    rule: str
-    start: int
-    message: str
+#: A finding in a text: the violated rule, the position, and the message.
+TextSpot = tuple[str, int, str]
 
 
 def spots(text: str) -> Iterator[TextSpot]:
     """Yield the findings of a text; of each kind, only the first."""
     for start, _, family in spans(text)[:1]:
-        yield TextSpot(
-            "secret", start, f"contains a secret ({family.replace('_', ' ')}). Use a parameter, or remove it."
-        )
+        yield ("secret", start, f"contains a secret ({family.replace('_', ' ')}). Use a parameter, or remove it.")
     yield from _phrases(text)
     if text.isascii() and text.isprintable():
         return
@@ -97,7 +91,7 @@ def _phrases(text: str) -> Iterator[TextSpot]:
     if results:
         first = min(results, key=lambda match: match.start())
         content = " ".join(text[first.start() : first.end()].split())[:60]
-        yield TextSpot(
+        yield (
             "injection",
             first.start(),
             f"contains {content!r}, a known injection phrase. Reword it, also in rules.",
@@ -112,16 +106,14 @@ def _characters(text: str) -> Iterator[TextSpot]:
         if match := pattern.search(text):
             char = match.group()[0]
             name = unicodedata.name(char, "a control character")
-            yield TextSpot(rule, match.start(), f"contains U+{ord(char):04X} ({name}), {what}. Remove it.")
+            yield (rule, match.start(), f"contains U+{ord(char):04X} ({name}), {what}. Remove it.")
     twin = _CONFUSABLE.search(text)
     if twin:
         start = next(
             word.start() for word in _WORD.finditer(text, max(0, twin.start() - 80)) if word.end() > twin.start()
         )
         content = text[start : twin.end() + 10].split(maxsplit=1)[0]
-        yield TextSpot(
-            "confusable", twin.start(), f"{content!a} mixes scripts with look-alike letters. Use one script."
-        )
+        yield ("confusable", twin.start(), f"{content!a} mixes scripts with look-alike letters. Use one script.")
 
 
 def _folded(text: str) -> str:
@@ -194,10 +186,11 @@ class _Subject(Struct, frozen=True):
     used_below: frozenset[str] = frozenset()  # parameters that its text or a descendant's uses
     declared_below: frozenset[str] = frozenset()
 
-    def finding(self, rule: str, where: str, message: str) -> LintFinding:
-        version = self.version
-        slug = version.slug if version.branch == MAIN else f"{version.slug}@{version.branch}"
-        return LintFinding(rule, RULES[rule][0], slug, where, message)
+
+def _finding(subject: _Subject, rule: str, where: str, message: str) -> LintFinding:
+    version = subject.version
+    slug = version.slug if version.branch == MAIN else f"{version.slug}@{version.branch}"
+    return LintFinding(rule, RULES[rule][0], slug, where, message)
 
 
 def lint(
@@ -229,7 +222,7 @@ def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[
         names = overridden(subject.version.slug)
         if names and not any(name in known for name in names):
             message = f"overrides nothing: there is no prompt {names[0]!r}. Create it, or rename this prompt."
-            yield subject.finding("vain-project", "name", message)
+            yield _finding(subject, "vain-project", "name", message)
 
 
 def _among(versions: Iterable[Version]) -> Callable[[str], Version | None]:
@@ -251,7 +244,7 @@ def _subjects(versions: Sequence[Version], parent_of: Callable[[str], Version | 
     for whole in (subject.resolved for subject in subjects if subject.resolved):
         names = {param.name for param in whole.params}
         for source in whole.lineage:
-            used_below.setdefault(source, set()).update(used(text_of(whole), whole.engine, names))
+            used_below.setdefault(source, set()).update(used(text_of(whole), whole.version.engine, names))
             declared_below.setdefault(source, set()).update(names)
     return [
         replace(
@@ -283,15 +276,14 @@ def _texts(subject: _Subject) -> Iterator[LintFinding]:
     """Check all texts for secrets, phrases and characters."""
     version = subject.version
     for where, text in _own(version):
-        for spot in spots(text):
-            line = text.count("\n", 0, spot.start) + 1
-            yield subject.finding(spot.rule, f"{where}:{line}", spot.message)
+        for rule, start, message in spots(text):
+            yield _finding(subject, rule, f"{where}:{text.count(chr(10), 0, start) + 1}", message)
     others = [("description", version.description)]
     for param in version.params:
         others += [(f"params.{param.name}", param.default or ""), (f"params.{param.name}", param.description)]
     for where, text in [*others, *_leaves(version.metadata, "metadata")]:
-        for spot in spots(text):
-            yield subject.finding(spot.rule, where, spot.message)
+        for rule, _, message in spots(text):
+            yield _finding(subject, rule, where, message)
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, str]]:
@@ -311,15 +303,15 @@ def _parents(subject: _Subject) -> Iterator[LintFinding]:
     """Check what a version inherits."""
     version, whole = subject.version, subject.resolved
     if whole is None:
-        yield subject.finding("broken-inherits", "inherits", subject.fault)
+        yield _finding(subject, "broken-inherits", "inherits", subject.fault)
     elif not text_of(whole).strip():
-        yield subject.finding("empty", "sections", "has no text. Write a section.")
+        yield _finding(subject, "empty", "sections", "has no text. Write a section.")
     if whole is None or not version.override_sections:
         return
     for name in version.override_sections:
         if name not in subject.inherited:
             why = "no ancestor has it" if version.inherits else "there is no parent"
-            yield subject.finding("vain-override", f"override_sections.{name}", f"overrides nothing: {why}")
+            yield _finding(subject, "vain-override", f"override_sections.{name}", f"overrides nothing: {why}")
 
 
 def _params(subject: _Subject) -> Iterator[LintFinding]:
@@ -333,19 +325,19 @@ def _params(subject: _Subject) -> Iterator[LintFinding]:
             near = get_close_matches(name, declared, n=1)
             if near or version.engine == "braces" or not _NO_PARAM.fullmatch(name):
                 hint = f"Did you mean {near[0]!r}?" if near else "Declare it, or double its mark to keep it literally."
-                yield subject.finding(
-                    "undeclared-param", where, f"{name!r} is not a parameter, so it stays unchanged. {hint}"
+                yield _finding(
+                    subject, "undeclared-param", where, f"{name!r} is not a parameter, so it stays unchanged. {hint}"
                 )
         other: Engine = "braces" if version.engine == "dollar" else "dollar"
         if version.engine != "none":
             for name in sorted(used(text, other, declared)):
-                yield subject.finding(
-                    "other-syntax", where, f"{name!r} uses the syntax of engine {other}, so it stays unchanged"
+                yield _finding(
+                    subject, "other-syntax", where, f"{name!r} uses the syntax of engine {other}, so it stays unchanged"
                 )
     for param in version.params:
         if param.name not in subject.used_below:
             message = f"{param.name!r} is not used in the text. Use it or remove it."
-            yield subject.finding("unused-param", f"params.{param.name}", message)
+            yield _finding(subject, "unused-param", f"params.{param.name}", message)
 
 
 def _front(subject: _Subject) -> Iterator[LintFinding]:
@@ -358,7 +350,7 @@ def _front(subject: _Subject) -> Iterator[LintFinding]:
     for section, text in whole.sections.items():
         places = [
             (match.start(), f"{name!r} changes every turn")
-            for name in sorted(used(text, whole.engine, changing))
+            for name in sorted(used(text, whole.version.engine, changing))
             if (match := re.search(rf"[${{]\s*{name}\b", text))
         ]
         if match := _MINUTES.search(text):
@@ -369,7 +361,7 @@ def _front(subject: _Subject) -> Iterator[LintFinding]:
             if behind >= _BEHIND:
                 line = text.count("\n", 0, start) + 1
                 message = f"{why}, so no cache keeps the {behind} characters after it. Move it to the end."
-                yield subject.finding("unstable-front", f"sections.{section}:{line}", message)
+                yield _finding(subject, "unstable-front", f"sections.{section}:{line}", message)
             return
         left -= len(text) + 2
 
@@ -378,19 +370,19 @@ def _fields(subject: _Subject) -> Iterator[LintFinding]:
     """Check the fields besides the text."""
     version = subject.version
     if not version.description.strip():
-        yield subject.finding("no-description", "description", "is missing. State the prompt's purpose in one line.")
+        yield _finding(subject, "no-description", "description", "is missing. State the prompt's purpose in one line.")
     extra = version.metadata.get("extra")
     for key in extra if isinstance(extra, Mapping) else ():
         near = get_close_matches(str(key), [*KEYS, *ALIASES], n=1, cutoff=0.75)
         if near:
-            yield subject.finding("unknown-key", f"metadata.extra.{key}", f"is ignored. Did you mean {near[0]!r}?")
+            yield _finding(subject, "unknown-key", f"metadata.extra.{key}", f"is ignored. Did you mean {near[0]!r}?")
 
 
 def _length(subject: _Subject, count: Callable[[str], int], most: int) -> Iterator[LintFinding]:
     tokens = count(text_of(subject.resolved)) if subject.resolved else 0
     if tokens > most:
         message = f"has {tokens} tokens, with its ancestors; the limit is {most}"
-        yield subject.finding("too-long", "sections", message)
+        yield _finding(subject, "too-long", "sections", message)
 
 
 def _duplicates(subjects: Iterable[_Subject]) -> Iterator[LintFinding]:
@@ -402,4 +394,4 @@ def _duplicates(subjects: Iterable[_Subject]) -> Iterator[LintFinding]:
     texts = {slug: "\n".join(text for _, text in _own(chosen[slug].version)) for slug in sorted(chosen)}
     for other, slug, similarity in near_duplicates(texts):
         message = f"is {similarity:.0%} the text of {other!r}. Move common text into a parent."
-        yield chosen[slug].finding("near-duplicate", "sections", message)
+        yield _finding(chosen[slug], "near-duplicate", "sections", message)

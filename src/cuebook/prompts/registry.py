@@ -65,11 +65,6 @@ class RegistryEntry(Struct, frozen=True, kw_only=True):
     sync: bool = False
     extra: Mapping[str, Any] = {}
 
-    @property
-    def name(self) -> str:
-        """Return its name for messages."""
-        return f"{self.id}@{self.branch}" + (f":{self.number}" if self.number else "")
-
 
 class Registry(Struct, frozen=True):
     """A parsed registry. `text` is its source, "" for kAI's bare forms, which others write."""
@@ -401,12 +396,9 @@ def _of_entries(entries: tuple[RegistryEntry, ...]) -> Iterator[Disagreement]:
 
 def _of_entry(entry: RegistryEntry, text: str | bytes | None) -> Iterator[Disagreement]:
     if text is None:
-        yield Disagreement(
-            "no_file",
-            entry.path,
-            entry.id,
-            f"{entry.path}: missing, but {FILE} lists {entry.name} there. Commit it.",
-        )
+        name = f"{entry.id}@{entry.branch}" + (f":{entry.number}" if entry.number else "")
+        message = f"{entry.path}: missing, but {FILE} lists {name} there. Commit it."
+        yield Disagreement("no_file", entry.path, entry.id, message)
         return
     if entry.path.startswith(OBJECTS) and not is_object(entry.path, text):
         message = f"{entry.path}: does not match the hash in its name. Restore it from the Git history."

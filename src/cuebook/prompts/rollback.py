@@ -30,7 +30,7 @@ from msgspec import Struct, structs
 from cuebook.prompts.trial import GuardSettings, Trial, ratio_p, wealth
 from cuebook.records.prompt import Observation, PromptEvent
 
-Decision = Literal["rollback", "keep", "wait", "hold"]
+Decision = Literal["rollback", "keep", "wait", "hold", "off", "none", "refused", "lost"]
 
 DAY = 86_400.0
 #: Author of automatic rollbacks, in events and the audit log.
@@ -65,26 +65,14 @@ class Evidence(Struct, frozen=True, kw_only=True):
     thresholds: Mapping[str, float]
 
 
-class RollbackVerdict(Struct, frozen=True, kw_only=True):
-    """The decision. `wait`: too early; `hold`: the data is not reliable enough, see `reason`.
-
-    `share` is the new version's share of new conversations from now on; 1 under sigma.
-    """
-
-    decision: Decision
-    reason: str
-    share: float
-    evidence: Evidence
-
-
 class RollbackStatus(Struct, frozen=True, kw_only=True):
     """The rollback state of a branch's newest version: done, or the reason why not, with the evidence so far.
 
-    Beside the verdicts, `off`: no automatic rollback; `none`: nothing to roll back to; `refused`: worse, but not
-    allowed now; `lost`: another process rolled it back first.
+    `wait`: too early; `hold`: the data is not reliable enough; `off`: no automatic rollback; `none`: nothing to roll
+    back to; `refused`: worse, but not allowed now; `lost`: another process rolled it back first.
     """
 
-    decision: Literal["rollback", "keep", "wait", "hold", "off", "none", "refused", "lost"]
+    decision: Decision
     reason: str
     evidence: Evidence | None = None
 
@@ -193,7 +181,7 @@ def sigma(
     settings: SigmaSettings | None = None,
     *,
     others: Sequence[tuple[Sequence[float], Sequence[float]]] = (),
-) -> RollbackVerdict:
+) -> RollbackStatus:
     """Judge a version against the past: conversation means of the old and of the new one, oldest first.
 
     `others` are other prompts' means before and during the window: none may have fallen noticeably, and the drop minus
@@ -225,9 +213,7 @@ def sigma(
         decision, reason = "hold", "another prompt fell at the same time: the model may be the cause"
     elif drop >= needed:
         decision, reason = "rollback", f"{drop:.3f} below the baseline over {len(window)} conversations"
-    return RollbackVerdict(
-        decision=decision, reason=reason, share=0.0 if decision == "rollback" else 1.0, evidence=evidence
-    )
+    return RollbackStatus(decision=decision, reason=reason, evidence=evidence)
 
 
 def halved(settings: GuardSettings) -> GuardSettings:
@@ -235,13 +221,18 @@ def halved(settings: GuardSettings) -> GuardSettings:
     return structs.replace(settings, alpha=settings.alpha / 2.0, arl=settings.arl * 2.0)
 
 
-def either(*verdicts: RollbackVerdict) -> RollbackVerdict:
+def either(*verdicts: RollbackStatus) -> RollbackStatus:
     """Return the combined verdict of several tests of one trial: rollback first, then hold, then wait."""
     order: tuple[Decision, ...] = ("rollback", "hold", "wait", "keep")
     return min(verdicts, key=lambda each: order.index(each.decision))
 
 
-def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
+def share_of(verdict: RollbackStatus, settings: GuardSettings) -> float:
+    """Return the new version's share of new conversations: a suspected or new version has the canary's."""
+    return settings.promoted if verdict.decision == "keep" else settings.canary
+
+
+def judged(trial: Trial, settings: GuardSettings) -> RollbackStatus:
     """Return the verdict of the trial."""
     results = {
         "effect": trial.effect / trial.n if trial.n else 0.0,
@@ -250,7 +241,6 @@ def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
         "ratio_p": ratio_p(trial),
     }
     decision, reason = _decided(trial, settings, results)
-    share = {"rollback": 0.0, "keep": settings.promoted}.get(decision, settings.canary)
     evidence = Evidence(
         method="betting",
         n={"conversations": trial.n, "new": trial.new, "control": trial.control},
@@ -267,7 +257,7 @@ def judged(trial: Trial, settings: GuardSettings) -> RollbackVerdict:
             "delta": settings.delta,
         },
     )
-    return RollbackVerdict(decision=decision, reason=reason, share=share, evidence=evidence)
+    return RollbackStatus(decision=decision, reason=reason, evidence=evidence)
 
 
 def _decided(trial: Trial, settings: GuardSettings, results: Mapping[str, float]) -> tuple[Decision, str]:
@@ -279,11 +269,7 @@ def _decided(trial: Trial, settings: GuardSettings, results: Mapping[str, float]
     needed = f"{n} of {settings.least} conversations observed, at least {settings.least_arm} of each version needed"
     drawn = f"the new version had {trial.new} of {n} conversations where {trial.drawn:.0f} were drawn"
     rules: tuple[tuple[bool, Decision, str], ...] = (
-        (
-            few,
-            "wait",
-            needed,
-        ),
+        (few, "wait", needed),
         (results["ratio_p"] < settings.ratio_p, "hold", drawn),
         (
             trial.most_control - trial.least_control < _STILL,

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from cuebook.prompts.rollback import (
     UNAIDED,
     EvidenceUnits,
-    RollbackVerdict,
+    RollbackStatus,
     Unit,
     either,
     halved,
@@ -21,7 +21,7 @@ from cuebook.prompts.rollback import (
     talks,
     units,
 )
-from cuebook.prompts.trial import GuardSettings, Pair, Trial, tried, wealth
+from cuebook.prompts.trial import GuardSettings, Trial, tried, wealth
 from cuebook.records.prompt import Observation
 
 #: Maximum individually stored conversations, the newest: more than any window or baseline needs.
@@ -92,7 +92,7 @@ class Docket:
         """Return whether conversations are randomized between the two, that is, the control had one."""
         return self._began.control > 0
 
-    def verdict(self) -> RollbackVerdict:
+    def verdict(self) -> RollbackStatus:
         """Return the verdict by the control: half of the stake on conversation starts, half on whole conversations."""
         return either(judged(self._began, self._half), judged(self._ended, self._half))
 
@@ -177,4 +177,4 @@ def bet(trial: Trial, unit: Unit, *, new: int, since: float, settings: GuardSett
     if unit.began < since or not 0.0 < unit.propensity < 1.0:
         return trial
     share = unit.propensity if unit.number == new else 1.0 - unit.propensity
-    return tried(trial, Pair(new=unit.number == new, share=share, mean=unit.mean), settings)
+    return tried(trial, settings, new=unit.number == new, share=share, mean=unit.mean)

@@ -45,23 +45,6 @@ class GuardSettings(Struct, frozen=True, kw_only=True):
     arl: float = 1e4  # minimum mean conversations between two false alarms of the detector
     ratio_p: float = 1e-3  # below this p the arms do not match the randomization: no decision
 
-    def __post_init__(self) -> None:
-        shares = ("canary", "promoted", "ratio_p", "delta", "alpha")
-        wrong = [name for name in shares if not 0.0 <= getattr(self, name) < (0.5 if name == "alpha" else 1.0)]
-        wrong += [name for name in ("canary", "promoted", "alpha", "arl") if not getattr(self, name) > 0.0]
-        if wrong:
-            bounds = "above 0" if wrong[0] == "arl" else f"above 0 and below {0.5 if wrong[0] == 'alpha' else 1}"
-            msg = f"{wrong[0]}: {getattr(self, wrong[0])!r} is out of range. Use a number {bounds}."
-            raise InvalidInput(msg, where=wrong[0])
-
-
-class Pair(Struct, frozen=True, kw_only=True):
-    """A conversation of the trial: the version used, the new one's probability, and the mean score."""
-
-    new: bool
-    share: float  # in (0, 1)
-    mean: float  # in [0, 1]
-
 
 class Trial(Struct, frozen=True, kw_only=True):
     """The state of a trial; adding a conversation takes constant time."""
@@ -84,9 +67,12 @@ class Trial(Struct, frozen=True, kw_only=True):
         return self.new + self.control
 
 
-def tried(trial: Trial, pair: Pair, settings: GuardSettings) -> Trial:
-    """Return the trial with one more conversation; raises InvalidInput if it was not randomized or has no score."""
-    p, y = finite(pair.share, "share"), finite(pair.mean, "mean")
+def tried(trial: Trial, settings: GuardSettings, *, new: bool, share: float, mean: float) -> Trial:
+    """Return the trial with one more conversation; raises InvalidInput if it was not randomized or has no score.
+
+    `new` is whether it used the new version, `share` that version's probability in (0, 1), `mean` its score in [0, 1].
+    """
+    p, y = finite(share, "share"), finite(mean, "mean")
     if not 0.0 < p < 1.0:
         msg = f"share: {p!r} is out of range. Use the selection probability of a randomized conversation."
         raise InvalidInput(msg, where="share")
@@ -94,14 +80,14 @@ def tried(trial: Trial, pair: Pair, settings: GuardSettings) -> Trial:
         msg = f"mean: {y!r} is out of range. Use a number from 0 to 1."
         raise InvalidInput(msg, where="mean")
     m = (trial.sum_new + trial.sum_control) / trial.n if trial.n else 0.5
-    d = (1.0 / p if pair.new else -1.0 / (1.0 - p)) * (y - m)
+    d = (1.0 / p if new else -1.0 / (1.0 - p)) * (y - m)
     bound = max(1.0 / p, 1.0 / (1.0 - p)) * max(m, 1.0 - m) + settings.delta
     gain = (-d - settings.delta) / bound
     factors = [1.0 + bet * gain for bet in BETS]
     watching = trial.n >= settings.promote_after
     arm: dict[str, float] = (
         {"new": trial.new + 1, "sum_new": trial.sum_new + y}
-        if pair.new
+        if new
         else {
             "control": trial.control + 1,
             "sum_control": trial.sum_control + y,

@@ -78,16 +78,6 @@ class ResolvedVersion(Struct, frozen=True, kw_only=True):
     lineage: tuple[str, ...] = ()  # the sources of all merged versions, oldest ancestor first, itself last
     digests: tuple[str, ...] = ()  # their digests, in the same order
 
-    @property
-    def engine(self) -> Engine:
-        """Return the kind of placeholders in its text."""
-        return self.version.engine
-
-    @property
-    def source(self) -> str:
-        """Return its name in blocks and records."""
-        return self.version.source
-
 
 class Label(Answer, frozen=True, kw_only=True):
     """A label: a name that points to a version, and who moved it there."""

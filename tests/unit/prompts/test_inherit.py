@@ -73,7 +73,7 @@ def test_the_example_of_the_specification_resolves():
     )
     assert list(found.sections) == ["identity", "constraints", "tools"]
     assert text_of(found) == "I am an agent.\n\nI write code.\n\nBe exact.\n\nUse git."
-    assert (found.engine, found.source) == ("dollar", child.source)
+    assert (found.version.engine, found.version.source) == ("dollar", child.source)
 
 
 @given(LAYERS)

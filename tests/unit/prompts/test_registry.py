@@ -71,7 +71,7 @@ def test_a_built_registry_parses_and_matches_its_files():
     registry = read(files["registry.json"])
     assert render(registry.entries) == files["registry.json"]
     assert check(registry, files) == []
-    assert [(entry.name, entry.path) for entry in registry.entries] == [
+    assert [(f"{entry.id}@{entry.branch}:{entry.number}", entry.path) for entry in registry.entries] == [
         ("persona/kind_helper@main:1", "default/persona/kind_helper.md"),
         ("persona/kind_helper@main:2", object_path(write_file(cue()[1]))),
         ("persona/kind_helper@trial:1", "default/persona/kind_helper@trial.md"),

@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import astuple
 
 from cuebook.app.files import write_whole
 from cuebook.app.setup.compose import database_of
@@ -77,14 +75,8 @@ def _note(config: Config, folder: str) -> None:
 Place = tuple[str, str]
 
 
-class Base(Struct, frozen=True):
-    """The SHA-256 of the content that a branch's file and head last shared, and the file's path."""
-
-    text: str
-    path: str
-
-
-Agreed = dict[Place, Base]
+#: By branch: the SHA-256 of the content that its file and head last shared, and the file's path.
+Agreed = dict[Place, tuple[str, str]]
 
 
 def read_base(file: Path | None) -> Agreed:
@@ -95,14 +87,14 @@ def read_base(file: Path | None) -> Agreed:
         rows = msgspec.json.decode(file.read_bytes(), type=list[tuple[str, str, str, str]])
     except (OSError, msgspec.DecodeError):
         return {}
-    return {(slug, branch): Base(text, path) for slug, branch, text, path in rows}
+    return {(slug, branch): (text, path) for slug, branch, text, path in rows}
 
 
 def write_base(file: Path | None, agreed: Agreed) -> None:
     """Write the state; None: not stored. Raises BackendError."""
     if file is None or read_base(file) == agreed:
         return
-    lines = ",\n".join(json.dumps([*place, *astuple(base)]) for place, base in sorted(agreed.items()))
+    lines = ",\n".join(json.dumps([*place, *base]) for place, base in sorted(agreed.items()))
     try:
         write_whole(file, [f"[{lines}]\n"])
     except OSError as error:

@@ -18,7 +18,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.prompts.base import Agreed, Base, text_hash
+from cuebook.app.prompts.base import Agreed, text_hash
 from cuebook.app.prompts.folder import Contents, Place, PromptFile
 from cuebook.engine.core.services import Services
 from cuebook.interfaces.prompts import Family
@@ -45,16 +45,6 @@ class BranchState(Struct, frozen=True, kw_only=True):
     newest: int = 0  # the branch's newest version, 0 for no branch; after a rollback it is not the active one
     restores: int = 0  # the earlier version that a changed file is
     text: str = ""  # SHA-256 of the file's content
-
-    @property
-    def display_version(self) -> Version | None:
-        """The version to show: the active one, or the file of a new branch."""
-        return self.active or self.file
-
-    @property
-    def base(self) -> Base:
-        """The state to store once both sides are equal."""
-        return Base(self.text, self.path)
 
 
 async def families_of(services: Services, slugs: Collection[str] | None) -> dict[str, Family]:
@@ -88,7 +78,7 @@ async def compare(
         file = wanted(source, active)
         base = agreed.get(place)
         text = text_hash(file)
-        state, restores = await _state(services, text, active, base.text if base else None)
+        state, restores = await _state(services, text, active, base[0] if base else None)
         entry = BranchState(place=place, path=source.path, state=state, source=source, file=file, active=active)
         standings.append(replace(entry, newest=newest, restores=restores, text=text))
     return standings

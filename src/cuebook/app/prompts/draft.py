@@ -8,12 +8,11 @@ from msgspec.structs import replace
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.answers import VersionIdentity
 from cuebook.app.prompts.reading import standing
-from cuebook.engine.core.audit_records import receipt
+from cuebook.app.prompts.writing import save_writes
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family, Write
 from cuebook.prompts.difference import raised
-from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file, read_stated, write_file
 from cuebook.prompts.inherit import parents_first
 from cuebook.prompts.names import check_branch
@@ -21,49 +20,22 @@ from cuebook.records.answer import as_answer
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import BODY, MAIN, Version
 
-# ---- many versions at once ------------------------------------------------------------------------------------------
-
-
-class PlannedVersion(Struct, frozen=True, kw_only=True):
-    """A version to store and the head it is based on, 0 for a new branch.
-
-    `origin` is the version that a new branch starts from (default: the newest of `main`). `at` is when it was written,
-    for a version from another project; 0 for now.
-    """
-
-    version: Version
-    base: int
-    origin: tuple[str, int] | None = None
-    at: float = 0.0
-
-    @property
-    def number(self) -> int:
-        """The version number that it gets."""
-        return self.base + 1
-
-
-async def check_planned(services: Services, planned: Sequence[PlannedVersion]) -> None:
-    """Check that the versions can be stored. Raises InvalidInput."""
-    await Prompts(services).check([replace(each.version, number=each.number) for each in planned])
-
 
 async def save_planned(
-    services: Services, planned: Sequence[PlannedVersion], families: Mapping[str, Family], *, by: str = ""
+    services: Services, planned: Sequence[Write], families: Mapping[str, Family], *, by: str = ""
 ) -> list[Version]:
-    """Store checked versions, parents first. Raises Conflict if a head changed since planning."""
+    """Store checked versions, numbered from their `base` on, parents first. Raises Conflict if a head has changed.
+
+    A new branch without a start begins at the newest version of `main`.
+    """
     heads = {(slug, each.name): each.head for slug, family in families.items() for each in family.branches}
     writes = []
     for each in parents_first(planned, lambda each: each.version):
-        version = replace(each.version, number=0, digest="")
-        slug, branch = version.slug, version.branch
-        begins = None
-        if branch != MAIN and (slug, branch) not in heads and (slug, MAIN) in heads:
-            begins = each.origin or (MAIN, heads[slug, MAIN])
-        version = sealed(version)
-        record = receipt(services, version, "branch" if begins else "write", agent=by)
-        writes.append(Write(version=version, base=each.base, begins=begins, audit=record, at=each.at))
-        heads[slug, branch] = each.number
-    return await services.prompts.save(Scope(), writes, by=by, now=services.clock.now())
+        slug, branch = each.version.slug, each.version.branch
+        is_fork = branch != MAIN and (slug, branch) not in heads and (slug, MAIN) in heads
+        writes.append(replace(each, begins=(each.begins or (MAIN, heads[slug, MAIN])) if is_fork else None))
+        heads[slug, branch] = each.version.number
+    return await save_writes(services, writes, by=by)
 
 
 #: Placeholder text of a new prompt's file.
@@ -126,8 +98,9 @@ def changes(draft: PromptDraft, version: Version) -> bool:
 async def save_draft(services: Services, draft: PromptDraft, version: Version, *, by: str = "") -> VersionIdentity:
     """Store an edited draft. Raises InvalidInput, and Conflict if the branch's head changed meanwhile."""
     family = await services.prompts.families(Scope(), [draft.slug], ancestors=False)
-    planned = [PlannedVersion(version=version, base=draft.base)]
-    await check_planned(services, planned)
+    version = replace(version, number=draft.base + 1)
+    await Prompts(services).check([version])
+    planned = [Write(version=version, base=draft.base)]
     return as_answer(VersionIdentity, (await save_planned(services, planned, family, by=by))[0])
 
 
@@ -151,12 +124,12 @@ async def import_files(
         family = families.get(version.slug)
         stands = family.branch(version.branch) if family else None
         if family is None or stands is None:
-            planned.append(PlannedVersion(version=version, base=0))
+            planned.append(Write(version=replace(version, number=1), base=0))
             continue
         before = await Prompts(services).get(version.slug, branch=version.branch, version=stands.head)
         edited = raised(version, before, stated=True)
         if write_file(edited) != write_file(before):
-            planned.append(PlannedVersion(version=edited, base=stands.head))
-    await check_planned(services, planned)
+            planned.append(Write(version=replace(edited, number=stands.head + 1), base=stands.head))
+    await Prompts(services).check([each.version for each in planned])
     saved = await save_planned(services, planned, families, by=by) if planned else []
     return [as_answer(VersionIdentity, each) for each in saved]

@@ -10,15 +10,15 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from cuebook.app.prompts import Prompts
-from cuebook.app.prompts.base import Agreed, Base, base_file_of, read_base, text_hash, write_base
+from cuebook.app.prompts.base import Agreed, base_file_of, read_base, text_hash, write_base
 from cuebook.app.prompts.compare import BranchState, State, compare, families_of
-from cuebook.app.prompts.draft import PlannedVersion, check_planned, save_planned
+from cuebook.app.prompts.draft import save_planned
 from cuebook.app.prompts.folder import Contents, Place, PromptFolder, data_hash
-from cuebook.app.prompts.history import Pointers, astray, brought, history_of, registry_of
+from cuebook.app.prompts.history import astray, history_of, pointers_of, registry_of
 from cuebook.app.setup.project_files import FILE as PROJECT
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
@@ -27,14 +27,15 @@ from cuebook.prompts import registry as registry_drift
 from cuebook.prompts.difference import Bump, bump, difference
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.files import with_semver
-from cuebook.prompts.registry import FILE, Registry, path_of
+from cuebook.prompts.registry import FILE, path_of
+from cuebook.records.answer import Answer
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 
 _log = logging.getLogger("cuebook.prompts")
 
 
-class SyncChange(Struct, frozen=True, kw_only=True):
+class SyncChange(Answer, frozen=True, kw_only=True):
     """A change of push or pull to a branch, made or planned, or the difference of its file and head.
 
     `version` and `semver` are those afterwards. `bump` is the semantic version change required.
@@ -43,11 +44,11 @@ class SyncChange(Struct, frozen=True, kw_only=True):
     path: str
     slug: str
     branch: str
-    state: State
     version: int = 0
     semver: str = ""
+    state: State
     bump: Bump = "none"
-    message: str = ""
+    message: str | UnsetType = UNSET
 
 
 class ProjectPrompts(Prompts):
@@ -81,10 +82,14 @@ class ProjectPrompts(Prompts):
         registry = contents.registry
         if registry is None and due:
             registry = await asyncio.to_thread(shelf.rebuilt, contents.prompts)
-        restored = [Pointers(place=each.place, active=each.restores) for each in due if each.restores]
-        planned = [one for each in due if not each.restores for one in await self._planned(shelf, registry, each)]
-        await check_planned(self._services, planned)
-        numbers = {(each.version.slug, each.version.branch): each.number for each in planned}
+        planned = [
+            write
+            for each in due
+            if each.file and not each.restores
+            for write in await asyncio.to_thread(history_of, shelf, registry, each.file, each.active, each.newest)
+        ]
+        await self.check([each.version for each in planned])
+        numbers = {_place(each.version): each.version.number for each in planned}
         pushed = [_pushed(each, numbers.get(each.place, 1)) for each in due]
         if dry_run:
             return pushed
@@ -92,14 +97,19 @@ class ProjectPrompts(Prompts):
         if planned:
             saved = await save_planned(self._services, planned, families)
             stored = {(*_place(each), each.digest): each for each in saved}
-            await self._point([brought(registry, each.file, each.state) for each in due if each.file])
-        await self._point(restored)
+            for each in due:
+                if each.file:
+                    labels, active = pointers_of(registry, each.file, new=each.state == "new")
+                    await self._point(each.place, labels, active)
+        for each in due:
+            if each.restores:
+                await self._point(each.place, (), each.restores)
         semvers = {each.place: _semver_of(each, stored) for each in due}
         fine = [each for each in standings if each.state == "same"]
         agreed |= await asyncio.to_thread(lambda: {each.place: _stated(shelf, each, semvers) for each in (*fine, *due)})
         await asyncio.to_thread(write_base, base, agreed)
         pushed = [replace(each, semver=semvers[each.slug, each.branch]) for each in pushed]
-        if planned or restored or (contents.registry is None and os.access(shelf.root, os.W_OK)):
+        if due or (contents.registry is None and os.access(shelf.root, os.W_OK)):
             await self._list_anew(shelf, contents, {each.place[0] for each in due})
         return pushed
 
@@ -133,7 +143,7 @@ class ProjectPrompts(Prompts):
         await self._lay_out(shelf, contents, None if slugs is None else set(families), fresh)
         for each in standings:
             if each.place in fresh and each.active is not None:
-                agreed[each.place] = replace(each.base, text=text_hash(each.active))
+                agreed[each.place] = (text_hash(each.active), each.path)
             elif each.state == "same":
                 agreed[each.place] = await asyncio.to_thread(_stated, shelf, each, {})
         await asyncio.to_thread(write_base, base, agreed)
@@ -184,7 +194,7 @@ class ProjectPrompts(Prompts):
         """
         shelf, base = self._shelf(None)
         contents, agreed = await asyncio.to_thread(lambda: (shelf.read(lenient=True), read_base(base)))
-        ours = {path_of(slug, branch), *(each.path for place, each in agreed.items() if place == (slug, branch))}
+        ours = {path_of(slug, branch), *(path for place, (_, path) in agreed.items() if place == (slug, branch))}
         for path, why in contents.odd:
             if path in {shelf.display_name(each) for each in ours}:
                 raise InvalidInput(why, where=path)
@@ -203,28 +213,15 @@ class ProjectPrompts(Prompts):
             return PromptFolder(self._root), self._base
         return PromptFolder(folder), None
 
-    async def _planned(
-        self, shelf: PromptFolder, registry: Registry | None, standing: BranchState
-    ) -> list[PlannedVersion]:
-        """Return the versions to store for a file: those its registry lists beyond the database, then its own."""
-        if standing.file is None:
-            return []
-        past = await asyncio.to_thread(history_of, shelf, registry, standing.file, standing.active, standing.newest)
-        return [
-            PlannedVersion(version=version, base=base, origin=past.origin, at=at)
-            for base, (version, at) in enumerate(past.versions, standing.newest)
-        ]
-
-    async def _point(self, pointers: Sequence[Pointers]) -> None:
-        """Restore the labels and the active versions that files and registry have."""
-        for each in pointers:
-            slug, branch = each.place
-            known = {one.number for one in await self._services.prompts.versions(Scope(), slug, branch=branch)}
-            for name, number in each.labels:
-                if number in known:
-                    await self.label(slug, name, branch=branch, version=number)
-            if each.active in known and each.active != max(known):
-                await self.roll_back(slug, branch=branch, to=each.active, reason="its file has this version")
+    async def _point(self, place: Place, labels: Sequence[tuple[str, int]], active: int) -> None:
+        """Restore the labels and the active version that file and registry have for a branch."""
+        slug, branch = place
+        known = {one.number for one in await self._services.prompts.versions(Scope(), slug, branch=branch)}
+        for name, number in labels:
+            if number in known:
+                await self.label(slug, name, branch=branch, version=number)
+        if active in known and active != max(known):
+            await self.roll_back(slug, branch=branch, to=active, reason="its file has this version")
 
     async def _list_anew(self, shelf: PromptFolder, contents: Contents, slugs: Collection[str]) -> None:
         """Write the derived files: registry and older versions. A read-only folder is not an error."""
@@ -319,13 +316,13 @@ def _semver_of(standing: BranchState, stored: Mapping[tuple[str, str, str], Vers
     return found.semver if found else file.semver if file else ""
 
 
-def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[Place, str]) -> Base:
+def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[Place, str]) -> tuple[str, str]:
     """Write the stored semantic version into a file with another one or none. Return the state to store. Blocks."""
     source, file = standing.source, standing.file
     if source is None or file is None:
-        return standing.base
+        return standing.text, standing.path
     semver = semvers.get(standing.place, file.semver)
-    base = replace(standing.base, text=text_hash(replace(file, semver=semver)))
+    base = text_hash(replace(file, semver=semver)), standing.path
     if not source.said or ("version" in source.said and source.version.semver == semver):
         return base
     data = shelf.bytes_of(source.path)
@@ -341,12 +338,12 @@ def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[Place, 
 
 def _change(standing: BranchState, version: Version | None = None) -> SyncChange:
     slug, branch = standing.place
-    told = version or standing.display_version
+    shown = version or standing.active or standing.file
     return SyncChange(
         path=standing.path,
         slug=slug,
         branch=branch,
         state=standing.state,
-        version=told.number if told else 0,
-        semver=told.semver if told else "",
+        version=shown.number if shown else 0,
+        semver=shown.semver if shown else "",
     )

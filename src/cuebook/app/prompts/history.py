@@ -1,14 +1,12 @@
 """Restore and write the history in a folder's registry: older versions, branch origins, labels, active versions."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.interfaces.prompts import Family
+from cuebook.interfaces.prompts import Family, Write
 from cuebook.prompts import registry as registries
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.files import read_file
@@ -18,52 +16,52 @@ from cuebook.records.prompt import MAIN, Version
 Place = tuple[str, str]
 
 
-class Pointers(Struct, frozen=True, kw_only=True):
-    """Labels of a branch by version, and the active version; 0 for the newest."""
-
-    place: Place
-    labels: tuple[tuple[str, int], ...] = ()
-    active: int = 0
-
-
-class Past(Struct, frozen=True, kw_only=True):
-    """The versions to store for a branch's file, with their times (0: unknown), oldest first, and its origin."""
-
-    versions: tuple[tuple[Version, float], ...]
-    origin: tuple[str, int] | None = None
-
-
 def history_of(
     shelf: PromptFolder, registry: Registry | None, file: Version, active: Version | None, newest: int
-) -> Past:
+) -> list[Write]:
     """Return the versions of a registry after the database's `newest` (0: no branch), the file's among them. Blocks.
 
     Returns only the file's if the registry is incomplete, an object's text does not match its name, or the registry's
     history differs from the database's. Then the file is simply one more version after the newest.
     """
-    place = (file.slug, file.branch)
-    entries = _entries(registry, place)
+    entries = _entries(registry, (file.slug, file.branch))
     own = _own(entries)
     same = own is not None and own.digest == digest_of(file)
     origin = _origin(entries[0]) if entries else None
-    alone = Past(versions=((file, _time(own) if own and same else 0.0),), origin=origin)
-    numbers = [entry.number for entry in entries]
-    if not numbers or numbers[0] != 1 or any(after != before + 1 for before, after in pairwise(numbers)):
-        return alone
+    versions = _past(shelf, entries, file, active, newest, same=same) or [(file, _time(own) if own and same else 0.0)]
+    return [
+        Write(version=replace(version, number=base + 1), base=base, begins=origin, at=at)
+        for base, (version, at) in enumerate(versions, newest)
+    ]
+
+
+def _past(
+    shelf: PromptFolder,
+    entries: Sequence[RegistryEntry],
+    file: Version,
+    active: Version | None,
+    newest: int,
+    *,
+    same: bool,
+) -> list[tuple[Version, float]]:
+    """Return the versions after the newest with their times (0: unknown), oldest first; none if they are unusable."""
+    own = _own(entries)
+    if not entries or [entry.number for entry in entries] != list(range(1, len(entries) + 1)):
+        return []
     if active is not None:
         known = len(entries) > newest and entries[active.number - 1].digest == active.digest
         if not (same and known):
-            return alone
+            return []
         entries = entries[newest:]
     elif not same and own is not entries[-1]:  # an edited file that replaced a restored version
-        return alone
+        return []
     versions = []
     for entry in entries:
-        version = file if entry is own else _object(shelf, entry, place)
+        version = file if entry is own else _object(shelf, entry, (file.slug, file.branch))
         if version is None:
-            return alone
+            return []
         versions.append((version, 0.0 if entry is own and not same else _time(entry)))
-    return Past(versions=tuple(versions), origin=origin) if versions else alone
+    return versions
 
 
 def _own(entries: Sequence[RegistryEntry]) -> RegistryEntry | None:
@@ -85,24 +83,20 @@ def _time(entry: RegistryEntry) -> float:
     return registries.time_of(entry.last_updated)
 
 
-def pointers_of(registry: Registry | None, place: Place) -> Pointers:
-    """Return the labels that point at versions of a branch, and its active version."""
-    entries = _entries(registry, place)
-    labels = tuple((name, entry.number) for entry in entries for name in entry.labels)
+def pointers_of(registry: Registry | None, file: Version, *, new: bool) -> tuple[list[tuple[str, int]], int]:
+    """Return the labels of the versions that a file adds, and the active version of its branch, 0 for the newest.
+
+    A `new` branch gets all its labels and versions, another the labels of the new text.
+    """
+    entries = _entries(registry, (file.slug, file.branch))
+    labels = [(name, entry.number) for entry in entries for name in entry.labels]
     active = next((entry.number for entry in entries if entry.active), 0)
-    return Pointers(place=place, labels=labels, active=active)
-
-
-def brought(registry: Registry | None, file: Version, state: str) -> Pointers:
-    """Return the labels of the versions that a file adds: all of a new branch, else those of the new text."""
-    place = (file.slug, file.branch)
-    pointers = pointers_of(registry, place)
-    if state == "new":
-        return pointers
-    own = _own(_entries(registry, place))
+    own = _own(entries)
+    if new:
+        return labels, active
     if own is None or own.digest != digest_of(file):
-        return Pointers(place=place)
-    return replace(pointers, labels=tuple(each for each in pointers.labels if each[1] == own.number))
+        return [], 0
+    return [each for each in labels if each[1] == own.number], active
 
 
 def astray(registry: Registry, family: Family) -> list[str]:

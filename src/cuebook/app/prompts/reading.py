@@ -425,7 +425,7 @@ class PromptReading(Namespace):
         version = resolved.version
         now = datetime.fromtimestamp(self._services.clock.now(), UTC)
         return RenderedPrompt(
-            text=render(text_of(resolved), data, engine=resolved.engine, declared=set(data)),
+            text=render(text_of(resolved), data, engine=resolved.version.engine, declared=set(data)),
             slug=version.slug,
             branch=version.branch,
             version=version.number,

@@ -168,10 +168,8 @@ class Prompts(PromptReading):
             msg = f"Prompt {source.slug!r} already has a label {name!r}. Choose another name for the branch."
             raise Conflict(msg)
         copy = replace(source, branch=name, number=0)
-        record = receipt(self._services, copy, "branch", agent=by)
-        new = Write(version=copy, begins=(source.branch, source.number), audit=record)
-        now = self._services.clock.now()
-        return as_answer(VersionIdentity, (await self._services.prompts.save(Scope(), [new], by=by, now=now))[0])
+        new = Write(version=copy, begins=(source.branch, source.number))
+        return as_answer(VersionIdentity, (await save_writes(self._services, [new], by=by))[0])
 
     @operation("POST /api/prompts/{slug}/merge", role="editor", status=201, stores=True)
     async def merge(
@@ -376,16 +374,9 @@ class Prompts(PromptReading):
         if dry_run or not steps:
             stored = [replace(step.version, number=step.number) for step in steps]
         else:
-            writes = [
-                Write(
-                    version=step.version,
-                    base=step.number - 1,
-                    begins=begins,
-                    audit=receipt(services, step.version, "branch" if begins else "write", agent=by),
-                )
-                for step, begins in zip(steps, _begins(steps, existing), strict=True)
-            ]
-            stored = await services.prompts.save(Scope(), writes, by=by, now=services.clock.now())
+            begun = zip(steps, _begins(steps, existing), strict=True)
+            writes = [Write(version=step.version, base=step.number - 1, begins=begins) for step, begins in begun]
+            stored = await save_writes(services, writes, by=by)
         told = zip(steps, stored, strict=True)
         return MigrationResult(
             dry_run=dry_run,
@@ -407,18 +398,8 @@ class Prompts(PromptReading):
         named: bool = False,
     ) -> list[Version]:
         await self.check(versions)
-        ready = [sealed(each) for each in versions]
-        writes = [
-            Write(
-                version=each,
-                base=base,
-                if_changed=if_changed,
-                named=named,
-                audit=receipt(self._services, each, "write", agent=by),
-            )
-            for each in ready
-        ]
-        return await self._services.prompts.save(Scope(), writes, by=by, now=self._services.clock.now())
+        writes = [Write(version=each, base=base, if_changed=if_changed, named=named) for each in versions]
+        return await save_writes(self._services, writes, by=by)
 
     async def _head(self, family: Family | None, branch: str) -> Version | None:
         """Return a branch's newest version."""
@@ -447,6 +428,16 @@ class Prompts(PromptReading):
                 check_section(name, where=place)
                 check_text(text, f"{place}.{name}")
         write_file(version)  # raises for content that a file cannot represent
+
+
+async def save_writes(services: Services, writes: Sequence[Write], *, by: str) -> list[Version]:
+    """Store checked versions, each with its audit record. Raises Conflict, NotFound."""
+    ready = []
+    for each in writes:
+        version = sealed(each.version)
+        record = receipt(services, version, "branch" if each.begins else "write", agent=by)
+        ready.append(replace(each, version=version, audit=record))
+    return await services.prompts.save(Scope(), ready, by=by, now=services.clock.now())
 
 
 async def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:

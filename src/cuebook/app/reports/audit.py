@@ -241,7 +241,7 @@ class Audit(Namespace):
             return ReplayedRender(seq=seq, verdict="gone")
         resolved = await resolved_of(self._services, version)
         fields = coerce(resolved.params, values)
-        text = render(text_of(resolved), fields, engine=resolved.engine, declared=set(fields))
+        text = render(text_of(resolved), fields, engine=resolved.version.engine, declared=set(fields))
         same = self._services.writer.clean(text) == committed_text.text
         return ReplayedRender(seq=seq, verdict="identical" if same else "changed", text=text)
 

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.files import SyncChange
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, wait
 from cuebook.cli.state import State
+from cuebook.records.answer import to_wire
 from cuebook.records.prompt import MAIN
 
 _STANDS = {
@@ -36,7 +36,7 @@ def push(
     """
     sync_changes = wait(state, lambda cue: cue.prompts.push(dry_run=dry_run, force=force), autopush=False)
     if state.json:
-        screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in sync_changes]})
+        screen.say_json({"dryRun": dry_run, "items": to_wire(sync_changes)})
         return
     for each in sync_changes:
         screen.say(f"{each.path}: {'would be ' * dry_run}{_pushed(each)}")
@@ -62,7 +62,7 @@ def pull(
     """
     sync_changes = wait(state, lambda cue: cue.prompts.pull(dry_run=dry_run, force=force), autopush=False)
     if state.json:
-        screen.say_json({"dryRun": dry_run, "items": [_wire(each) for each in sync_changes]})
+        screen.say_json({"dryRun": dry_run, "items": to_wire(sync_changes)})
         return
     for each in sync_changes:
         screen.say(f"{each.path}: {'would be ' * dry_run}written, {_name(each)} ({each.semver})")
@@ -78,7 +78,7 @@ def drift(state: State) -> None:
     """
     sync_changes = wait(state, lambda cue: cue.prompts.drift(), autopush=False)
     if state.json:
-        screen.say_json({"ok": not sync_changes, "items": [_wire(each) for each in sync_changes]})
+        screen.say_json({"ok": not sync_changes, "items": to_wire(sync_changes)})
     else:
         _draw(sync_changes)
     if sync_changes:
@@ -100,16 +100,3 @@ def _draw(found: Sequence[SyncChange]) -> None:
 def _name(each: SyncChange) -> str:
     branch = "" if each.branch == MAIN else f"@{each.branch}"
     return f"{each.slug}{branch}" + (f":{each.version}" if each.version else "")
-
-
-def _wire(each: SyncChange) -> Wire:
-    data: Wire = {
-        "path": each.path,
-        "slug": each.slug,
-        "branch": each.branch,
-        "version": each.version,
-        "semver": each.semver,
-        "state": each.state,
-        "bump": each.bump,
-    }
-    return data | ({"message": each.message} if each.message else {})

@@ -30,6 +30,7 @@ from msgspec import Struct, structs
 from cuebook.engine.core.services import OnTrial, Services, TrialCacheEntry
 from cuebook.errors import NotFound
 from cuebook.interfaces.prompts import Family
+from cuebook.prompts.rollback import share_of
 from cuebook.prompts.rollback_evidence import Docket
 from cuebook.prompts.trial import GuardSettings
 from cuebook.records.memory import Scope
@@ -50,16 +51,6 @@ class Contest(Struct, frozen=True, kw_only=True):
     docket: Docket
     rollbacks: tuple[PromptEvent, ...]
     speaks: bool  # whether the new version is active
-
-    @property
-    def new(self) -> int:
-        """Return the newest version."""
-        return self.docket.new
-
-    @property
-    def control(self) -> int:
-        """Return the version it is compared with."""
-        return self.docket.control
 
 
 class Lot(Struct, frozen=True, kw_only=True):
@@ -150,14 +141,13 @@ async def look(services: Services, branch: Branch, contest: Contest | str, *, sl
     """Load a trial and cache it for turns."""
     trial = None
     if isinstance(contest, Contest) and contest.docket.watched:
-        numbers = (contest.new, contest.control)
-        versions = await services.prompts.versions(Scope(), slug, branch=branch.name, numbers=numbers)
+        new, control = contest.docket.new, contest.docket.control
+        versions = await services.prompts.versions(Scope(), slug, branch=branch.name, numbers=(new, control))
         pair = {each.number: each for each in versions}
-        verdict = contest.docket.verdict()
         trial = OnTrial(
-            new=pair[contest.new],
-            control=pair[contest.control],
-            share=GUARD.canary if verdict.decision == "rollback" else verdict.share,
+            new=pair[new],
+            control=pair[control],
+            share=share_of(contest.docket.verdict(), GUARD),
             name=contest.docket.name,
         )
     services.caches.trials[slug, branch.name] = TrialCacheEntry(key=_key(branch), at=services.clock.now(), trial=trial)

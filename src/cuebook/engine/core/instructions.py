@@ -94,7 +94,7 @@ def render_instruction(resolved: ResolvedVersion, values: Mapping[str, Any]) -> 
     """Render instructions with the values they declare. Raises InvalidInput if the text is empty."""
     declared = {param.name for param in resolved.params}
     context = coerce(resolved.params, {name: values[name] for name in declared & set(values)})
-    text = render(text_of(resolved), context, engine=resolved.engine, declared=declared)
+    text = render(text_of(resolved), context, engine=resolved.version.engine, declared=declared)
     if not text.strip():
         msg = f"Prompt {resolved.version.slug!r} renders to an empty text"
         raise InvalidInput(msg, where="sections")

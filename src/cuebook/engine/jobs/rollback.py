@@ -25,7 +25,6 @@ from cuebook.prompts.rollback import (
     ITSELF,
     UNAIDED,
     RollbackStatus,
-    RollbackVerdict,
     SigmaSettings,
     refusal,
     sigma,
@@ -120,40 +119,39 @@ async def _judge(services: Services, slug: str, branch: Branch) -> tuple[Contest
     if isinstance(contest, str):
         return None, RollbackStatus(decision="none", reason=contest)
     verdict = await _verdict(services, contest)
-    decision, reason = verdict.decision, verdict.reason
-    if decision == "wait" and services.settings.observes == "off":
-        reason += "; learning.observe is off, so only reported feedback counts"
-    found = RollbackStatus(decision=decision, reason=reason, evidence=verdict.evidence)
-    if decision != "rollback":
-        return contest, found
-    refused = refusal(contest.rollbacks, services.clock.now(), number=contest.new, target=contest.control)
+    if verdict.decision == "wait" and services.settings.observes == "off":
+        reason = f"{verdict.reason}; learning.observe is off, so only reported feedback counts"
+        verdict = structs.replace(verdict, reason=reason)
+    if verdict.decision != "rollback":
+        return contest, verdict
+    refused = refusal(contest.rollbacks, services.clock.now(), number=contest.docket.new, target=contest.docket.control)
     if not refused:
-        return contest, found
-    log.info("Prompt %s@%s was not rolled back: %s, but %s", slug, branch.name, reason, refused)
-    return contest, structs.replace(found, decision="refused", reason=f"{reason}, but {refused}")
+        return contest, verdict
+    log.info("Prompt %s@%s was not rolled back: %s, but %s", slug, branch.name, verdict.reason, refused)
+    return contest, structs.replace(verdict, decision="refused", reason=f"{verdict.reason}, but {refused}")
 
 
 async def _take_back(services: Services, contest: Contest, found: RollbackStatus) -> None:
     """Activate the previous version and store the evidence."""
-    numbers = [contest.new]
+    numbers = [contest.docket.new]
     [version] = await services.prompts.versions(Scope(), contest.slug, branch=contest.branch, numbers=numbers)
     evidence = msgspec.to_builtins(found.evidence) | {"since": contest.docket.since}
     event = PromptEvent(
         kind="rollback",
         branch=contest.branch,
-        number=contest.new,
-        to=contest.control,
+        number=contest.docket.new,
+        to=contest.docket.control,
         by=ITSELF,
         reason=found.reason,
         at=Time(services.clock.now()),
         evidence=evidence,
     )
-    context = {"to": contest.control, "reason": found.reason, "evidence": evidence}
+    context = {"to": contest.docket.control, "reason": found.reason, "evidence": evidence}
     record = receipt(services, version, "rollback", agent=ITSELF, context=context)
     await services.prompts.activate(Scope(), contest.slug, event, audit=record)
 
 
-async def _verdict(services: Services, contest: Contest) -> RollbackVerdict:
+async def _verdict(services: Services, contest: Contest) -> RollbackStatus:
     if services.settings.rollback == "sigma":
         return await _by_the_past(services, contest)
     docket = contest.docket
@@ -169,7 +167,7 @@ async def _verdict(services: Services, contest: Contest) -> RollbackVerdict:
 # ---- Sigma ----------------------------------------------------------------------------------------------------------
 
 
-async def _by_the_past(services: Services, contest: Contest) -> RollbackVerdict:
+async def _by_the_past(services: Services, contest: Contest) -> RollbackStatus:
     """Judge by earlier conversations. Load other prompts only if the verdict is a rollback.
 
     A cleared version that is not in use is judged when it is active again.
@@ -183,7 +181,7 @@ async def _by_the_past(services: Services, contest: Contest) -> RollbackVerdict:
     return sigma(before, recent, _SIGMA, others=others)
 
 
-async def _unaided(services: Services, contest: Contest) -> RollbackVerdict:
+async def _unaided(services: Services, contest: Contest) -> RollbackStatus:
     """Judge without a control version: by the previous version, or by the version's own first conversations."""
     docket = contest.docket
     before = _ones(docket.said_before)

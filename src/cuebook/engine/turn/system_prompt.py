@@ -220,7 +220,7 @@ def spoken(resolved: ResolvedVersion, values: Mapping[str, str]) -> tuple[Mappin
     """Return the values that a prompt declares and its rendered text. Raises InvalidInput."""
     declared = {param.name for param in resolved.params}
     fields = coerce(resolved.params, {key: values[key] for key in declared & set(values)})
-    return fields, render(text_of(resolved), fields, engine=resolved.engine, declared=declared)
+    return fields, render(text_of(resolved), fields, engine=resolved.version.engine, declared=declared)
 
 
 class _Speaker:
@@ -292,7 +292,7 @@ class _Speaker:
                 conversation=self._ask.conversation,
             )
         )
-        return Text(kind=kind, source=resolved.source, text=text) if text.strip() else None
+        return Text(kind=kind, source=resolved.version.source, text=text) if text.strip() else None
 
     async def _resolved(self, slug: str) -> ResolvedVersion:
         family = self._families.get(slug)
