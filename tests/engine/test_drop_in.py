@@ -139,6 +139,22 @@ async def test_a_large_open_result_is_sent_whole_and_older_messages_are_left_out
         }
 
 
+async def test_memory_is_recalled_only_if_its_own_words_are_not_in_the_window(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        client = Client(cue, upstream, conversation=None, user_id="ann")
+        await client.say("My ferry to Vlieland leaves at 9:45.", "Okay.")
+        await cue.settle()
+        await client.say("And back?", "Later.")
+        assert upstream.messages() == client.history[:-1]
+        client.history = client.history[-2:]  # the client forgets it
+        await client.say("And now?", "At 9:45.")
+        assert "leaves at 9:45" in upstream.messages()[-1]["content"]
+        other = Client(cue, upstream, conversation=None, user_id="ann")
+        await other.say("When does my ferry leave?", "At 9:45.")
+        assert "leaves at 9:45" in upstream.messages()[-1]["content"]
+
+
 # ---- Other wires ----------------------------------------------------------------------------------------------------
 
 

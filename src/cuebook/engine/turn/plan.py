@@ -325,13 +325,15 @@ def _volatile(
         source, content = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
         texts.append(Text(kind="memory", source=source, text=content, role="user"))
         left -= count(content) + 1
+    whole = [post_in_form.post for post_in_form in parted.kept if post_in_form.form == "full"]
+    shown, shown_ids = {post.seq for post in whole}, {post.id for post in whole}
     memories = [
         Text(kind="memory", source=hit.memory_id, text=_memory_line(hit, request.zone), role="user", tokens=hit.tokens)
         for hit in request.memories.hits
+        if not hit.sources or not shown_ids.issuperset(hit.sources)  # its own words are in the window
     ]
     memories, unfit, used = _fit_texts(memories, left // 2, count)
     texts, dropped, left = [*texts, *memories], [*dropped, *unfit], left - used
-    shown = {post_in_form.post.seq for post_in_form in parted.kept if post_in_form.form == "full"}
     found = rank_found(scene.found, request.query, limit=request.recall_hits, skip={*shown, query})
     for hit in found:
         line = _post_line(hit, request.query, left, count, zone=request.zone)
