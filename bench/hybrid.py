@@ -15,7 +15,7 @@ from bench.peers import install, run_peer
 from cuebook import Cuebook
 from cuebook.config import build
 from cuebook.engine.core.recall import embed_query, space_of
-from cuebook.interfaces.memories import PlaceChange
+from cuebook.interfaces.store import PlaceChange
 from cuebook.memory.owner_memories import memory_id
 from cuebook.records.memory import Memory, Place, Scope
 from cuebook.storage.database.sqlite import transaction_on

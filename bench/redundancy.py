@@ -8,8 +8,8 @@ from pathlib import Path
 
 from bench.measure import Figure, Run, Sample, compared, cpu, interleave, shown
 from bench.peers import install
+from cuebook.memory.judgement import Scores, clamped, recency, standing
 from cuebook.memory.redundancy import LEAST_CHARACTERS, Redundancy
-from cuebook.memory.relevance import Scores, clamped, recency, standing
 
 PEER = "SetSimilaritySearch"
 #: The approximate words of a text; the share of texts that repeat an older text with one word changed.

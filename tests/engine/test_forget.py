@@ -14,7 +14,7 @@ from turn_helpers import Halting, cue_on
 
 from cuebook import Ask, Cuebook, InvalidInput, NotFound, Part, Posted
 from cuebook.errors import LeaseLost
-from cuebook.interfaces.memories import PlaceChange
+from cuebook.interfaces.store import PlaceChange
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.answer import Page
 from cuebook.records.memory import Memory, Place, Scope, Source

@@ -4,7 +4,7 @@ import time
 
 from turn_helpers import cue_on
 
-from cuebook.interfaces.memories import PlaceChange
+from cuebook.interfaces.store import PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
 
 ANN = Place("user", "ann")

@@ -4,7 +4,7 @@ import pytest
 
 from cuebook import Cuebook
 from cuebook.config import build
-from cuebook.interfaces.memories import PlaceChange
+from cuebook.interfaces.store import PlaceChange
 from cuebook.memory.owner_memories import memory_id
 from cuebook.records.memory import Memory, Place, Scope
 from cuebook.storage import search

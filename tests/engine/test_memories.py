@@ -9,7 +9,7 @@ from turn_helpers import ask_and_settle, cue_on, open_with_memory
 
 from cuebook import Ask
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.memories import MemoryQuery
+from cuebook.interfaces.store import MemoryQuery
 from cuebook.providers.file_sink import FileSink
 from cuebook.records.answer import Page
 from cuebook.records.memory import Place, Scope

@@ -10,7 +10,7 @@ from turn_helpers import cue_on
 
 from cuebook import Ask, Posted
 from cuebook.errors import BackendError
-from cuebook.interfaces.memories import MemoryQuery, PlaceChange
+from cuebook.interfaces.store import MemoryQuery, PlaceChange
 from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.storage.vectors import NewVectors
 from cuebook.testing import FrozenClock

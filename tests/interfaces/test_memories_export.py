@@ -10,7 +10,7 @@ from shared_app import app_of
 
 from conftest import BASE, Live
 from cuebook import Cuebook
-from cuebook.interfaces.memories import PlaceChange
+from cuebook.interfaces.store import PlaceChange
 from cuebook.records.memory import Memory, Place, Scope
 
 MANY = 3_000

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from cuebook.languages import detect, language
-from cuebook.memory.item_keys import item_id, normal, subject_of
+from cuebook.memory.tokenizer import item_id, normal, subject_of
 from cuebook.records.memory import Correction, Item, Line, Memory
 
 #: Two texts of a post state the same if they share more than this part of the shorter one's words.

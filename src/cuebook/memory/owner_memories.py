@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cuebook.memory.item_keys import normal
 from cuebook.memory.supersede import merge
+from cuebook.memory.tokenizer import normal
 from cuebook.records.memory import CATEGORIES, KNOWLEDGE, Category, Item, Memory, Place, Source
 
 _APART: Final = "\x1f"

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from cuebook.languages import Language, detect, language
-from cuebook.memory.item_keys import item_id, subject_of
+from cuebook.memory.tokenizer import item_id, subject_of
 from cuebook.records.marks import plain
 from cuebook.records.memory import Category, Item, Line
 

@@ -15,7 +15,7 @@ from itertools import combinations, islice
 from operator import xor
 from typing import Final
 
-from cuebook.memory.item_keys import normal
+from cuebook.memory.tokenizer import normal
 
 #: Minimum length in characters; shorter texts are ignored.
 LEAST_CHARACTERS: Final = 50

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from cuebook.errors import InvalidInput
-from cuebook.memory.item_keys import item_id, subject_of
-from cuebook.memory.personal import filed
 from cuebook.memory.quotes import quotes_others
+from cuebook.memory.scopes import filed
+from cuebook.memory.tokenizer import item_id, subject_of
 from cuebook.records.answers import check, read_object
 from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
 

@@ -15,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.languages import detect, language, words_of
-from cuebook.memory.item_keys import normal
 from cuebook.memory.quotes import FULL_SCORE, LISTED, names_of, values_of
+from cuebook.memory.tokenizer import normal
 from cuebook.records.memory import Item
 
 #: Confidence that a repeat adds, up to 1.0.

@@ -1,4 +1,4 @@
-"""The tokenizer: split text into words for both the store's full-text index and the ranking, and make posts' keys.
+"""Tokenize: split text into words for the store's full-text index and the ranking, and make keys of posts and items.
 
 Words are lower-cased, stripped of diacritics and stemmed (Snowball English; other languages keep their forms). Scripts
 without spaces (Chinese, Japanese, Thai …) and Hangul yield single characters and pairs, like Lucene's CJKAnalyzer, so
@@ -6,6 +6,7 @@ that a name inside a run is found. Identifiers yield their parts and the whole: 
 `id`. A word has only letters and digits, so FTS5's `unicode61` keeps it in one piece.
 """
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Callable
@@ -14,8 +15,9 @@ from functools import cache, lru_cache, partial
 from itertools import chain, pairwise
 from typing import Any, Final
 
-from cuebook.languages import CODES, english, language
+from cuebook.languages import CODES, detect, english, language
 from cuebook.records.expression import Expression
+from cuebook.records.memory import Category, Memory
 
 LONGEST_WORD: Final = 48  # maximum characters of a word; hex digests differ in far fewer
 KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each other distinct word once
@@ -256,3 +258,37 @@ def _drop_foreign(tokens: list[str]) -> list[str]:
     if most == "en" or counts[most] < 2:
         return tokens
     return [token for token, word in zip(tokens, lowered, strict=True) if word not in stop_words(most)]
+
+
+# ---- identity of items ----------------------------------------------------------------------------------------------
+
+#: Words of a subject key.
+WORDS = 3
+
+
+def item_id(category: Category, text: str) -> str:
+    """Return an item's stable id: 16 hex digits of SHA-256 over category and normalized text."""
+    return hashlib.sha256(f"{category}|{normal(text)}".encode()).hexdigest()[:16]
+
+
+def normal(text: str) -> str:
+    """Return a text normalized for deduplication: trimmed, lower case, whitespace collapsed."""
+    return " ".join(text.lower().split())
+
+
+def subject_of(text: str) -> str:
+    """Return the key of a text's subject: its first content words."""
+    return " ".join(dict.fromkeys(language(detect(text)).content(text)[:WORDS]))
+
+
+# ---- print a memory -------------------------------------------------------------------------------------------------
+
+
+def said_of(memory: Memory) -> str:
+    """Return a memory as it is printed: its text, after its key or name if the text does not contain that."""
+    return f"{memory.name}: {memory.text}" if memory.name and memory.name not in memory.text else memory.text
+
+
+def memory_key(memory: Memory, *, zone: tzinfo = UTC) -> str:
+    """Return what the store indexes for a memory: the `key_text` of its printed form."""
+    return key_text("", memory.valid_from, said_of(memory), zone=zone)

@@ -19,7 +19,7 @@ from cuebook.records.answers import check, mended, read_object
 from cuebook.records.mind import Complexity, Event, Mood, MoodState, Skill, TurnSignals
 from cuebook.records.persona import PRESETS as NAMES
 from cuebook.records.persona import SHIPPED_TRIGGERS, TEMPERATURE, Metaprompt, SentimentTracking
-from cuebook.signals.events import IDLE
+from cuebook.signals.message_signals import IDLE
 
 MOODS: Final[tuple[Mood, ...]] = get_args(Mood)
 SKILLS: Final[tuple[Skill, ...]] = get_args(Skill)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cuebook.interfaces.memories import CorrectionInput
+from cuebook.interfaces.store import CorrectionInput
 from cuebook.memory.corrections import OWN, says
 from cuebook.records.memory import Correction, Item, Memory, Scope, Summary
 from cuebook.records.turn import Manifest

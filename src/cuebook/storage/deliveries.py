@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from cuebook.interfaces.memories import (
+from cuebook.interfaces.store import (
     CitedPost,
     DeliveryInput,
     MemoryMatches,

@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuebook.interfaces.memories import MemoryContext, MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
-from cuebook.memory.item_keys import memory_key
+from cuebook.interfaces.store import MemoryContext, MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Participants, effective, read_places
 from cuebook.memory.supersede import nearest
+from cuebook.memory.tokenizer import memory_key
 from cuebook.records.conversation import digest_of
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source
 from cuebook.records.turn import Manifest

@@ -9,8 +9,7 @@ from itertools import islice
 import msgspec
 from msgspec import Struct
 
-from cuebook.interfaces.memories import MemoryMatches
-from cuebook.interfaces.store import SearchLook
+from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
 from cuebook.records.memory import PostMatch, Scope, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch

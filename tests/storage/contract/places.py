@@ -3,8 +3,7 @@
 import asyncio
 from typing import Any
 
-from cuebook.interfaces.memories import MemoryLook, MemoryQuery, PlaceChange
-from cuebook.interfaces.store import Batch, PathQuery
+from cuebook.interfaces.store import Batch, MemoryLook, MemoryQuery, PathQuery, PlaceChange
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING

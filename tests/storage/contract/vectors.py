@@ -4,8 +4,7 @@ from array import array
 
 from msgspec.structs import replace
 
-from cuebook.interfaces.memories import MemoryQuery, PlaceChange
-from cuebook.interfaces.store import Batch, SearchLook
+from cuebook.interfaces.store import Batch, MemoryQuery, PlaceChange, SearchLook
 from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.storage.store import Store
 from cuebook.storage.vectors import EmbeddingBacklog, NewVectors

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.memory.relevance import DAY_S, HOUR_S, Scores, at_least, clamped, recency, standing
+from cuebook.memory.judgement import DAY_S, HOUR_S, Scores, at_least, clamped, recency, standing
 
 NOW = 1_000_000.0
 

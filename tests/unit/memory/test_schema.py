@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
-from cuebook.memory.item_keys import item_id, normal
 from cuebook.memory.schema import MEMORY_SCHEMA, compact, items_of, parse_answer
+from cuebook.memory.tokenizer import item_id, normal
 from cuebook.records.memory import CATEGORIES, Line
 
 KNOWN = frozenset({"p1", "p2", "p3"})

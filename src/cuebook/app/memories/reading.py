@@ -15,7 +15,7 @@ from cuebook.engine.core.recall import answers
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.scene import correct_summary
 from cuebook.errors import Denied, InvalidInput, NotFound
-from cuebook.interfaces.memories import MemoryQuery
+from cuebook.interfaces.store import MemoryQuery
 from cuebook.memory.corrections import corrected, correction_of, says
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, owner_of, persona_place

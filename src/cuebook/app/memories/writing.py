@@ -31,7 +31,7 @@ from cuebook.engine.core.recall import answers, embed_query
 from cuebook.engine.jobs.delivery import decay
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
-from cuebook.interfaces.memories import MemoryQuery, PlaceChange
+from cuebook.interfaces.store import MemoryQuery, PlaceChange
 from cuebook.memory.corrections import corrections_of
 from cuebook.memory.owner_memories import FIRST, REPEAT, USE, memory_id, raised, same
 from cuebook.memory.recall import read_query

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.changes import OtherVersion, concerns
 from cuebook.engine.replay.recorded_turn import read_recorded
-from cuebook.engine.replay.redecide import WindowDiff, redecide
+from cuebook.engine.replay.redecide import OtherVersion, WindowDiff, concerns, redecide
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.prompts.inherit import text_of
 from cuebook.records.conversation import Conversation

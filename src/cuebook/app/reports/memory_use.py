@@ -22,8 +22,8 @@ from cuebook.engine.replay.memory_use import (
     uses_by_words,
 )
 from cuebook.errors import BackendError, InvalidInput, NotFound
-from cuebook.memory import personal
-from cuebook.memory.personal import matter_of
+from cuebook.memory import scopes
+from cuebook.memory.scopes import matter_of
 from cuebook.memory.tokenizer import words
 from cuebook.records.answer import Answer, as_answer
 from cuebook.records.conversation import Conversation
@@ -348,7 +348,7 @@ def _verdict(memory: Memory, uses: Sequence[Use], said: int) -> Verdict:
     if memory.written:
         return "written"
     lower = lowered(memory.text)
-    if matter_of(memory.text) in BOUND or personal.BOUND.search(lower):
+    if matter_of(memory.text) in BOUND or scopes.BOUND.search(lower):
         return "bound"
     if by_words and memory.category in SILENT:
         return "silent"

@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.changes import AsOf, Change, Without, instead
 from cuebook.engine.replay.recorded_turn import read_recorded
-from cuebook.engine.replay.redecide import WindowDiff, answer_to, redecide
+from cuebook.engine.replay.redecide import AsOf, Change, WindowDiff, Without, answer_to, instead, redecide
 from cuebook.errors import Denied, InvalidInput
 from cuebook.prompts.names import parse_reference
 from cuebook.records.conversation_answers import PostsLeftOut, WhatIfEntry, WindowChange, block_entry, window_entry

@@ -2,10 +2,10 @@
 
 from cuebook.engine.core.services import Services
 from cuebook.memory.corrections import corrected
-from cuebook.memory.item_keys import normal
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.recall import unlearned
 from cuebook.memory.supersede import merge, unmarked
+from cuebook.memory.tokenizer import normal
 from cuebook.records.conversation import ASSISTANT, ERROR, TOOL, Post
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import ITEM, Correction, Item, Line, Memory, Scope, Source

@@ -10,12 +10,11 @@ from msgspec import Struct
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
 from cuebook.interfaces import Embedder
-from cuebook.interfaces.memories import MemoryMatches
-from cuebook.interfaces.store import Scene
+from cuebook.interfaces.store import MemoryMatches, Scene
 from cuebook.languages import reads
-from cuebook.memory.item_keys import memory_key, normal, said_of
 from cuebook.memory.owner_memories import standing
 from cuebook.memory.recall import Query, RecallCandidate, rank, read_query
+from cuebook.memory.tokenizer import memory_key, normal, said_of
 from cuebook.records.answer import Time
 from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, SearchResult
 from cuebook.records.turn import Ask

@@ -23,7 +23,6 @@ from cuebook.interfaces import ModelRequest
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold
-from cuebook.memory.item_keys import item_id
 from cuebook.memory.quotes import quotes_of, quotes_others, stated, without_quotations
 from cuebook.memory.recall import unlearned
 from cuebook.memory.rolling import (
@@ -42,7 +41,7 @@ from cuebook.memory.rolling import due as due_for
 from cuebook.memory.schema import MEMORY_SCHEMA, compact, items_of, parse_answer
 from cuebook.memory.summary import write
 from cuebook.memory.supersede import LinkOutcome, merge, unmarked
-from cuebook.memory.tokenizer import day_of
+from cuebook.memory.tokenizer import day_of, item_id
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post, chain

@@ -19,13 +19,12 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.errors import NotFound
 from cuebook.interfaces import FinishedSummary
-from cuebook.interfaces.memories import CitedPost, DeliveryInput, PlaceChange
+from cuebook.interfaces.store import CitedPost, DeliveryInput, PlaceChange
 from cuebook.memory.corrections import corrected
-from cuebook.memory.item_keys import normal
 from cuebook.memory.owner_memories import PERIOD_S, decayed, memory_id, merge_into_place
-from cuebook.memory.personal import matter_of
 from cuebook.memory.quotes import LISTED, quotes_of
-from cuebook.memory.scopes import KEPT, Participants, Policy, PolicyTerms, effective, told_places
+from cuebook.memory.scopes import KEPT, Participants, Policy, PolicyTerms, effective, matter_of, told_places
+from cuebook.memory.tokenizer import normal
 from cuebook.records.conversation import ASSISTANT, Conversation
 from cuebook.records.memory import KNOWLEDGE, Item, Place, Scope
 

@@ -11,9 +11,8 @@ from msgspec import Struct
 
 from cuebook.engine.core.recall import embed_queries
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.changes import Without
 from cuebook.engine.replay.recorded_turn import MEMORY, read_recorded
-from cuebook.engine.replay.redecide import ask_model, redecide
+from cuebook.engine.replay.redecide import Without, ask_model, redecide
 from cuebook.engine.turn.compare import render_again
 from cuebook.errors import InvalidInput
 from cuebook.memory.tokenizer import words

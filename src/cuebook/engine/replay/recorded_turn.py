@@ -19,9 +19,9 @@ from cuebook.engine.turn.plan import WindowPlan, plan_with_marks
 from cuebook.engine.turn.scene import CANDIDATES, path_query
 from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.interfaces.store import Scene
-from cuebook.memory.item_keys import said_of
 from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import KEPT, Policy, effective
+from cuebook.memory.tokenizer import said_of
 from cuebook.records.answer import Time
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Hit, Scope

@@ -1,30 +1,290 @@
 """Replay a recorded turn with a change (what-if): build its window again, and compare it with the one before.
 
-Both windows are built again, so that differences come only from the change. Nothing is stored, except an audit record
-of a model's answer.
+A change is another prompt version, the memory of another time, or sources removed. Both windows are built again, so
+that differences come only from the change. Nothing is stored, except an audit record of a model's answer.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.prompt_reading import resolved_of
+from cuebook.engine.core.recall import SelectedMemories, embed_query, select_memories
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.changes import Change, OtherVersion, apply
-from cuebook.engine.replay.recorded_turn import RecordedTurn, plan_again
+from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, RecordedTurn, plan_again, policy_of, read_recorded
 from cuebook.engine.turn.compare import prefix_ratio
-from cuebook.errors import BackendError, InvalidInput
+from cuebook.engine.turn.system_prompt import spoken, values_of
+from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.interfaces import ModelRequest
+from cuebook.interfaces.store import MemoryContext, MemoryLook, MemoryQuery
+from cuebook.memory.scopes import SHARED_WITH, SHARING_ALLOWED, SPOKEN_WITH, Participants, read_places
+from cuebook.prompts.names import DEFAULT, Reference, own_prompt, parse_reference
 from cuebook.records.conversation import messages_digest
-from cuebook.records.memory import Scope
-from cuebook.records.prompt import Version
-from cuebook.records.turn import Block, Window
+from cuebook.records.memory import Memory, Place, Scope
+from cuebook.records.persona import Persona
+from cuebook.records.prompt import ResolvedVersion, Version
+from cuebook.records.turn import Block, Manifest, Window
+from cuebook.window.window import Text
 
 #: Task name for the model adapter and the audit log.
 PURPOSE = "counterfactual"
+#: Summaries searched for the current one at a time.
+SUMMARIES = 200
+_POST, _PROMPT = "post:", "prompt:"
+
+
+class OtherVersion(Struct, frozen=True):
+    """A prompt version instead of those of some branches, also in prompts that inherit from it."""
+
+    version: Version
+    branches: frozenset[str]
+    resolved: dict[str, ResolvedVersion | CuebookError | None] = {}  # cache by source
+
+
+class AsOf(Struct, frozen=True):
+    """The summary and the memories of a time (Unix seconds)."""
+
+    when: float
+
+
+class Without(Struct, frozen=True):
+    """Sources removed from the recalled context."""
+
+    sources: tuple[str, ...]
+
+
+Change: TypeAlias = OtherVersion | AsOf | Without
+
+
+async def apply(services: Services, scope: Scope, recorded: RecordedTurn, change: Change) -> RecordedTurn:
+    """Return the changed inputs of a turn. Raises InvalidInput if the turn did not use what changes, and NotFound."""
+    match change:
+        case OtherVersion():
+            return await _with_version(services, recorded, change)
+        case AsOf():
+            return await _as_of(services, scope, recorded, change.when)
+        case Without():
+            return _without(recorded, change.sources)
+
+
+# ---- Another prompt version -----------------------------------------------------------------------------------------
+
+
+def instead(version: Version, recorded: RecordedTurn) -> OtherVersion:
+    """Return the change to a version, in place of the branch that the turn used."""
+    sources = [text.source.removeprefix(_PROMPT) for text in recorded.request.front if text.source.startswith(_PROMPT)]
+    stood = next((each for each in map(parse_reference, sources) if each.slug == version.slug), None)
+    return OtherVersion(version, frozenset({version.branch, *([stood.branch] if stood and stood.branch else [])}))
+
+
+async def concerns(services: Services, change: OtherVersion, manifest: Manifest) -> bool:
+    """Return whether a window used the prompt, or one that inherits from it."""
+    return any([await _find(services, change, text.source) is not None for text in manifest.front])
+
+
+async def _with_version(services: Services, recorded: RecordedTurn, change: OtherVersion) -> RecordedTurn:
+    mode = recorded.turn.metadata.get("mode")
+    values = values_of(
+        _persona_of(services, recorded),
+        user=recorded.conversation.user,
+        mode=mode if isinstance(mode, str) else None,
+        now=recorded.turn.created_at,
+        zone=recorded.request.zone,
+    )
+    front: list[Text] = []
+    is_used, tokens, unsaid = False, 0, ""
+    for text in recorded.request.front:
+        resolved = await _find(services, change, text.source)
+        if resolved is None:
+            front.append(text)
+            continue
+        is_used = True
+        try:
+            rendered = _rendered(resolved, values)
+        except CuebookError as error:
+            unsaid = str(error)
+            continue
+        if rendered.strip():
+            tokens += services.count(rendered)
+            is_own = parse_reference(text.source.removeprefix(_PROMPT)).slug == change.version.slug
+            source = change.version.source if is_own else text.source
+            front.append(replace(text, source=source, text=rendered, tokens=0))
+    if not is_used:
+        there = ", ".join(text.source for text in recorded.request.front) or "none"
+        msg = f"with: turn {recorded.turn.n} did not use prompt {change.version.slug!r}. Its prompts: {there}."
+        raise InvalidInput(msg, where="withPrompt")
+    request = replace(recorded.request, front=tuple(front))
+    return replace(
+        recorded, request=request, prompt_tokens=recorded.prompt_tokens + tokens, unsaid=unsaid or recorded.unsaid
+    )
+
+
+async def _find(services: Services, change: OtherVersion, source: str) -> ResolvedVersion | CuebookError | None:
+    """Return the replacement of a block, or None if the block is unrelated to the prompt."""
+    if not source.startswith(_PROMPT):
+        return None
+    if source not in change.resolved:
+        try:
+            change.resolved[source] = await _resolve(services, change, parse_reference(source[len(_PROMPT) :]))
+        except CuebookError as error:
+            change.resolved[source] = error
+    return change.resolved[source]
+
+
+async def _resolve(services: Services, change: OtherVersion, reference: Reference) -> ResolvedVersion | None:
+    slug = change.version.slug
+    if reference.slug == slug:
+        return await resolved_of(services, change.version) if reference.branch in change.branches else None
+    numbers = [reference.number or 0]
+    versions = await services.prompts.versions(Scope(), reference.slug, branch=reference.branch, numbers=numbers)
+    if not versions or versions[0].inherits is None:
+        return None
+    slugs = [reference.slug, parse_reference(versions[0].inherits).slug]
+    families = await services.prompts.families(Scope(), slugs)
+    family = families.get(slug)
+    if family is None:
+        return None
+    stood = {name: replace(change.version, branch=name, number=0) for name in change.branches}
+    active = tuple(stood.get(each.branch, each) for each in family.active)
+    resolved = await resolved_of(services, versions[0], {**families, slug: replace(family, active=active)})
+    return resolved if {each.source for each in stood.values()} & set(resolved.lineage) else None
+
+
+def _rendered(result: ResolvedVersion | CuebookError, values: Mapping[str, str]) -> str:
+    if isinstance(result, CuebookError):
+        raise result
+    return spoken(result, values)[1]
+
+
+def _persona_of(services: Services, recorded: RecordedTurn) -> Persona:
+    """Return a turn's persona: the one in its system prompt, else its conversation's, or the default one."""
+    sources = [text.source for text in recorded.request.front]
+    for persona in services.settings.personas.values():
+        own = (f"persona:{persona.id}@", *(f"{_PROMPT}{there}{own_prompt(persona.id)}@" for there in ("", DEFAULT)))
+        if any(source.startswith(own) for source in sources):
+            return persona
+    name = recorded.conversation.persona
+    return services.settings.persona(name if name in services.settings.personas else None)
+
+
+# ---- Sources removed ------------------------------------------------------------------------------------------------
+
+
+def _without(recorded: RecordedTurn, sources: Sequence[str]) -> RecordedTurn:
+    """Remove sources from a turn's recalled context. Raises InvalidInput naming the available sources."""
+    request, scene = recorded.request, recorded.scene
+    gone = {source if ":" in source else f"{MEMORY}{source}" for source in sources}
+    known = [text.source for text in (*request.advice, *([request.mind] if request.mind else []))]
+    known += [hit.memory_id for hit in request.memories.hits]
+    results = [f"{_POST}{each.id}" for each in scene.found.found]
+    if missing := sorted(gone - {*known, *results}):
+        lines = [text.source for text in recorded.manifest.volatile]
+        there = ", ".join(lines) or "nothing"
+        msg = f"without: turn {recorded.turn.n} did not use {missing[0]}. Its recalled sources: {there}."
+        raise InvalidInput(msg, where="without")
+    memories = replace(
+        request.memories, hits=tuple(each for each in request.memories.hits if each.memory_id not in gone)
+    )
+    left = tuple(each for each in scene.found.found if f"{_POST}{each.id}" not in gone)
+    return replace(
+        recorded,
+        scene=replace(scene, found=replace(scene.found, found=left)),
+        request=replace(
+            request,
+            memories=memories,
+            advice=tuple(text for text in request.advice if text.source not in gone),
+            mind=None if request.mind and request.mind.source in gone else request.mind,
+        ),
+    )
+
+
+# ---- Another memory -------------------------------------------------------------------------------------------------
+
+
+async def _as_of(services: Services, scope: Scope, recorded: RecordedTurn, when: float) -> RecordedTurn:
+    """Return a turn with the memory of a time: the summary and the memories valid then."""
+    version = await _summary_at(services, scope, recorded, when)
+    if version != recorded.manifest.summary_version:
+        recorded_turn = await read_recorded(
+            services, scope, recorded.conversation, recorded.turn, summary_version=version
+        )
+        recorded = replace(
+            recorded, scene=recorded_turn.scene, request=replace(recorded_turn.request, front=recorded.request.front)
+        )
+    memories = await _memories_at(services, scope, recorded, when)
+    return replace(recorded, request=replace(recorded.request, memories=memories))
+
+
+async def _summary_at(services: Services, scope: Scope, recorded: RecordedTurn, when: float) -> int:
+    """Return the newest summary at a time whose posts all precede the query, 0 for none."""
+    name, query = recorded.conversation.id, recorded.turn.query_seq
+    newest = await services.store.summary(scope, name)
+    versions = range(newest.version, max(0, newest.version - SUMMARIES), -1) if newest else ()
+    path: set[int] | None = None
+    for version in versions:
+        summary = await services.store.summary(scope, name, version=version)
+        if summary is None or summary.created_at > when or not summary.upto_seq < query:
+            continue
+        if path is None:
+            path = {post.seq for post in await services.store.posts(scope, name, head=query)}
+        if summary.upto_seq in path:
+            return version
+    return 0
+
+
+async def _memories_at(services: Services, scope: Scope, recorded: RecordedTurn, when: float) -> SelectedMemories:
+    """Select again among the memories valid at a time, in the places that the turn may read."""
+    turn = recorded.turn
+    policy = policy_of(turn)
+    organization = await _organization(services, scope, recorded)
+    settings = SHARING_ALLOWED
+    if organization:
+        settings = (await services.store.keys.organization(scope, organization)).memory.long_term_memory
+    conversation = recorded.conversation
+    persona = str(turn.metadata.get(SPOKEN_WITH) or conversation.persona or services.settings.default_persona)
+    alone = not set(conversation.participants) - {conversation.user}
+    participants = Participants(user=conversation.user, persona=persona, organization=organization, alone=alone)
+    places = read_places(policy, participants, settings)
+    if not places:
+        return SelectedMemories()
+    query = recorded.query
+    text = query.text if query else ""
+    limit = MemoryLook().limit
+    memory_query = MemoryQuery(
+        text=text, dense=await embed_query(services, text) if text else None, at=when, limit=limit, standing=limit
+    )
+    matched = await services.store.memories.find(scope, places, memory_query)
+    memories = tuple(replace(each, valid_to=None) for each in matched.memories if _is_valid(each, when))
+    fields = {name: getattr(matched, name) for name in matched.__struct_fields__} | {"memories": memories}
+    scene = replace(
+        recorded.scene, known=MemoryContext(policy=policy, places=places, settings=settings, **fields), told={}
+    )
+    return select_memories(services, scene, query, turn=turn.n)
+
+
+async def _organization(services: Services, scope: Scope, recorded: RecordedTurn) -> str | None:
+    """Return a turn's organization, as far as it can be inferred from sharing or from its memories."""
+    if shared := recorded.turn.metadata.get(SHARED_WITH):
+        return str(shared)
+    for each in (recorded.turn.metadata.get(RECALLED) or {}).get("hits", ()):
+        if each.get("scope") == "organization":
+            memories = await services.store.memories.get(scope, str(each["memoryId"]).removeprefix(MEMORY))
+            place: Place | None = memories[0].place if memories else None
+            if place is not None:
+                return place.id
+    return None
+
+
+def _is_valid(memory: Memory, when: float) -> bool:
+    return memory.valid_from <= when and (memory.valid_to is None or memory.valid_to > when)
+
+
+# ---- Replay ---------------------------------------------------------------------------------------------------------
 
 
 class WindowDiff(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services, Settings
 from cuebook.errors import NotFound
-from cuebook.interfaces.memories import CorrectionInput, MemoryLook
-from cuebook.interfaces.store import PathQuery, Scene, SearchLook
+from cuebook.interfaces.store import CorrectionInput, MemoryLook, PathQuery, Scene, SearchLook
 from cuebook.memory.corrections import corrected, says, unquoted
 from cuebook.memory.rolling import choose
 from cuebook.memory.schema import compact

@@ -30,9 +30,8 @@ from cuebook.records.persona import Persona, SentimentTracking
 from cuebook.records.prompt import Outcome
 from cuebook.records.turn import Ask, TurnOn
 from cuebook.signals.context import drift_by_meaning, drift_by_words
-from cuebook.signals.events import TRACE
 from cuebook.signals.machine_text import failed
-from cuebook.signals.message_signals import hear
+from cuebook.signals.message_signals import TRACE, hear
 from cuebook.signals.metaprompts import SHIPPED, describe_mood, fires, metaprompts_of
 from cuebook.signals.outcome import NEUTRAL as NO_SENTIMENT
 from cuebook.signals.outcome import word_on
