@@ -15,19 +15,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct, to_builtins
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.digest import digest_of, unix
 from cuebook.prompts.files import read_stated, write_file
-from cuebook.prompts.names import DEFAULT, check_branch, check_slug
+from cuebook.prompts.names import DEFAULT, ENDING, check_branch, check_slug
 from cuebook.prompts.pages import decoded
 from cuebook.prompts.params import bare, read_params
 from cuebook.prompts.strict_json import parse
 from cuebook.records.prompt import MAIN, Label, Param, Version
+from cuebook.validate import check as validated
 
 #: The registry's format version; a greater number is from a later Cuebook.
 FORMAT: Final = 1
@@ -41,7 +42,6 @@ FOLDERS: Final = ("_meta", "default", "projects", "system")
 _OBJECT = re.compile(r"\.objects/sha256/([0-9a-f]{2})/([0-9a-f]{64})")
 _SEMVER = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(-)?.*", re.DOTALL)
 _CONFLICT = re.compile(r"^(?:<{7}|={7}|>{7})", re.MULTILINE)
-_TEXTS = ("version", "description", "author", "last_updated", "type", "digest")
 
 
 class RegistryEntry(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class RegistryEntry(Struct, frozen=True, kw_only=True):
 
     id: str
     version: str = "1.0.0"  # semver
-    number: int = 0
+    number: Annotated[int, Meta(ge=0)] = 0
     branch: str = MAIN
     type: str = "prompt"
     description: str = ""
@@ -64,6 +64,10 @@ class RegistryEntry(Struct, frozen=True, kw_only=True):
     labels: tuple[str, ...] = ()
     sync: bool = False
     extra: Mapping[str, Any] = {}
+
+
+#: The keys of an entry; others are kept in `extra`.
+_FIELDS: Final = frozenset(RegistryEntry.__struct_fields__) - {"extra"}
 
 
 class Registry(Struct, frozen=True):
@@ -168,26 +172,13 @@ def render(entries: Iterable[RegistryEntry]) -> str:
 
 
 def _form(entry: RegistryEntry) -> dict[str, Any]:
-    form: dict[str, Any] = {
-        **entry.extra,
-        "id": entry.id,
-        "version": entry.version,
-        "number": entry.number,
-        "branch": entry.branch,
-        "type": entry.type,
-        "description": entry.description,
-        "author": entry.author,
-        "last_updated": entry.last_updated,
-        "tags": list(entry.tags),
-        "params": [f"${name}" for name in entry.params],
-        "path": entry.path,
-        "digest": entry.digest,
-        "head": entry.head,
-        "sync": entry.sync,
-    }
-    if entry.labels:
-        form["labels"] = list(entry.labels)
-    return form if entry.active is None else {**form, "active": entry.active}
+    form = to_builtins(entry) | {"params": [f"${name}" for name in entry.params]}
+    del form["extra"]
+    if not entry.labels:
+        del form["labels"]
+    if entry.active is None:
+        del form["active"]
+    return {**entry.extra, **form}
 
 
 def rank(semver: str) -> tuple[int, int, int, bool]:
@@ -258,37 +249,17 @@ def _read_entry(row: Any, where: str) -> RegistryEntry:
     where = f"{FILE}: {where}"
     if not isinstance(row, dict) or "id" not in row:
         raise InvalidInput(f"{where}: expected an object with an `id`", where=where)
-    form: dict[str, Any] = {key: _typed(row, key, str, where) for key in _TEXTS if key in row}
-    form |= {key: _typed(row, key, bool, where) for key in ("head", "sync", "active") if key in row}
-    form |= {key: _names(row, key, where) for key in ("tags", "labels") if key in row}
-    params = read_params([bare(name) for name in _names(row, "params", where)], where=f"{where}.params")
-    number = _typed(row, "number", int, where) if "number" in row else 0
-    if number < 0:
-        raise InvalidInput(f"{where}.number: version numbers start at 1, got {number}", where=f"{where}.number")
-    form["id"] = check_slug(row["id"], where=f"{where}.id")
-    form["branch"] = check_branch(row.get("branch", MAIN), where=f"{where}.branch")
-    known = {*form, "number", "params", "path"}
-    return RegistryEntry(
-        **form,
-        number=number,
+    known = {key: value for key, value in row.items() if key in _FIELDS}
+    entry = validated(known, RegistryEntry, where)
+    check_slug(entry.id, where=f"{where}.id")
+    check_branch(entry.branch, where=f"{where}.branch")
+    params = read_params([bare(name) for name in entry.params], where=f"{where}.params")
+    return replace(
+        entry,
         params=tuple(param.name for param in params),
-        path=_below(_typed(row, "path", str, where) if "path" in row else path_of(form["id"], form["branch"]), where),
-        extra={key: value for key, value in row.items() if key not in known},
+        path=_below(entry.path or path_of(entry.id, entry.branch), where),
+        extra={key: value for key, value in row.items() if key not in _FIELDS},
     )
-
-
-def _typed(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
-    value = row[key]
-    if type(value) is not kind:
-        raise InvalidInput(f"{where}.{key}: expected {kind.__name__}, got {value!r:.40}", where=f"{where}.{key}")
-    return value
-
-
-def _names(row: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
-    value = row.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise InvalidInput(f"{where}.{key}: expected a list of strings", where=f"{where}.{key}")
-    return tuple(value)
 
 
 def _below(path: str, where: str) -> str:
@@ -338,90 +309,69 @@ def time_of(text: str) -> float:
 # ---- differences from the files -------------------------------------------------------------------------------------
 
 
-Kind = Literal["form", "twice", "no_file", "no_entry", "unreadable", "digest", "metadata", "object"]
-
 #: Advice for a stale registry.
 _ANEW = f"run `cuebook prompt pull` to rebuild {FILE}"
-#: The extension of prompt files; other files may be beside them.
-_ENDING = ".md"
 #: Fields that both an entry and the file have: the entry's field and the version's.
-_FIELDS = (
+_SAME = (
     ("id", "slug"), ("branch", "branch"), ("version", "semver"), ("type", "type"), ("description", "description"),
     ("author", "author"), ("tags", "tags"), ("sync", "sync"),
 )  # fmt: skip
-
-
-class Disagreement(Struct, frozen=True):
-    """A mismatch between registry and files, with its place."""
-
-    kind: Kind
-    path: str
-    id: str
-    message: str
+#: A mismatch between registry and files: the path, the prompt's id ("" for none) and the message.
+Disagreement = tuple[str, str, str]
 
 
 def check(registry: Registry, files: Mapping[str, str | bytes]) -> list[Disagreement]:
-    """Return all mismatches, by path, none if all is well. `files` are all files below `prompts/`, by path."""
-    disagreements = [*_of_form(registry), *_of_entries(registry.entries)]
+    """Return all mismatches, by path, none if all is well. `files` are all files below `prompts/`, by path.
+
+    Objects that are not listed are those of other projects.
+    """
+    disagreements = [*_of_list(registry)]
     for entry in registry.entries:
-        disagreements += _of_entry(entry, files.get(entry.path))
+        disagreements += [(entry.path, entry.id, why) for why in _of_entry(entry, files.get(entry.path))]
     listed = {entry.path for entry in registry.entries}
-    for path in files:
-        if path not in listed and path.endswith(_ENDING):
-            disagreements.append(Disagreement("no_entry", path, "", f"{path}: not in {FILE}; {_ANEW}"))
-        elif path not in listed and path.startswith(OBJECTS):
-            disagreements.append(Disagreement("no_entry", path, "", f"{path}: not the text of any version in {FILE}"))
-    return sorted(disagreements, key=lambda each: (each.path, each.id, each.kind, each.message))
+    disagreements += [
+        (path, "", f"{path}: not in {FILE}; {_ANEW}") for path in files if path not in listed and path.endswith(ENDING)
+    ]
+    return sorted(disagreements)
 
 
-def _of_form(registry: Registry) -> Iterator[Disagreement]:
+def _of_list(registry: Registry) -> Iterator[Disagreement]:
     if registry.text and registry.text != render(registry.entries):
-        yield Disagreement("form", FILE, "", f"{FILE}: was edited by hand or merged; {_ANEW}")
-
-
-def _of_entries(entries: tuple[RegistryEntry, ...]) -> Iterator[Disagreement]:
+        yield FILE, "", f"{FILE}: was edited by hand or merged; {_ANEW}"
+    entries = registry.entries
     versions = Counter((entry.id, entry.branch, entry.number or entry.version) for entry in entries)
     heads = Counter((entry.id, entry.branch) for entry in entries if entry.head)
-    branches = {(entry.id, entry.branch) for entry in entries}
     for (slug, branch, version), count in versions.items():
         if count > 1:
-            yield Disagreement(
-                "twice", FILE, slug, f"{FILE}: {slug}@{branch}:{version} is listed {count} times. Keep one."
-            )
-    for slug, branch in branches:
+            yield FILE, slug, f"{FILE}: {slug}@{branch}:{version} is listed {count} times. Keep one."
+    for slug, branch in {(entry.id, entry.branch) for entry in entries}:
         if heads[slug, branch] != 1:
-            count = heads[slug, branch]
-            yield Disagreement("twice", FILE, slug, f"{FILE}: {slug}@{branch} has {count} heads instead of one")
+            yield FILE, slug, f"{FILE}: {slug}@{branch} has {heads[slug, branch]} heads instead of one"
 
 
-def _of_entry(entry: RegistryEntry, text: str | bytes | None) -> Iterator[Disagreement]:
+def _of_entry(entry: RegistryEntry, text: str | bytes | None) -> Iterator[str]:
+    path = entry.path
     if text is None:
         name = f"{entry.id}@{entry.branch}" + (f":{entry.number}" if entry.number else "")
-        message = f"{entry.path}: missing, but {FILE} lists {name} there. Commit it."
-        yield Disagreement("no_file", entry.path, entry.id, message)
+        yield f"{path}: missing, but {FILE} lists {name} there. Commit it."
         return
-    if entry.path.startswith(OBJECTS) and not is_object(entry.path, text):
-        message = f"{entry.path}: does not match the hash in its name. Restore it from the Git history."
-        yield Disagreement("object", entry.path, entry.id, message)
+    if path.startswith(OBJECTS) and not is_object(path, text):
+        yield f"{path}: does not match the hash in its name. Restore it from the Git history."
         return
     try:
-        version, keys = read_stated(text, path=entry.path)
+        version, keys = read_stated(text, path=path)
         version = version if keys else complete(version, entry)
         digest = digest_of(version)
     except InvalidInput as error:
-        yield Disagreement("unreadable", entry.path, entry.id, str(error))
+        yield str(error)
         return
-    yield from _of_version(entry, version, digest)
-
-
-def _of_version(entry: RegistryEntry, version: Version, digest: str) -> Iterator[Disagreement]:
     if entry.digest and digest != entry.digest:
-        message = f"{entry.path}: was edited after {FILE} was written; push it, or {_ANEW}"
-        yield Disagreement("digest", entry.path, entry.id, message)
-    said_by_file = {name: getattr(version, field) for name, field in _FIELDS}
-    said_by_file["params"] = tuple(param.name for param in version.params)
-    for name, value in said_by_file.items():
+        yield f"{path}: was edited after {FILE} was written; push it, or {_ANEW}"
+    in_file = {name: getattr(version, field) for name, field in _SAME}
+    in_file["params"] = tuple(param.name for param in version.params)
+    if "@" in path:
+        in_file["branch"] = entry.branch  # the path names it
+    for name, value in in_file.items():
         listed = getattr(entry, name)
         if listed != value:
-            message = f"{entry.path}: {name} is {value!r:.80}, and {listed!r:.80} in {FILE}; {_ANEW}"
-            yield Disagreement("metadata", entry.path, entry.id, message)
+            yield f"{path}: {name} is {value!r:.80}, and {listed!r:.80} in {FILE}; {_ANEW}"

@@ -166,19 +166,13 @@ class ProjectPrompts(Prompts):
         if contents.registry is None:
             return sync_changes
         values = {each.slug for each in sync_changes} | {each.path for each in sync_changes}
-        for each in registry_drift.check(contents.registry, await asyncio.to_thread(shelf.texts)):
-            if not values & {each.id, each.path} and not _is_fine(each, contents):
-                message = shelf.located(each.message, each.path)
-                sync_changes.append(
-                    SyncChange(path=each.path, slug=each.id, branch="", state="registry", message=message)
-                )
-        for family in (each for each in families.values() if each.slug not in values):
-            for why in astray(contents.registry, family):
-                message = shelf.located(why, FILE)
-                sync_changes.append(
-                    SyncChange(path=FILE, slug=family.slug, branch="", state="registry", message=message)
-                )
-        return sync_changes
+        faults = registry_drift.check(contents.registry, await asyncio.to_thread(shelf.texts))
+        faults += [(FILE, slug, why) for slug, family in families.items() for why in astray(contents.registry, family)]
+        return sync_changes + [
+            SyncChange(path=path, slug=slug, branch="", state="registry", message=shelf.located(why, path))
+            for path, slug, why in faults
+            if not values & {slug, path}
+        ]
 
     async def restore(self, slug: str) -> None:
         """Write a prompt's active versions to their files after a rollback. Log a failure: the rollback stands."""
@@ -245,14 +239,6 @@ class ProjectPrompts(Prompts):
         }
         due = {path: text for path, text in files.items() if path not in heads or heads[path] in fresh}
         await asyncio.to_thread(lambda: [shelf.write(path, text) for path, text in due.items()])
-
-
-def _is_fine(each: registry_drift.Disagreement, contents: Contents) -> bool:
-    """Return whether a disagreement is harmless: objects of other projects, or a branch named by the file path."""
-    path = each.path
-    if each.kind == "no_entry":
-        return path not in {one.path for one in contents.prompts}
-    return each.kind == "metadata" and "@" in path and each.message.startswith(f"{path}: branch is ")
 
 
 def pushes_by_itself(config: Config) -> bool:
