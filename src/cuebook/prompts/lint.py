@@ -1,9 +1,12 @@
-"""Lint prompts: find errors, risks and waste before a model gets them. `RULES` lists all rules."""
+"""Lint prompts: find errors, risks and waste before a model gets them. `rules` lists them."""
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
 from typing import Any, Final, Literal
 
 from msgspec import Struct
@@ -36,41 +39,10 @@ _TWINS = "аеорсухіјѕԁһԛѡАВЕКМНОРСТХІЈЅΑΒΕΖΗΙΚ
 _CONFUSABLE = Expression(rf"[A-Za-z][{_TWINS}]|[{_TWINS}][A-Za-z]")
 _WORD = Expression(r"\w{1,80}")
 
-_ALL = r"(?:(?:all|any|every|each|of|the|your|my|our|these|those|this|that)\s{1,20}){0,5}"
-_OLD = r"(?:previous|prior|above|earlier|preceding|former|existing|original|system|foregoing)"
-_ORDERS = r"(?:instructions?|prompts?|rules?|messages?|directions?|guidelines?|commands?|orders?|constraints?|context)"
-#: Known prompt injection phrases, in lower case. Sources: OWASP LLM01 and its corpora; seen in five languages.
-_PHRASES: Final = (
-    Expression(
-        rf"\b(?:ignore|disregard|forget|override|bypass|overrule)\s{{1,20}}{_ALL}{_OLD}\s{{1,20}}(?:\w{{1,20}}\s){{0,2}}"
-        rf"{_ORDERS}"
-    ),
-    Expression(
-        rf"\b(?:ignore|disregard|forget)\s{{1,20}}(?:all|everything|any)\s{{1,20}}(?:{_ORDERS}|you|above|before)"
-    ),
-    Expression(r"\byou\s{1,20}are\s{1,20}now\b"),
-    Expression(r"\bfrom\s{1,20}now\s{1,20}on,?\s{1,20}you\b"),
-    Expression(r"\b(?:do\s{1,20}anything\s{1,20}now|developer\s{1,20}mode|jailbreak|god\s{1,20}mode)\b"),
-    Expression(
-        r"\b(?:reveal|print|repeat|show|output|leak)\s{1,20}(?:me\s{1,20})?(?:your|the)\s{1,20}"
-        r"(?:full\s{1,20}|entire\s{1,20})?(?:system|initial|hidden|secret|developer)\s{1,20}(?:prompt|instructions?|message)"
-    ),
-    Expression(r"\b(?:do\s{1,20}not|don'?t|never)\s{1,20}(?:tell|inform|alert|notify)\s{1,20}the\s{1,20}user\b"),
-    Expression(r"\bwithout\s{1,20}(?:telling|informing|notifying)\s{1,20}the\s{1,20}user\b"),
-    Expression(r"\bignorier\w{0,3}\s{1,20}(?:alle\s{1,20})?(?:die\s{1,20})?(?:vorherigen|bisherigen|obigen)\b"),
-    Expression(r"\bignore[zr]?\s{1,20}(?:toutes\s{1,20})?les\s{1,20}(?:instructions|consignes)\b"),
-    Expression(r"\bignor[ae]\s{1,20}(?:todas\s{1,20})?(?:las|tus)\s{1,20}(?:instrucciones|reglas)\b"),
-    Expression(r"игнорируй\w{0,2}\s{1,20}(?:все\s{1,20})?(?:предыдущие|прошлые)"),
-    Expression(
-        "(?:忽略|无视|忽視)[^。\n]{0,8}(?:指令|指示|提示|规则)|(?:以前|これまで|上記)の指示を(?:全て|すべて)?無視"
-    ),
-    Expression(
-        r"<\|(?:im_start|im_end|system|user|assistant|endoftext|eot_id|start_header_id)\|>|\[/?inst\]|<</?sys>>"
-    ),
-    Expression(r"!\[[^\]\n]{0,200}\]\(https?://[^)\s]{0,500}?(?:\$|\{\{)"),  # an image that leaks a value
-)
+#: The name of a part in a phrase.
+_PART = re.compile("<([a-z]+)>")
 
-
+Severity = Literal["error", "warning", "info"]
 #: A finding in a text: the violated rule, the position, and the message.
 TextSpot = tuple[str, int, str]
 
@@ -85,17 +57,30 @@ def spots(text: str) -> Iterator[TextSpot]:
     yield from _characters(text)
 
 
+@cache
+def _tables() -> dict[str, Any]:
+    return tomllib.loads(files(__package__).joinpath("lint.toml").read_text("utf-8"))
+
+
+def rules() -> Mapping[str, tuple[Severity, str]]:
+    """Return every rule by name: severity and description."""
+    return _tables()["rules"]  # type: ignore[no-any-return]  # as the file has it
+
+
+@cache
+def _injections() -> list[re.Pattern[str]]:
+    """Return the known injection phrases."""
+    filled = (_PART.sub(lambda part: _tables()["parts"][part[1]], each) for each in _tables()["phrases"])
+    return [re.compile(each.replace(" ", r"\s{1,20}")) for each in filled]
+
+
 def _phrases(text: str) -> Iterator[TextSpot]:
     plain = _folded(text)
-    results = [match for phrase in _PHRASES if (match := phrase.search(plain))]
+    results = [match for phrase in _injections() if (match := phrase.search(plain))]
     if results:
         first = min(results, key=lambda match: match.start())
         content = " ".join(text[first.start() : first.end()].split())[:60]
-        yield (
-            "injection",
-            first.start(),
-            f"contains {content!r}, a known injection phrase. Reword it, also in rules.",
-        )
+        yield "injection", first.start(), f"contains {content!r}, a known injection phrase. Reword it, also in rules."
 
 
 def _characters(text: str) -> Iterator[TextSpot]:
@@ -128,28 +113,6 @@ def _plain_letter(char: str) -> str:
     return plain if len(plain) == 1 else char
 
 
-Severity = Literal["error", "warning", "info"]
-
-#: Every rule: severity and description.
-RULES: Final[Mapping[str, tuple[Severity, str]]] = {
-    "secret": ("error", "a key, password or card number in a text, a default or metadata"),
-    "bidi": ("error", "a character that reorders the displayed text"),
-    "hidden": ("error", "an invisible character"),
-    "broken-inherits": ("error", "a missing parent, a cycle, or too many steps"),
-    "injection": ("warning", "a known injection phrase, or a model's own control tokens"),
-    "confusable": ("warning", "a word with look-alike letters of two scripts"),
-    "undeclared-param": ("warning", "a placeholder that is not a parameter, so it stays unchanged"),
-    "other-syntax": ("warning", "a parameter written in the syntax of the other engine"),
-    "unused-param": ("warning", "a parameter that neither the text nor a child uses"),
-    "vain-override": ("warning", "an override of a section that no ancestor has"),
-    "vain-project": ("warning", "a project's own prompt that overrides none"),
-    "too-long": ("warning", "more tokens than the limit of a system text"),
-    "unstable-front": ("warning", "a value that changes every turn, before much text that a cache could keep"),
-    "empty": ("warning", "a prompt without text"),
-    "near-duplicate": ("info", "a near-duplicate of another prompt"),
-    "no-description": ("info", "a prompt without a description"),
-    "unknown-key": ("info", "a front matter key that resembles a known one"),
-}
 #: Maximum tokens of a system text (`budget.system`, BrowserOS).
 MOST_TOKENS: Final = 5_000
 #: Minimum characters after a changing value for which a move pays off: some 50 tokens.
@@ -190,7 +153,7 @@ class _Subject(Struct, frozen=True):
 def _finding(subject: _Subject, rule: str, where: str, message: str) -> LintFinding:
     version = subject.version
     slug = version.slug if version.branch == MAIN else f"{version.slug}@{version.branch}"
-    return LintFinding(rule, RULES[rule][0], slug, where, message)
+    return LintFinding(rule, rules()[rule][0], slug, where, message)
 
 
 def lint(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cuebook.prompts.clusters import DUPLICATE, near_duplicates, shingles
 from cuebook.prompts.files import read_file
-from cuebook.prompts.lint import RULES, lint
+from cuebook.prompts.lint import lint, rules
 from cuebook.prompts.rating import rate
 from cuebook.records.prompt import Param, Version
 
@@ -188,7 +188,7 @@ def test_findings_name_the_branch_and_begin_with_the_worst():
         ("info", "a"),
         ("info", "p@trial"),
     ]
-    assert all(finding.severity == RULES[finding.rule][0] for finding in findings)
+    assert all(finding.severity == rules()[finding.rule][0] for finding in findings)
 
 
 def test_hostile_texts_are_checked_quickly():

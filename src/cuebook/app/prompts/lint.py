@@ -10,7 +10,8 @@ from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
-from cuebook.prompts.lint import MOST_TOKENS, RULES, LintFinding, lint
+from cuebook.prompts.lint import MOST_TOKENS, LintFinding, lint
+from cuebook.prompts.lint import rules as lint_rules
 from cuebook.prompts.names import candidates, own_names
 from cuebook.prompts.rating import QualityRating, rate
 from cuebook.records.memory import Scope
@@ -67,7 +68,7 @@ def _others(services: Services) -> set[str]:
 
 def rules() -> list[Wire]:
     """Return every lint rule: its name, severity and description."""
-    return [{"rule": name, "severity": severity, "what": what} for name, (severity, what) in RULES.items()]
+    return [{"rule": name, "severity": severity, "what": what} for name, (severity, what) in lint_rules().items()]
 
 
 async def _versions(services: Services, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[LintFinding]]:
