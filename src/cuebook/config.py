@@ -67,6 +67,8 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
     )
     breakpoints: Literal["auto", "on", "off"] = "auto"  # write explicit cache breakpoints into requests
     messages: Literal["auto", "chat"] = "auto"  # /v1/messages goes upstream in its own format, or as chat completions
+    #: The format in which /v1/responses goes upstream. auto: its own, or chat if the upstream lacks the API
+    responses: Literal["auto", "native", "chat"] = "auto"
     shadow: bool = False  # forward /v1 unchanged, and record what Cuebook would have sent
 
 

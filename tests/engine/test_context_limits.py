@@ -15,7 +15,7 @@ from cuebook.errors import UpstreamError
 from cuebook.providers.model_list import ModelList, read_contexts
 from cuebook.records.answer import to_wire
 from cuebook.testing import ScriptedModel
-from cuebook.testing.upstream import Answer, ScriptedUpstream, completion
+from cuebook.testing.upstream import Answer, ScriptedUpstream, completion, output_text, response
 
 
 async def send(cue: Cuebook, messages: list[dict[str, Any]], *, model: str, **fields: Any) -> tuple[int, bytes]:
@@ -147,7 +147,10 @@ async def test_messages_and_responses_are_retried_too() -> None:
     answer = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "Hi."}]}
     refusal = Answer(pieces=(json.dumps(error).encode(),), status=400)
     upstream = ScriptedUpstream(
-        refusal, Answer(pieces=(json.dumps(answer).encode(),)), too_long(4_096, 9_900), completion("Hi.")
+        refusal,
+        Answer(pieces=(json.dumps(answer).encode(),)),
+        too_long(4_096, 9_900),
+        response("r", output_text("Hi.")),
     )
     async with cue_on(upstream=upstream) as cue:
         body = json.dumps({"model": "claude-x", "max_tokens": 500, "messages": history()}).encode()
@@ -157,7 +160,7 @@ async def test_messages_and_responses_are_retried_too() -> None:
         body = json.dumps({"model": "my-model", "max_output_tokens": 500, "input": history()}).encode()
         pieces = [piece async for piece in cue.respond(RelayCall(body=body, headers={}, conversation="other"))]
         assert b'"Hi."' in b"".join(piece for piece in pieces if isinstance(piece, bytes))
-        assert len(upstream.messages(3)) < len(upstream.messages(2))
+        assert len(upstream.sent(3)["input"]) < len(upstream.sent(2)["input"])
 
 
 async def test_a_prompt_that_is_too_long_for_the_configured_model_is_retried_once() -> None:

@@ -14,8 +14,17 @@ from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import UpstreamError
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
-from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result, streamed
-from cuebook.wire.responses_requests import read_items
+from cuebook.testing.upstream import (
+    Answer,
+    ScriptedUpstream,
+    call,
+    completion,
+    output_text,
+    response,
+    result,
+    streamed,
+)
+from cuebook.wire.responses_items import read_items
 
 #: What a client does to its history before it sends it.
 EDITS = st.lists(
@@ -75,7 +84,7 @@ def without_recall(message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if isinstance(content, str):
         message = {**message, "content": content.partition("\n\n<recalled ")[0]}
-    elif isinstance(content, list) and str(content[-1].get("text", "")).startswith("<recalled "):
+    elif isinstance(content, list) and content and str(content[-1].get("text", "")).startswith("<recalled "):
         content = content[:-1]
         alone = len(content) == 1 and set(content[0]) == {"type", "text"}
         message = {**message, "content": content[0]["text"] if alone else content}
@@ -161,6 +170,8 @@ async def test_memory_is_recalled_only_if_its_own_words_are_not_in_the_window(tm
 class MessagesClient:
     """A client of Anthropic's wire that keeps and resends its own history."""
 
+    settings: Mapping[str, Any] = {}
+
     def __init__(self, cue: Any, upstream: ScriptedUpstream, **names: Any) -> None:
         self.cue, self.upstream, self.names = cue, upstream, names
         self.history: list[dict[str, Any]] = []
@@ -195,7 +206,9 @@ class MessagesClient:
 
 
 class ResponsesClient:
-    """A client of OpenAI's Responses wire that keeps and resends its own items."""
+    """A client of OpenAI's Responses wire that keeps and resends its own items. The upstream knows chat completions."""
+
+    settings: Mapping[str, Any] = {"upstream__responses": "chat"}
 
     def __init__(self, cue: Any, upstream: ScriptedUpstream, **names: Any) -> None:
         self.cue, self.upstream, self.names = cue, upstream, names
@@ -221,12 +234,52 @@ class ResponsesClient:
         assert owned or self.upstream.messages() == expected
 
 
-@pytest.mark.parametrize("wire", [MessagesClient, ResponsesClient])
+class NativeClient(ResponsesClient):
+    """The same client of an upstream that answers on the same wire: with state, a custom tool and unknown fields."""
+
+    settings: Mapping[str, Any] = {}
+    body = b""
+
+    async def send(self, text: str = "", calls: Sequence[str] = ()) -> None:
+        """Send the history and append the items of the answer: reasoning, a text, and calls."""
+        number = len(self.upstream.requests)
+        items: list[Any] = [
+            {"id": f"rs_{number}", "type": "reasoning", "summary": [], "encrypted_content": f"e{number}"}
+        ]
+        items += [output_text(text)] if text else []
+        named = {"type": "custom_tool_call", "name": "look", "input": "at <b>"}
+        items += [{"id": f"ctc_{each}", "call_id": each, **named} for each in calls]
+        answer = response("resp_theirs", *items, store=False)
+        self.upstream.say(answer)
+        fields = {"model": "m", "instructions": "Be brief.", "include": ["reasoning.encrypted_content"], "store": False}
+        self.body = json.dumps(
+            {**fields, "tools": [{"type": "custom", "name": "look"}], "input": self.history}
+        ).encode()
+        call_ = RelayCall(body=self.body, headers={}, **self.names)
+        pieces = [piece async for piece in self.cue.respond(call_)]
+        assert b"".join(pieces[1:]) == b"".join(answer.pieces)
+        self.sent = len(self.history)
+        self.history = [*self.history, *items]
+
+    def results(self, calls: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the items with the results of tool calls."""
+        return [{"type": "custom_tool_call_output", "call_id": each, "output": "found"} for each in calls]
+
+    def check(self, *, owned: bool) -> None:
+        """Check that the upstream got the last request of the client."""
+        assert self.upstream.requests[-1].path == "/responses"
+        body = self.upstream.sent()
+        assert [without_recall(each) for each in body.pop("input")] == self.history[: self.sent]
+        assert body.items() <= json.loads(self.body).items()
+        assert owned or self.upstream.requests[-1].body == self.body
+
+
+@pytest.mark.parametrize("wire", [MessagesClient, ResponsesClient, NativeClient])
 @settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
 @given(edits=EDITS, named=st.booleans(), owned=st.booleans())
 async def test_upstream_gets_what_the_client_of_another_wire_sent(tmp_path_factory, wire, edits, named, owned):
     upstream = ScriptedUpstream()
-    async with cue_on(tmp_path_factory.mktemp("db"), upstream=upstream) as cue:
+    async with cue_on(tmp_path_factory.mktemp("db"), upstream=upstream, **wire.settings) as cue:
         client = wire(cue, upstream, conversation=NAME if named else "", user="ann" if owned else None)
         for n in range(4):
             client.history.append({"role": "user", "content": f"u{n}"})
@@ -293,7 +346,7 @@ async def test_server_kept_replies_are_sent_with_request_fields_only(tmp_path, c
 
 async def test_continued_response_is_sent_with_request_fields_only(tmp_path):
     upstream = ScriptedUpstream()
-    async with cue_on(tmp_path, upstream=upstream) as cue:
+    async with cue_on(tmp_path, upstream=upstream, upstream__responses="chat") as cue:
         previous = None
         for n in range(2):
             upstream.say(completion(f"a{n}", **REPLY_FIELDS))

@@ -542,7 +542,7 @@ async def test_a_clients_history_is_sent_whole_until_the_window_fills(tmp_path, 
 
 
 async def test_a_response_is_a_document_unless_its_client_asks_for_a_stream(cue, upstream):
-    upstream.say(streamed("hi"))
+    upstream.say(Answer(status=404), streamed("hi"))
     pieces = cue.respond(RelayCall(body=b'{"model":"m","input":"Hello"}', headers={}))
     head, body = [piece async for piece in pieces]
     assert head.headers["content-type"] == "application/json"

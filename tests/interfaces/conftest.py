@@ -26,11 +26,11 @@ from cuebook.testing.doubles import ScriptedModel
 BASE = "http://127.0.0.1"
 
 
-def config(*, store: str = ":memory:", upstream: str = "", **server: Any) -> Config:
+def config(*, store: str = ":memory:", upstream: str = "", responses: Any = "chat", **server: Any) -> Config:
     return Config(
         settings=Settings(
             store=StoreConfig(url=store, synchronous="OFF"),
-            upstream=UpstreamConfig(url=upstream),
+            upstream=UpstreamConfig(url=upstream, responses=responses),
             server=ServerConfig(**server),
         )
     )

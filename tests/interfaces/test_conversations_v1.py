@@ -245,7 +245,7 @@ def test_conversation_without_owner_belongs_to_its_first_user(live: Live, client
 def test_client_that_adds_items_itself_keeps_one_conversation(serve_live: Callable[..., Live]) -> None:
     """Act like a session of the Agents SDK: add the input before each call and the output after it."""
     upstream = ScriptedUpstream(completion("", calls=[call("c1", "look"), call("c2", "look")]), completion("42."))
-    live = serve_live(upstream=upstream)
+    live = serve_live(config(), upstream=upstream)
     tool: Any = {"type": "function", "name": "look", "parameters": {}, "strict": False}
     with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
         made = client.conversations.create(items=[])

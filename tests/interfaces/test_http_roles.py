@@ -104,7 +104,7 @@ async def test_only_an_owner_reaches_the_upstreams_other_routes(upstream: Upstre
 
 
 async def test_an_editor_reaches_the_upstreams_served_routes(upstream: Upstream) -> None:
-    async with served(where=config(upstream=upstream.url)) as keyed:
+    async with served(where=config(upstream=upstream.url, responses="native")) as keyed:
         editor = await keyed.client_as("editor", "ann")
         for path in ("/v1/embeddings", "/v1/moderations", "/v1/responses/compact"):
             await editor.post(path, json={"model": "m", "input": "x"})

@@ -519,7 +519,7 @@ async def record_wire(requests: Iterator[tuple[Any, ...]]) -> list[Recorded]:
     """Return each answer and what reached the upstream for it."""
     upstream = ScriptedUpstream(default=completion("Anything."))
     found = []
-    async with serving(in_memory(), upstream=upstream) as (_, client):
+    async with serving(in_memory(upstream__responses="chat"), upstream=upstream) as (_, client):
         for answer, path, *rest in requests:
             seen = len(upstream.requests)
             upstream._answers = [answer] if answer is not None else []  # noqa: SLF001  # an answer that was not requested is dropped

@@ -2,7 +2,7 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from cuebook.engine.jobs.embedding import load
 from cuebook.engine.jobs.worker import Worker
 from cuebook.engine.proxy.relay import relay
 from cuebook.engine.proxy.request import RelayCall
-from cuebook.engine.proxy.responses_wire import ResponsesAsChat
+from cuebook.engine.proxy.responses_wire import ResponsesWire
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.engine.proxy.wire import ChatWire, Head
 from cuebook.engine.turn.chat import ChatSpeaker, Chunk, preview, read_ask
@@ -315,13 +315,14 @@ class Cuebook(Parts):
             async for piece in pieces:
                 yield piece
 
-    async def respond(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
-        """Answer an OpenAI Responses request. Yield the response head, then the body's bytes."""
-        async with aclosing(await self._relay(ResponsesAsChat, call)) as pieces:
+    async def respond(self, call: RelayCall, *, compacts: bool = False) -> AsyncIterator[Head | bytes]:
+        """Answer an OpenAI Responses request, or one to compact. Yield the response head, then the body's bytes."""
+        kind = partial(ResponsesWire, compacts=compacts)
+        async with aclosing(await self._relay(kind, call)) as pieces:
             async for piece in pieces:
                 yield piece
 
-    async def _relay(self, kind: type[ChatWire], call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
+    async def _relay(self, kind: Callable[..., ChatWire], call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
         await self._prepare(call)
         wire = kind(self.services, self._upstream, call)
         model = upstream_model(self.services, self.config, wire.model) if self._upstream is not None else None

@@ -21,6 +21,7 @@ from cuebook.app.turns.turns import Turns
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.shadow import Shadow
+from cuebook.interfaces import Upstream
 
 
 class Parts:
@@ -29,6 +30,7 @@ class Parts:
     config: Config
     _tenant: str
     _shadow: Shadow | None
+    _upstream: Upstream | None
     _looks: dict[int, LiveViews]
 
     @property
@@ -49,7 +51,7 @@ class Parts:
     @property
     def responses(self) -> Responses:
         """Stored answers of the OpenAI Responses API, by id."""
-        return Responses(self.services, most=self.config.settings.server.max_v1_body)
+        return Responses(self.services, self._upstream, most=self.config.settings.server.max_v1_body)
 
     @property
     def openai_conversations(self) -> OpenAIConversations:

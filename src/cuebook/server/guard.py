@@ -31,6 +31,7 @@ _OURS = {
     "models": _READS,
     "models/*": _READS,
     "responses": ("POST",),
+    "responses/compact": ("POST",),
     "responses/*": (*_READS, "DELETE"),
     "responses/*/input_items": _READS,
     "responses/*/cancel": ("POST",),
@@ -40,7 +41,7 @@ _OURS = {
     "conversations/*/items/*": (*_READS, "DELETE"),
 }
 #: The routes whose second segment is not a name.
-_NO_NAMES = (["chat", "completions"], ["messages", "count_tokens"])
+_NO_NAMES = (["chat", "completions"], ["messages", "count_tokens"], ["responses", "compact"])
 #: Headers of every answer except an upstream's.
 _PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 #: Characters that an upstream may treat as a slash.

@@ -42,7 +42,8 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
             f"{method} /page/{what}/forget"
             for method in ("GET", "POST") for what in ("memories/{memory}", "conversations/{conversation}")
         ),
-        "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/responses/{response}/cancel",
+        "POST /v1/chat/completions", "POST /v1/responses", "POST /v1/responses/compact",
+        "POST /v1/responses/{response}/cancel",
         "DELETE /v1/responses/{response}", "POST /v1/messages",
         "POST /v1/messages/count_tokens",
         "POST /v1/conversations", f"POST {_TALK}", f"DELETE {_TALK}", f"POST {_TALK}/items",

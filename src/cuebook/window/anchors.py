@@ -24,7 +24,7 @@ def with_breakpoints(messages: Sequence[bytes], anchors: Sequence[Anchor], sheet
     marked = list(messages)
     volatile = volatile_text(sheet.volatile, sheet.fence) if sheet.volatile else ""
     for anchor in anchors:
-        fields = _decode(marked[anchor.after])
+        fields = _decode(marked[anchor.after] or b"{}")
         if anchor.name in ("system", "summary"):
             parts = _parts(fields.get("content"), sheet.summary.text if sheet.summary else "", mark_tail=True)
         else:

@@ -19,6 +19,7 @@ from cuebook.window.cut_json import cut_json
 from cuebook.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, Counter, cut
 from cuebook.wire.anthropic_messages import THINKING
 from cuebook.wire.chat_messages import write_message
+from cuebook.wire.responses_items import ITEMS
 
 #: Minimum text of a cut post, in tokens: a head, a marker and a tail.
 LEAST_TEXT = 20
@@ -35,6 +36,8 @@ _MEDIA = ("image_url", "input_audio", "file")
 _ARGUMENTS = {"function": "arguments", "custom": "input"}
 #: Tokens of the note after an interrupted reply.
 _NOTE = 8
+#: Field of a provider's state, which is charged by what it contains, not by its letters.
+_ENCRYPTED = "encrypted_content"
 #: Levels of unknown JSON that are scanned.
 _DEEPEST = 16
 
@@ -80,6 +83,8 @@ def weigh(message: Mapping[str, Any], count: Counter) -> int:
             total += IMAGE_TOKENS
         elif key == THINKING and isinstance(value, list):  # signatures are not charged
             total += sum(count(str(each.get("thinking", ""))) for each in value if isinstance(each, dict))
+        elif key == ITEMS:  # counted as the message's text and calls
+            continue
         elif key == "name" and isinstance(value, str):
             total += count(value) + 1
         else:
@@ -120,7 +125,7 @@ def weigh_json(value: object, count: Counter, depth: int = 0) -> int:
     if isinstance(value, str):
         return IMAGE_TOKENS if value.startswith("data:") else count(value)
     if isinstance(value, dict | list) and depth < _DEEPEST:
-        inner = [*value, *value.values()] if isinstance(value, dict) else value
+        inner = value if isinstance(value, list) else [*value, *(value[key] for key in value if key != _ENCRYPTED)]
         return sum(weigh_json(each, count, depth + 1) + 1 for each in inner) + 1
     return count(encode(value).decode())
 

@@ -17,6 +17,8 @@ from cuebook.wire.event_stream import read_event, write_event
 _CALLS: Final = "tool_use"
 #: Fields of a block whose text grows by deltas. A call's JSON is parsed once complete.
 _GROWS: Final = ("text", "thinking", "partial_json", "signature")
+#: Field of an answer with the provider's edits of the context.
+EDITS: Final = "context_management"
 #: Fields of a compaction, which one delta sets.
 _STATE: Final = frozenset({"content", "encrypted_content"})
 #: Most blocks of an answer, to bound memory.
@@ -70,6 +72,7 @@ class MessagesReader(StreamReader):
             if isinstance(stop := delta.get("stop_reason"), str):
                 self._stop(mended(stop))
             self._count(event.get("usage"))
+            self._keep_edits(event)
         elif kind == "message_stop":
             self.answer.finish.setdefault(0, "")
             self.answer.done = True
@@ -89,6 +92,11 @@ class MessagesReader(StreamReader):
             if isinstance(block, dict):
                 self._begin(number, block)
         self._count(document.get("usage"))
+        self._keep_edits(document)
+
+    def _keep_edits(self, data: Mapping[str, Any]) -> None:
+        if isinstance(edits := data.get(EDITS), dict):
+            self.answer.frame[EDITS] = edits
 
     def message(self, choice: int = 0) -> bytes | None:
         """Return the answer so far as one chat message, or None if it is empty or invalid."""
@@ -300,7 +308,8 @@ def write_events(message: Mapping[str, Any]) -> Iterator[bytes]:
             yield write_event("content_block_delta", index=place, delta=delta)
         yield write_event("content_block_stop", index=place)
     delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-    yield write_event("message_delta", delta=delta, usage=message["usage"])
+    edits = {EDITS: message[EDITS]} if EDITS in message else {}
+    yield write_event("message_delta", delta=delta, usage=message["usage"], **edits)
     yield write_event("message_stop")
 
 

@@ -13,13 +13,12 @@ from cuebook.errors import InvalidInput
 from cuebook.records.answers import mended
 from cuebook.records.conversation import Post
 from cuebook.records.erasure import GONE
-from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict, error_message
+from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict, dicts, error_message
 from cuebook.wire.chat_answers import read_usage
 from cuebook.wire.chat_messages import write_message
-from cuebook.wire.responses_requests import PREFIX, UNSTORED, AnswerId, id_stem, read_items, read_stem, wrong
+from cuebook.wire.responses_items import COMPACTION, ITEMS, read_answer, write_content, write_items, wrong
+from cuebook.wire.responses_requests import PREFIX, UNSTORED, AnswerId, id_stem, read_stem
 
-#: Output items that a chat message can represent. Others are the provider's own.
-_REPRESENTED: Final = ("message", "function_call")
 #: Fields with the id and the model of an answer.
 _FRAME: Final = ("id", "model")
 #: Final states of an answer, and those of a complete one.
@@ -39,13 +38,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResponsesReader(StreamReader):
-    """Reads a response: its events, or one document."""
+    """Reads a response: its events, or one document. `compacts`: the answer of `/responses/compact`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, compacts: bool = False) -> None:
         super().__init__()
         self.answer.finish = {0: ""}
         self._items: dict[int, dict[str, Any]] = {}
         self._texts: dict[int, list[str]] = {}  # of unfinished items
+        self._compacts = compacts
 
     def add(self, event: dict[str, Any]) -> str:
         """Add an event. Return the text it adds."""
@@ -70,9 +70,9 @@ class ResponsesReader(StreamReader):
             self._items, self._texts = dict(enumerate(items)), {}
         answer.frame = {name: document[name] for name in _FRAME if isinstance(document.get(name), str)}
         answer.done = answer.done or status in _ENDS
-        if status in _COMPLETE:
-            calls = any(item.get("type") == "function_call" for item in self._items.values())
-            answer.finish[0] = "tool_calls" if calls else "stop" if status == "completed" else "length"
+        if status in _COMPLETE or self._compacts:
+            calls = any(str(item.get("type")).endswith("_call") and "call_id" in item for item in self._items.values())
+            answer.finish[0] = "length" if status == "incomplete" else "tool_calls" if calls else "stop"
         if isinstance(used := document.get("usage"), dict):
             names = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
             counts = {ours: used.get(theirs) for ours, theirs in names.items()}
@@ -84,25 +84,18 @@ class ResponsesReader(StreamReader):
         self.answer.error, self.answer.done = error_message(error), True
 
     def message(self, choice: int = 0) -> bytes | None:
-        """Return the answer so far as one chat message, or None if it is empty or invalid."""
+        """Return the answer so far as one chat message with its items, or None if it is empty or invalid."""
         begun = {
             place: {"type": "message", "role": "assistant", "content": "".join(lines)}
             for place, lines in self._texts.items()
         }
-        items = [item for _, item in sorted((begun | self._items).items()) if item.get("type") in _REPRESENTED]
+        items = [item for _, item in sorted((begun | self._items).items())]
+        if self._compacts:  # the user's messages before it are stored already
+            items = [item for item in items if item.get("type") == COMPACTION]
         try:
-            messages = [] if choice else read_items(items, "output")
-        except InvalidInput:
+            return _encode(read_answer(items)) if items and not choice else None
+        except (InvalidInput, UnicodeEncodeError):
             return None
-        return _encode(_joined(messages)) if messages else None
-
-
-def _joined(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return several messages of an answer as one."""
-    texts = [each["content"] for each in messages if each["content"] is not None]
-    calls = [call for each in messages for call in each.get("tool_calls", ())]
-    content = texts[0] if len(texts) == 1 else "\n\n".join(map(str, texts)) or None
-    return {"role": "assistant", "content": content} | ({"tool_calls": calls} if calls else {})
 
 
 # ---- Writing --------------------------------------------------------------------------------------------------------
@@ -138,6 +131,33 @@ class ResponsesWriter(AnswerWriter):
     def document(self) -> dict[str, Any]:
         """Return the response so far."""
         return self._response
+
+    def take_message(self, message: dict[str, Any]) -> None:
+        """Add a complete stored message."""
+        if isinstance(parts := message.get("content"), list) and ITEMS not in message:
+            message = {**message, "content": "".join(part.get("text") or "" for part in parts)}
+        self.take({"choices": [{"message": message, "finish_reason": "stop"}]}, "message")
+
+    def _add_delta(self, delta: Mapping[str, Any]) -> None:
+        for item in dicts(delta.get(ITEMS)):
+            self._add_item(item)
+        if ITEMS not in delta:
+            super()._add_delta(delta)
+
+    def _add_item(self, item: dict[str, Any]) -> None:
+        """Add a complete item of a provider's answer."""
+        place = len(self._output)
+        self._output.append(item)
+        self._emit("response.output_item.added", output_index=place, item=item)
+        for number, part in enumerate(dicts(item.get("content"))):
+            if (kind := part.get("type")) in ("output_text", "refusal"):
+                key = "text" if kind == "output_text" else "refusal"
+                where = {"output_index": place, "item_id": item.get("id", ""), "content_index": number}
+                self._emit("response.content_part.added", **where, part=part | {key: ""})
+                self._emit(f"response.{kind}.delta", **where, delta=part.get(key), **_logprobs(key))
+                self._emit(f"response.{kind}.done", **where, **{key: part.get(key)}, **_logprobs(key))
+                self._emit("response.content_part.done", **where, part=part)
+        self._emit("response.output_item.done", output_index=place, item=item)
 
     def begin(self) -> bytes:
         """Return the first events of a stream."""
@@ -258,8 +278,8 @@ PAIRS, LONGEST_NAME, LONGEST_VALUE = 16, 64, 512
 #: Id prefixes of conversations created here, and of OpenAI's.
 _OURS: Final = re.compile(r"conv_cb[0-9a-f]{20}")
 _THEIRS: Final = re.compile(r"conv_[0-9a-f]{32,}")
-#: Parts of a chat message -> their type as input.
-_INPUTS: Final = {"text": "input_text", "image_url": "input_image", "file": "input_file"}
+#: Prefix of an item's id by its type.
+_PREFIXES: Final = {"message": "msg", "function_call": "fc", "function_call_output": "fco"}
 
 
 def conversation_id(digest: bytes) -> str:
@@ -308,55 +328,21 @@ def items_of(
     """Return a post's items in order, none if it was erased. `answer`: the turn and step that wrote it."""
     if post.state == GONE:
         return []
-    message = msgspec.json.decode(post.wire or write_message(post, user=user))
+    message = post.wire or write_message(post, user=user)
     stem = id_stem(AnswerId(conversation, *(answer or (post.seq,))))
-    if message["role"] == "assistant":
-        return _answer_items(message, stem, whole=post.state == "complete")
-    if message["role"] in ("tool", "function"):
-        call = message.get("tool_call_id") or message.get("name") or ""
-        output = _inputs(message.get("content"))
-        if len(output) == 1 and output[0]["type"] == "input_text":
-            return [_output(stem, call, output[0]["text"])]
-        return [_output(stem, call, output or "")]
+    if post.role == "assistant":
+        writer = ResponsesWriter(PREFIX + stem, conversation="", created=0, model="", echo={})
+        writer.take_message(msgspec.json.decode(message))
+        writer.end("" if post.state == "complete" else "The answer was interrupted.")
+        return [{**item, "id": f"{_prefix(item)}_{stem}_{n}"} for n, item in enumerate(writer.document()["output"])]
     return [
-        {
-            "id": f"msg_{stem}_0",
-            "type": "message",
-            "role": message["role"],
-            "status": "completed",
-            "content": _inputs(message.get("content")),
-        }
+        {"id": f"{_prefix(item)}_{stem}_{n}", "status": "completed", **item}
+        | ({"content": write_content(item["content"])} if isinstance(item.get("content"), str) else {})
+        for n, item in enumerate(write_items(message))
     ]
 
 
-def _answer_items(message: Mapping[str, Any], stem: str, *, whole: bool) -> list[dict[str, Any]]:
-    writer = ResponsesWriter(PREFIX + stem, conversation="", created=0, model="", echo={})
-    if isinstance(parts := message.get("content"), list):
-        message = {**message, "content": "".join(part.get("text") or "" for part in parts)}
-    writer.take({"choices": [{"message": message, "finish_reason": "stop"}]}, "message")
-    writer.end("" if whole else "The answer was interrupted.")
-    output: list[dict[str, Any]] = writer.document()["output"]
-    return output
-
-
-def _output(stem: str, call: str, output: Any) -> dict[str, Any]:
-    return {
-        "id": f"fco_{stem}_0", "type": "function_call_output", "call_id": call, "output": output, "status": "completed",
-    }  # fmt: skip
-
-
-def _inputs(content: Any) -> list[dict[str, Any]]:
-    if isinstance(content, str):
-        return [{"type": "input_text", "text": content}]
-    return [_input(part) for part in content or () if isinstance(part, dict)]
-
-
-def _input(part: Mapping[str, Any]) -> dict[str, Any]:
-    kind = str(part.get("type"))
-    body = part.get(kind)
-    if kind == "image_url":
-        image = body if isinstance(body, dict) else {"url": body}
-        return {"type": "input_image", "image_url": image.get("url"), "detail": image.get("detail") or "auto"}
-    if kind == "file" and isinstance(body, dict):
-        return {"type": "input_file"} | body
-    return dict(part) | {"type": _INPUTS.get(kind, kind)}
+def _prefix(item: Mapping[str, Any]) -> str:
+    """Return the prefix of an item's id: that of the provider's, or the usual one of its type."""
+    kind, id_ = str(item.get("type")), str(item.get("id") or "")
+    return _PREFIXES.get(kind) or id_.partition("_")[0] or kind

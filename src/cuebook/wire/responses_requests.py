@@ -1,4 +1,4 @@
-"""Convert a request of OpenAI's Responses wire to a chat completion, and encode response ids.
+"""Parse a request of OpenAI's Responses API, convert its fields to those of a chat completion, and encode response ids.
 
 Features that a chat completion lacks (tools and files of the provider, background mode) raise an error naming the
 field.
@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Raw, Struct
 
 from cuebook.errors import InvalidInput
+from cuebook.wire.responses_items import CHAT_KINDS, cannot_express, convert_items, wrong
 
 PREFIX: Final = "resp_"
 #: Suffix of response ids with `store: false`, which cannot be looked up.
@@ -29,9 +30,6 @@ _CONVERTED: Final = frozenset(
     {*_SAME, *_REFUSED, "input", "instructions", "stream", "stream_options", "previous_response_id", "conversation",
      "max_output_tokens", "reasoning", "tools", "tool_choice", "text"}
 )  # fmt: skip
-#: Tuples, because values to look up come from JSON and may be lists.
-_ROLES: Final = ("user", "assistant", "system", "developer")
-_TEXTS: Final = ("input_text", "output_text", "text")
 
 
 class AnswerId(Struct, frozen=True, array_like=True):
@@ -43,19 +41,76 @@ class AnswerId(Struct, frozen=True, array_like=True):
 
 
 class ResponseRequest(Struct, frozen=True, kw_only=True):
-    """A parsed request: chat completion fields, what it continues, and fields that its answer repeats."""
+    """A parsed request: its fields and items, and what it continues."""
 
-    fields: dict[str, Any]
-    echo: dict[str, Any]
+    data: dict[str, Any]
+    own: dict[str, Raw]  # fields as received
+    items: list[Raw]  # of the input
     previous: str | None = None
     conversation: str | None = None
-    left_out: tuple[str, ...] = ()  # fields and items that a chat completion lacks and that only tune the answer
 
     @property
     def user(self) -> str | None:
         """Return the user from the body."""
-        named = self.fields.get("user") or self.fields.get("safety_identifier")
+        named = self.data.get("user") or self.data.get("safety_identifier")
         return named if isinstance(named, str) else None
+
+    @property
+    def instructions(self) -> str:
+        """Return the system text that applies to this answer only."""
+        return self.data.get("instructions") or ""
+
+    @property
+    def is_stored(self) -> bool:
+        """Return whether the answer can be continued by its id."""
+        return self.data.get("store") is not False
+
+    def chat_fields(self) -> dict[str, Any]:
+        """Return the fields of the equivalent chat completion without its messages.
+
+        Raises InvalidInput for what a chat completion lacks.
+        """
+        data = self.data
+        for name in _REFUSED:
+            if data.get(name):
+                raise cannot_express(name)
+        convert_items(self.items, kinds=CHAT_KINDS)
+        fields = {name: data[name] for name in _SAME if data.get(name) is not None}
+        fields |= _limits(data) | _tools(data) | _format(data)
+        if data.get("stream") is True:
+            fields |= {"stream": True, "stream_options": {"include_usage": True}}
+        return fields
+
+    def echo(self) -> dict[str, Any]:
+        """Return the fields that an answer repeats."""
+        data = self.data
+        effort = data["reasoning"].get("effort") if isinstance(data.get("reasoning"), dict) else None
+        return {
+            "instructions": data.get("instructions"),
+            "max_output_tokens": data.get("max_output_tokens"),
+            "metadata": data.get("metadata") or {},
+            "parallel_tool_calls": data.get("parallel_tool_calls") is not False,
+            "previous_response_id": data.get("previous_response_id"),
+            "reasoning": {"effort": effort, "summary": None},
+            "store": self.is_stored,
+            "temperature": data.get("temperature"),
+            "text": data.get("text") or {"format": {"type": "text"}},
+            "tool_choice": data.get("tool_choice") or "auto",
+            "tools": data.get("tools") or [],
+            "top_p": data.get("top_p"),
+            "truncation": data.get("truncation") or "disabled",
+        }
+
+    def left_out(self) -> tuple[str, ...]:
+        """Return the fields that a chat completion lacks, and the types of items that only their provider can use."""
+        data = self.data
+        names = {name for name, value in data.items() if value and name not in _CONVERTED}
+        reasoning = data.get("reasoning")
+        if isinstance(reasoning, dict):
+            names |= {f"reasoning.{name}" for name, value in reasoning.items() if value and name != "effort"}
+        if any(msgspec.json.decode(item).get("type") == "reasoning" for item in self.items):
+            names.add("input.reasoning")
+        return tuple(sorted(names - ({"truncation"} if data.get("truncation") == "disabled" else set())))
 
 
 def write_id(answer: AnswerId, *, stored: bool = True) -> str:
@@ -104,131 +159,25 @@ def continued(data: Mapping[str, Any]) -> tuple[str | None, str | None]:
 def read_response_request(body: bytes) -> ResponseRequest:
     """Parse a request. Raises InvalidInput naming the field."""
     try:
+        own = msgspec.json.decode(body, type=dict[str, Raw])
         data = msgspec.json.decode(body, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
         msg = f"The request body is not a JSON object ({error})."
         raise InvalidInput(msg, where="body") from None
-    for name in _REFUSED:
-        if data.get(name):
-            raise _cannot(name)
     previous, conversation = continued(data)
-    fields = {name: data[name] for name in _SAME if data.get(name) is not None}
-    fields["messages"] = _messages(data.get("input"), data.get("instructions"))
-    fields |= _limits(data) | _tools(data) | _format(data)
-    if data.get("stream") is True:
-        fields |= {"stream": True, "stream_options": {"include_usage": True}}
-    return ResponseRequest(
-        fields=fields, echo=_echo(data), previous=previous, conversation=conversation, left_out=_left_out(data)
-    )
-
-
-def _left_out(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the fields that a chat completion lacks, and the types of items that only their provider can use."""
-    names = {name for name, value in data.items() if value and name not in _CONVERTED}
-    reasoning = data.get("reasoning")
-    names |= (
-        {f"reasoning.{name}" for name, value in reasoning.items() if value and name != "effort"}
-        if isinstance(reasoning, dict)
-        else set()
-    )
-    items = data.get("input")
-    if isinstance(items, list) and any(isinstance(item, dict) and item.get("type") == "reasoning" for item in items):
-        names.add("input.reasoning")
-    return tuple(sorted(names - ({"truncation"} if data.get("truncation") == "disabled" else set())))
-
-
-def _echo(data: Mapping[str, Any]) -> dict[str, Any]:
-    effort = data["reasoning"].get("effort") if isinstance(data.get("reasoning"), dict) else None
-    return {
-        "instructions": data.get("instructions"),
-        "max_output_tokens": data.get("max_output_tokens"),
-        "metadata": data.get("metadata") or {},
-        "parallel_tool_calls": data.get("parallel_tool_calls") is not False,
-        "previous_response_id": data.get("previous_response_id"),
-        "reasoning": {"effort": effort, "summary": None},
-        "store": data.get("store") is not False,
-        "temperature": data.get("temperature"),
-        "text": data.get("text") or {"format": {"type": "text"}},
-        "tool_choice": data.get("tool_choice") or "auto",
-        "tools": data.get("tools") or [],
-        "top_p": data.get("top_p"),
-        "truncation": data.get("truncation") or "disabled",
-    }
-
-
-# ---- Input ----------------------------------------------------------------------------------------------------------
-
-
-def _messages(value: Any, instructions: Any) -> list[dict[str, Any]]:
+    instructions, value = data.get("instructions"), data.get("input")
     if instructions is not None and not isinstance(instructions, str):
         raise wrong("instructions", "a string")
-    items = [{"role": "user", "content": value}] if isinstance(value, str) else value
-    if not isinstance(items, list) or not items:
-        raise wrong("input", "a string or a non-empty list of items")
-    front: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
-    return front + read_items(items, "input")
-
-
-def read_items(items: Iterable[Any], where: str) -> list[dict[str, Any]]:
-    """Return items as equivalent chat messages. Function calls and the text before them form one message.
-
-    Raises InvalidInput naming the item.
-    """
-    messages: list[dict[str, Any]] = []
-    for number, item in enumerate(items):
-        place = f"{where}[{number}]"
-        if not isinstance(item, dict):
-            raise wrong(place, "an object")
-        _add(messages, item, place)
-    return messages
-
-
-def _add(messages: list[dict[str, Any]], item: Mapping[str, Any], where: str) -> None:
-    kind = item.get("type") or "message"
-    if kind == "message" and item.get("role") in _ROLES:
-        messages.append({"role": item["role"], "content": _content(item.get("content"), f"{where}.content")})
-    elif kind == "function_call":
-        function = {"name": item.get("name"), "arguments": item.get("arguments")}
-        call = {"id": item.get("call_id"), "type": "function", "function": function}
-        if not all(isinstance(value, str) for value in (call["id"], *function.values())):
-            raise wrong(where, "a function_call with call_id, name and arguments")
-        if not messages or messages[-1]["role"] != "assistant":
-            messages.append({"role": "assistant", "content": None})
-        messages[-1].setdefault("tool_calls", []).append(call)
-    elif kind == "function_call_output" and isinstance(item.get("call_id"), str):
-        content = _content(item.get("output"), f"{where}.output")
-        messages.append({"role": "tool", "tool_call_id": item["call_id"], "content": content})
-    elif kind != "reasoning":  # only its provider can use it
-        raise _cannot(f"{where}.type {kind!r}", where=f"{where}.type")
-
-
-def _content(value: Any, where: str) -> Any:
     if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        raise wrong(where, "a string or a list of parts")
-    parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(value)]
-    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+        items = [Raw(msgspec.json.encode({"role": "user", "content": value}))]
+    elif isinstance(value, list) and value:
+        items = msgspec.json.decode(own["input"], type=list[Raw])
+    else:
+        raise wrong("input", "a string or a non-empty list of items")
+    return ResponseRequest(data=data, own=own, items=items, previous=previous, conversation=conversation)
 
 
-def _part(value: Any, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise wrong(where, "an object")
-    kind = value.get("type")
-    if kind in _TEXTS and isinstance(value.get("text"), str):
-        return {"type": "text", "text": value["text"]}
-    if kind == "refusal":
-        return {"type": "refusal", "refusal": value.get("refusal")}
-    if kind == "input_image" and isinstance(value.get("image_url"), str):
-        detail = {"detail": value["detail"]} if value.get("detail") else {}
-        return {"type": "image_url", "image_url": {"url": value["image_url"]} | detail}
-    if kind == "input_file" and not value.get("file_url"):
-        named = ("file_id", "file_data", "filename")
-        return {"type": "file", "file": {name: value[name] for name in named if value.get(name)}}
-    raise _cannot(f"{where}.type {kind!r}", where=where)
-
-
-# ---- Output ---------------------------------------------------------------------------------------------------------
+# ---- Equivalent fields ----------------------------------------------------------------------------------------------
 
 
 def _limits(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -248,7 +197,7 @@ def _tools(data: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {"tools": [_tool(tool, f"tools[{n}]") for n, tool in enumerate(tools)]} if tools else {}
     if isinstance(choice, dict):
         if choice.get("type") != "function":
-            raise _cannot(f"tool_choice.type {choice.get('type')!r}", where="tool_choice")
+            raise cannot_express(f"tool_choice.type {choice.get('type')!r}", where="tool_choice")
         choice = {"type": "function", "function": {"name": choice.get("name")}}
     return fields | ({"tool_choice": choice} if choice is not None and tools else {})
 
@@ -256,7 +205,7 @@ def _tools(data: Mapping[str, Any]) -> dict[str, Any]:
 def _tool(tool: Any, where: str) -> dict[str, Any]:
     kind = tool.get("type") if isinstance(tool, dict) else None
     if kind != "function":
-        raise _cannot(f"{where}.type {kind!r}", where=where)
+        raise cannot_express(f"{where}.type {kind!r}", where=where)
     return {"type": "function", "function": _without(tool, "type")}
 
 
@@ -276,13 +225,3 @@ def _format(data: Mapping[str, Any]) -> dict[str, Any]:
 def _without(data: Mapping[str, Any], *names: str) -> dict[str, Any]:
     left: Iterable[tuple[str, Any]] = data.items()
     return {name: value for name, value in left if name not in names and value is not None}
-
-
-def wrong(where: str, expected: str) -> InvalidInput:
-    """Return the error for a field of another type."""
-    return InvalidInput(f"{where}: expected {expected}", where=where)
-
-
-def _cannot(what: str, *, where: str = "") -> InvalidInput:
-    msg = f"{what}: not supported by the chat completion that answers this request. Remove it."
-    return InvalidInput(msg, where=where or what)

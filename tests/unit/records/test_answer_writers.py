@@ -89,7 +89,7 @@ def test_a_response_has_the_content_of_its_chat_completion(message: dict[str, An
     reader = read_response(response.begin() + response.end())
     expected = json.loads(chat.message() or b"{}")
     if expected.get("content") or expected.get("tool_calls"):
-        assert json.loads(reader.message() or b"{}") == expected
+        assert json.loads(reader.message() or b"{}").items() >= expected.items()
 
 
 def test_a_stream_that_ends_early_says_so() -> None:

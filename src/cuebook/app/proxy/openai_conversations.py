@@ -24,7 +24,7 @@ from cuebook.wire.responses_answers import (
     read_attached,
     read_item_id,
 )
-from cuebook.wire.responses_requests import read_items
+from cuebook.wire.responses_items import read_items
 
 Order = Literal["asc", "desc"]
 #: Maximum items per request, and default page size (OpenAI's).

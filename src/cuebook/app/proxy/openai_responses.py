@@ -8,8 +8,9 @@ import msgspec
 from cuebook.app.proxy.openai_conversations import LIMIT, OpenAIConversations, Order
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.erasure import forget
-from cuebook.engine.proxy.responses_wire import stored_answer
+from cuebook.engine.proxy.responses_wire import is_native, stored_answer
 from cuebook.errors import InvalidInput, NotFound, TooLarge
+from cuebook.interfaces import Upstream
 from cuebook.records.conversation import ASSISTANT
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
@@ -17,6 +18,7 @@ from cuebook.records.turn import ASKED, Step, Turn
 from cuebook.window.post_forms import whole
 from cuebook.wire.chat_answers import usage_fields
 from cuebook.wire.responses_answers import ResponsesWriter, looks_foreign, may_be_ours, read_item_id
+from cuebook.wire.responses_items import cannot_express
 from cuebook.wire.responses_requests import continued, read_id, read_response_request
 
 #: Number of posts loaded at a time to find an answer's input.
@@ -26,19 +28,27 @@ PAGE = 200
 class Responses:
     """The stored responses of a project, by id."""
 
-    def __init__(self, services: Services, *, most: int) -> None:
+    def __init__(self, services: Services, upstream: Upstream | None, *, most: int) -> None:
         """Create it; `most` is the maximum size of a request in bytes, including the items that it refers to."""
-        self._services = services
+        self._services, self._upstream = services, upstream
         self._most = most
 
     async def refused(self, body: bytes, *, user: str | None = None) -> InvalidInput | None:
         """Return why a request must be forwarded instead of answered here, None if it can be answered.
 
-        Raises InvalidInput if neither works: it continues a response that the upstream does not know.
+        Raises InvalidInput if neither works: it continues a response that the upstream does not know, or the upstream
+        lacks this API and a chat completion cannot express the request.
         """
+        native = is_native(self._services, self._upstream)
         try:
             request = read_response_request(body)
+            if not native:
+                request.chat_fields()
+            elif request.data.get("background"):
+                raise cannot_express("background")
         except InvalidInput as error:
+            if not native:
+                raise
             if name := await self._continues(body, user):
                 fault = str(error).rstrip(".")
                 msg = f"{fault}. It continues {name!r}, which the upstream does not know. Send all messages as input."

@@ -165,6 +165,7 @@ def _settings(config: Config, methods: tuple[str, ...], *, limits: Limits, key: 
         experience_most=values.experience.most,
         cache_rule=_cache_rule(config),
         breakpoints=values.upstream.breakpoints,
+        responses=values.upstream.responses,
     )
 
 

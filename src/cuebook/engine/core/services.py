@@ -153,6 +153,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     experience_most: int = 3  # in one prompt
     cache_rule: CacheRule | None = None
     breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
+    responses: str = "auto"  # auto | native | chat: the format in which /v1/responses goes upstream
 
     def persona(self, name: str | None) -> Persona:
         """Return the named persona, or the default one. Raises NotFound."""
@@ -208,6 +209,7 @@ class Caches(Struct, kw_only=True):
     contexts: OrderedDict[tuple[str, str], ContextSize] = field(
         default_factory=OrderedDict
     )  # learned, by URL and model
+    has_responses: dict[str, bool] = field(default_factory=dict)  # whether an upstream has the Responses API, by URL
     listed_contexts: dict[tuple[str, str], int] = field(default_factory=dict)  # of upstreams, by URL and model
     token_ratios: OrderedDict[str, float] = field(
         default_factory=OrderedDict

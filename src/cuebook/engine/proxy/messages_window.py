@@ -96,7 +96,7 @@ def _messages(
     for number, post_in_form in enumerate(sheet.partition.kept, front):
         seq, chat, recalled = post_in_form.post.seq, plan.messages[number], ""
         if seq == sheet.query and sheet.volatile:
-            chat, recalled = _split_recall(chat, sheet.fence)
+            chat, recalled = split_recall(chat, sheet.fence)
         sent = numbers.get(seq)
         source = converted[sent] if sent is not None and post_in_form.form == "full" else None
         if source is not None:
@@ -136,7 +136,7 @@ def _add(messages: list[_OutgoingMessage], role: str, blocks: list[Any], *, at: 
         messages.append(_OutgoingMessage(role, blocks, at=at, pieces=1))
 
 
-def _split_recall(chat: bytes, fence: str) -> tuple[bytes, str]:
+def split_recall(chat: bytes, fence: str) -> tuple[bytes, str]:
     """Split the query from its recalled text."""
     message = _decode(chat)
     content = message["content"]

@@ -21,6 +21,7 @@ from cuebook.window.cache import CacheRule, rule_for
 from cuebook.window.post_forms import weigh
 from cuebook.wire.answer import AnswerWriter, StreamReader
 from cuebook.wire.anthropic_answers import (
+    EDITS,
     MessagesReader,
     MessagesWriter,
     message_usage,
@@ -148,7 +149,7 @@ class MessagesWire(Wire):
             content,
             stop=stops[0] or ("tool_use" if calls else "end_turn"),
             usage=message_usage(reply.usage(None)),
-        )
+        ) | ({EDITS: about[EDITS]} if EDITS in about else {})
         if self.stream:
             yield from write_events(message)
         else:

@@ -315,7 +315,7 @@ class Shadow:
 
     def _wire(self, record: ShadowedCall, call: RelayCall) -> Wire:
         if record.path == RESPONSES_PATH:
-            return ResponsesWire(record.services, self._upstream, call, self._answers)
+            return ResponsesWire(record.services, self._upstream, call, answers=self._answers)
         kind = MessagesWire if record.path == MESSAGES_PATH else ChatWire
         return kind(record.services, self._upstream, call)
 

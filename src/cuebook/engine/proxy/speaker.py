@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -16,14 +17,13 @@ from cuebook.engine.turn.step import OpenStep, OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.engine.turn.turn import replan_turn
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.interfaces import RelayAnswer
+from cuebook.interfaces import RelayAnswer, Upstream
 from cuebook.records.conversation import CALL
 from cuebook.records.turn import BRANCH, Usage
 from cuebook.wire.answer import StreamReader
 from cuebook.wire.chat_answers import usage_fields, write_chunk, write_completion, write_end
 from cuebook.wire.chat_messages import MessageContent, read_message
 from cuebook.wire.event_stream import ByteLines
-from cuebook.wire.too_long import STATUSES
 
 log = logging.getLogger("cuebook.relay")
 _encode = msgspec.json.Encoder().encode
@@ -56,24 +56,28 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
         wire = self.wire
         if wire.upstream is None:
             return local_answer(wire.services, turn, step, stream=wire.stream, counts=wire.wants_usage)
-        reply = await send_upstream(wire.services, wire.upstream, wire.outgoing(turn, model=self.model))
-        if reply.status not in STATUSES:
-            return relay_answer(reply, step, wire.reader())
-        body = await _body_of(reply)
-        if (smaller := await replan_turn(wire.services, turn, reply.status, body)) is None:
-            return relay_answer(reply, step, wire.reader(), body=body)
-        step.turn = smaller
-        await reply.aclose()
-        reply = await send_upstream(wire.services, wire.upstream, wire.outgoing(smaller, model=self.model))
-        return relay_answer(reply, step, wire.reader())
+        reply, error = await self._send(wire.upstream, turn)
+        if wire.turns_to_chat(reply.status, error or b""):
+            await reply.aclose()
+            reply, error = await self._send(wire.upstream, turn)
+        if error is not None and (smaller := await replan_turn(wire.services, turn, reply.status, error)) is not None:
+            step.turn = smaller
+            await reply.aclose()
+            reply, error = await self._send(wire.upstream, smaller)
+        return relay_answer(reply, step, wire.reader(), body=error)
+
+    async def _send(self, upstream: Upstream, turn: OpenTurn) -> tuple[RelayAnswer, bytes | None]:
+        """Send a turn's window. Return the answer, and its body if it is an error."""
+        reply = await send_upstream(self.wire.services, upstream, self.wire.outgoing(turn, model=self.model))
+        return reply, await _body_of(reply) if reply.status >= HTTPStatus.BAD_REQUEST else None
 
     def replay(self, reply: StoredReply) -> Iterator[Head | bytes]:
         """Yield the stored answer of a repeated request."""
         place: Any = {"conversation": reply.conversation, "turn": reply.turn.n, "step": reply.step.n}
-        head = local_head(stream=self.wire.stream)
+        head, body = local_head(stream=self.wire.stream), self.wire.replay(reply)
         place |= {"is_side_branch": BRANCH in reply.turn.metadata, "tokens": reply.step.manifest.tokens}
         yield msgspec.structs.replace(head, **place)
-        yield from self.wire.replay(reply)
+        yield from body
 
 
 # ---- The configured model's answer ----------------------------------------------------------------------------------

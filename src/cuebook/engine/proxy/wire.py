@@ -26,6 +26,7 @@ from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict
 from cuebook.wire.anthropic_messages import ORDER, REMINDED, THINKING, ConvertedMessage
 from cuebook.wire.chat_answers import ChatReader, usage_fields, write_completion, write_stream
 from cuebook.wire.event_stream import ByteLines, Events, read_event
+from cuebook.wire.responses_items import without_items
 
 #: Response header that lists the request fields not passed to the model.
 LEFT_OUT: Final = "x-cuebook-left-out"
@@ -85,7 +86,7 @@ class Wire(ABC):
         self.model = model_in(call.body) or ""  # as the client names it
         self.own_fields: Mapping[str, Raw] = {}  # as received
         self.fields: Mapping[str, Raw] = {}  # of the equivalent chat completion
-        self.converted: tuple[ConvertedMessage, ...] = ()  # on Anthropic's wire: source of each message of the history
+        self.converted: tuple[ConvertedMessage, ...] = ()  # source of each message of the history, if in another format
 
     @property
     def stream(self) -> bool:
@@ -129,6 +130,10 @@ class Wire(ABC):
     def sends_marks(self, model: str) -> bool:
         """Return whether to send cache breakpoints to a model."""
 
+    def turns_to_chat(self, status: int, error: bytes) -> bool:  # noqa: ARG002  # only a wire with a second form does
+        """Return whether an upstream's answer asks for the same request as a chat completion."""
+        return False
+
     @abstractmethod
     def reader(self) -> StreamReader:
         """Return a reader of the upstream's answer."""
@@ -159,12 +164,12 @@ class ChatWire(Wire):
     def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its messages."""
         fields = dict(self.fields)
-        messages = tuple(map(_chat_form, turn.plan.messages))
+        messages = tuple(map(_chat_form, turn.plan.messages))  # b"" for another wire's state
         if self.sends_marks(model or self.model):
             messages = with_breakpoints(messages, turn.plan.window.anchors, turn.plan.sheet)
             fields.setdefault("prompt_cache_key", Raw(_encode(turn.lease.conversation)))
             fields.setdefault("prompt_cache_options", Raw(b'{"mode":"explicit"}'))
-        fields["messages"] = Raw(b"[" + b",".join(messages) + b"]")
+        fields["messages"] = Raw(b"[" + b",".join(filter(None, messages)) + b"]")
         if model is not None:
             fields["model"] = Raw(_encode(model))
         return self.request_to(_encode(fields))
@@ -196,7 +201,8 @@ class ChatWire(Wire):
 
 
 def _chat_form(message: bytes) -> bytes:
-    """Return a message without the fields that only Anthropic's wire has."""
+    """Return a message without the fields that only other wires have."""
+    message = without_items(message)
     if ORDER.encode() in message and ORDER in (fields := _decode(message)):
         message = _encode({name: value for name, value in fields.items() if name not in (ORDER, THINKING)})
     return message.replace(_REMINDED, _TEXT)

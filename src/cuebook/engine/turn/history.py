@@ -25,6 +25,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask, Turn
 from cuebook.wire.chat_messages import ResentMessage
 from cuebook.wire.responses_answers import may_be_ours
+from cuebook.wire.responses_items import is_compaction
 
 #: Newest answers searched for a history without a conversation id.
 ANCHORS = 32
@@ -149,7 +150,9 @@ async def align_history(
     digests = [each.digest for each in history]
     alignments = await services.store.align(scope, digests, conversation=ask.conversation)
     if alignments and alignments[0].conversation.last_seq:
-        place = await _place(services, scope, request, continue_at(alignments[0], _answers(request)))
+        place = await _place(
+            services, scope, request, continue_at(alignments[0], _answers(request), states=_states(request))
+        )
         return replace(place, parallel=is_busy) if place.waiting_turn is None and is_busy else place
     ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
     return await _place(services, scope, replace(request, ask=ask), None)
@@ -230,6 +233,10 @@ def _answers(request: TurnRequest) -> frozenset[int]:
     return frozenset(n for n, each in enumerate(request.history) if each.role == ASSISTANT)
 
 
+def _states(request: TurnRequest) -> frozenset[int]:
+    return frozenset(n for n, each in enumerate(request.history) if is_compaction(each.raw))
+
+
 async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> Continuation | None:
     """Return the path that a history without a conversation id continues, or None."""
     history, answers = request.history, _answers(request)
@@ -245,7 +252,7 @@ async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> 
         begun = [each for each in every if may_be_ours(each.conversation.id)]
         if listed := same_items(begun, len(history), since=services.clock.now() - LISTED_S):
             return listed
-    return same_conversation(_unnamed(every) if sought else [], answers)
+    return same_conversation(_unnamed(every) if sought else [], answers, states=_states(request))
 
 
 def anchors(digests: Sequence[bytes], answers: frozenset[int], *, most: int) -> list[bytes]:
@@ -273,8 +280,16 @@ class _Run(Struct, frozen=True):
         return self.last - self.length + 1
 
 
-def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, sure: bool = False) -> Continuation:
+def continue_at(
+    alignment: Alignment,
+    answers: frozenset[int] = frozenset(),
+    *,
+    states: frozenset[int] = frozenset(),
+    sure: bool = False,
+) -> Continuation:
     """Return the position that a history continues. `answers` are the numbers of its answers.
+
+    A provider's compaction item is unique: a history with a stored one (`states`) continues its branch.
 
     A history continues a branch if at least half of it is there (with `sure` more than half) with an answer, or if it
     is the start of the branch. Any other history is stored on the side, at the root. So is a call stored on the side
@@ -284,11 +299,12 @@ def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, 
     run = tree.longest(alignment.places)
     if run is None:
         return Continuation(alignment, is_side_branch=True)
-    runs = [*tree.in_front(run), run, *tree.behind(run, answers)]
+    runs = [*tree.in_front(run), run, *tree.behind(run, answers, states)]
     seqs = {number: seq for each in runs for number, seq in tree.members(each)}
     end, matched = max(seqs), len(seqs)
     answered = bool(answers & seqs.keys())
-    if 2 * matched < end + 1 + sure or not (answered or tree.begins(seqs) or seqs[end] == tree.head):
+    is_known = not states.isdisjoint(seqs)
+    if (2 * matched < end + 1 + sure and not is_known) or not (answered or tree.begins(seqs) or seqs[end] == tree.head):
         return Continuation(alignment, is_side_branch=True)
     is_side_branch = not answered and not tree.leads_to(seqs[end], tree.head)
     unedited, gaps = tree.unedited(runs)
@@ -305,7 +321,9 @@ def continue_at(alignment: Alignment, answers: frozenset[int] = frozenset(), *, 
     )
 
 
-def same_conversation(alignments: Sequence[Alignment], answers: frozenset[int]) -> Continuation | None:
+def same_conversation(
+    alignments: Sequence[Alignment], answers: frozenset[int], *, states: frozenset[int] = frozenset()
+) -> Continuation | None:
     """Return the conversation that a history without an id continues, or None.
 
     An answer must match, so that two users' "hi" stay separate. Prefer the conversation with the most matches, then one
@@ -313,7 +331,7 @@ def same_conversation(alignments: Sequence[Alignment], answers: frozenset[int]) 
     """
     best: tuple[tuple[int, bool, float], Continuation] | None = None
     for alignment in alignments:
-        each = continue_at(alignment, answers, sure=True)
+        each = continue_at(alignment, answers, states=states, sure=True)
         if not each.answered:
             continue
         conversation = alignment.conversation
@@ -427,7 +445,7 @@ class _AlignmentTree:
             seq, length = follows[0], number + 1
         return [_Run(length, length - 1, seq)] if length else []
 
-    def behind(self, run: _Run, answers: frozenset[int]) -> list[_Run]:
+    def behind(self, run: _Run, answers: frozenset[int], states: frozenset[int]) -> list[_Run]:
         """Return the later runs on the branch that continue the history, in order."""
         runs: list[_Run] = []
         while True:
@@ -436,7 +454,8 @@ class _AlignmentTree:
                 for seqs in self._places[run.last + 1 :]
             ]
             tail = self.longest(below, run.last + 1)
-            if tail is None or tail.length < TAIL or not answers & set(range(tail.first, tail.last + 1)):
+            numbers = range(tail.first, tail.last + 1) if tail is not None else range(0)
+            if tail is None or (states.isdisjoint(numbers) and (tail.length < TAIL or answers.isdisjoint(numbers))):
                 return runs
             runs.append(tail)
             run = tail

@@ -131,7 +131,7 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
     """Decide the next step of a turn: load one snapshot of the state, and compute all else from it. Store nothing."""
     if place.waiting_turn is not None:
         return await decide_step(services, scope, request, place, place.waiting_turn)
-    ask = place.ask
+    ask = replace(place.ask, text="", utility=True) if request.bare else place.ask
     query_vector = await embed_query(services, ask.text) if services.settings.recall else None
     scene = await load_scene(services, scope, ask, parent=place.parent, query_vector=query_vector, whole=place.listed)
     turn = scene.conversation.turns + 1 if scene.conversation else 1

@@ -18,11 +18,16 @@ from cuebook.memory.recall import Query
 from cuebook.memory.rolling import choose
 from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.turn import Dropped
+from cuebook.window.manifest import dropped_ranges
 from cuebook.window.post_forms import decode, whole
 from cuebook.window.window import (
     ClientSystem,
     Text,
 )
+from cuebook.wire.responses_items import ITEMS, is_compaction
+
+#: Reason why posts before a provider's compaction item are not in a window.
+COMPACTED = "replaced by the provider's compaction"
 
 
 class WindowRequest(Struct, frozen=True, kw_only=True):
@@ -77,16 +82,20 @@ def window_request(
         if place.listed
         else ClientPath(path_of(scene, place.drafts))
     )
+    posts, replaced = path.posts, list[Dropped]()
+    if request.begins_at_compaction and not place.listed:
+        begin = max((n for n, post in enumerate(posts) if is_compaction(post.wire or b"")), default=0)
+        posts, replaced = posts[begin:], dropped_ranges(posts[:begin], COMPACTED)
     return WindowRequest(
         conversation=ask.conversation,
-        path=path.posts,
+        path=posts,
         user=owner,
         limits=limits_of(services, request.target, ask.conversation),
         listed=place.listed,
         copies=path.copies,
         keeps_all=place.listed and choose(services.settings.compaction, ask.mode or mode).trigger == "overflow",
         front=prompt.rendered.texts,
-        dropped=prompt.rendered.dropped,
+        dropped=(*prompt.rendered.dropped, *replaced),
         query=query if recalls else None,
         recall_hits=services.settings.recall_hits,
         quotes=request.quotes,
@@ -162,7 +171,7 @@ def _same_fields(resent: bytes, stored: bytes) -> bool:
 
 
 def _filled(message: bytes) -> dict[str, Any]:
-    return {name: value for name, value in decode(message).items() if value not in (None, [], {})}
+    return {name: value for name, value in decode(message).items() if value not in (None, [], {}) and name != ITEMS}
 
 
 def post_of(draft: Draft, seq: int) -> PathPost:

@@ -47,20 +47,36 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
 
     An `item_reference` may name a stored item; with `store: false` the answer's id cannot be used later.
 
-    Function tools are passed through. Requests that a chat completion cannot express go to the upstream unchanged and
-    are not stored; 400 without an upstream. Header X-Cuebook-Left-Out names the fields that a chat completion lacks.
-    The other headers are those of /v1/chat/completions.
+    The upstream gets the request in this format if it has this API, otherwise as a chat completion: header
+    X-Cuebook-Left-Out of the answer then names the fields that a chat completion lacks, and other features it lacks are
+    refused. Background requests and those that continue what only the upstream knows go to it unchanged, and are not
+    stored. The other headers are those of /v1/chat/completions.
     """
-    body: Any = data
-    cue = cue_of(request)
-    user = asked_by(request)
-    body = await cue.responses.with_items(body, user=user)
+    return await _respond(request, data)
+
+
+@post("/v1/responses/compact", dto=ReadLater, status_code=200, responses=wire.openai_answers(dict[str, Any]))
+async def compact(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIResponse:
+    """Compact a conversation by the upstream, and store its compaction item. 404 if the upstream cannot.
+
+    `input` is the whole history, or `previous_response_id` names what it follows. A later request that sends the item
+    continues the conversation.
+    """
+    return await (_respond(request, data, compacts=True) if cue_of(request).upstream_url else pass_through(request))
+
+
+async def _respond(request: AnyRequest, data: Any, *, compacts: bool = False) -> ASGIResponse:
+    cue, user = cue_of(request), asked_by(request)
+    body = await cue.responses.with_items(data, user=user)
     if cue.upstream_url and await cue.responses.refused(body, user=user):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return StreamResponse(
-        request.app.state.running, cue.respond(call), begin, to_the_end=call.idempotency_key is not None
-    )  # fmt: skip
+        request.app.state.running,
+        cue.respond(call, compacts=compacts),
+        begin,
+        to_the_end=call.idempotency_key is not None,
+    )
 
 
 @get("/v1/responses/{response:str}", responses=wire.openai_answers(dict[str, Any]))
@@ -109,4 +125,4 @@ async def cancel(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
     return await from_project(cue.responses.cancel(id_, user=asked_by(request)))
 
 
-ROUTES = [responses, response_, delete_response, input_items, cancel]
+ROUTES = [responses, compact, response_, delete_response, input_items, cancel]
