@@ -186,7 +186,7 @@ class MessagesClient:
         answer = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": content}
         answer |= {"stop_reason": "tool_use" if calls else "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
         self.upstream.say(Answer(pieces=(json.dumps(answer).encode(),)))
-        fields = {"model": "m", "max_tokens": 9, "system": self.system, "messages": self.history}
+        fields = {"model": "m", "max_tokens": 900, "system": self.system, "messages": self.history}
         self.body = json.dumps(fields).encode()
         pieces = [piece async for piece in self.cue.message(RelayCall(body=self.body, headers={}, **self.names))]
         assert json.loads(b"".join(pieces[1:])) == answer
@@ -203,6 +203,39 @@ class MessagesClient:
         assert sent["system"] == self.system
         assert [without_recall(each) for each in sent["messages"]] == self.history[:-1]
         assert owned or self.upstream.requests[-1].body == self.body
+
+
+async def test_texts_that_claude_code_writes_teach_nothing(tmp_path):
+    upstream = ScriptedUpstream()
+    reminder = {"type": "text", "text": f"<system-reminder>\n{'The tools are many. ' * 400}\n</system-reminder>"}
+    compact = (
+        "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nI always want the exact file names and all code."
+    )
+    summary = (
+        "This session is being continued from a previous conversation that ran out of context. The summary below covers"
+        " the earlier portion of the conversation.\n\nI decided to live in Oslo and my sister is called Berta."
+    )
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        client = MessagesClient(cue, upstream, user="ann")
+
+        async def say(*texts):
+            blocks = [each if isinstance(each, dict) else {"type": "text", "text": each} for each in texts]
+            client.history = [*client.history, {"role": "user", "content": blocks}]
+            await client.send(f"a{len(client.history)}")
+            await cue.settle()
+
+        await say(reminder, "My ferry to Vlieland leaves at 9:45.")
+        known = [each.text for each in (await cue.memory.list(user="ann")).items]
+        assert known == ["My ferry to Vlieland leaves at 9:45."]
+        await say(compact)
+        client.check(owned=True)
+        client.history = []
+        await say(reminder, summary, "And back?")
+        client.check(owned=True)
+        assert [each.text for each in (await cue.memory.list(user="ann")).items] == known
+        titles = {each.title for each in (await cue.conversations.list(user="ann")).items}
+        assert titles == {"My ferry to Vlieland leaves at 9:45.", "And back?"}
+        assert (await cue.conversations.list(q="ferry", user="ann")).items[0].title in titles
 
 
 class ResponsesClient:

@@ -1,8 +1,8 @@
 """List and search conversations, and read their branches, answering turns, usage and shadow calls."""
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -22,9 +22,12 @@ from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.database.transaction import Noun, Row, Transaction, read, record
 from cuebook.storage.reads import read_cursor
+from cuebook.storage.tree import read_body
 
 #: Block kinds that replace posts.
 _IN_PLACE: Final = ("summary", "memory")
+#: Letters of a conversation's first words.
+_SAID: Final = 400
 #: Conversations examined per batch in a word search.
 _AT_ONCE: Final = 500
 _manifest = msgspec.json.Decoder(Manifest).decode
@@ -58,23 +61,23 @@ class ConversationListStore(Noun):
         """
         before, before_no = read_cursor(cursor)
         wanted = [each.casefold() for each in words]
-        items: list[Row] = []
+        items: list[tuple[Row, str]] = []
         at_once = _AT_ONCE if wanted else limit + 1
         for row in _all(transaction, scope, before, before_no, at_once, utility=utility):
-            searchable = " ".join((row["id"], row["user_id"] or "", row["said"])).casefold()
+            said = row["said"] or _first_words(transaction, {"tenant": row["tenant"], "no": row["no"]})
+            searchable = " ".join((row["id"], row["user_id"] or "", said)).casefold()
             if all(each in searchable for each in wanted):
-                items.append(row)
+                items.append((row, said))
             if len(items) > limit:
                 break
         entries = items[:limit]
-        more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
-        return Page(items=tuple(_talk(transaction, row) for row in entries), next=more)
+        more = f"{entries[-1][0]['updated_at']!r}:{entries[-1][0]['no']}" if len(items) > limit else None
+        return Page(items=tuple(_talk(transaction, row, said) for row, said in entries), next=more)
 
     @read
     def first_words(self, transaction: Transaction, scope: Scope, conversation: str) -> str:
-        """Return the start of a conversation's first user post, "" without one. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
-        return str(transaction.value("talk_said", **row.key) or "")
+        """Return the start of a conversation's first user post with text, "" without one. Raises NotFound."""
+        return _first_words(transaction, access.need(transaction, scope, conversation).key)
 
     @read
     def runs(self, transaction: Transaction, scope: Scope, conversation: str) -> list[PostRun]:
@@ -152,14 +155,22 @@ def _all(
         before, before_no = items[-1]["updated_at"], items[-1]["no"]
 
 
-def _talk(transaction: Transaction, values: Row) -> ConversationSummary:
+def _first_words(transaction: Transaction, key: Mapping[str, Any]) -> str:
+    """Return the start of the first user post with text, also if its body is stored apart."""
+    for text, digest in transaction.run("talk_said", **key):
+        if words := text or (read_body(transaction, key["tenant"], digest)[0] if digest else ""):
+            return words[:_SAID]
+    return ""
+
+
+def _talk(transaction: Transaction, values: Row, said: str) -> ConversationSummary:
     row = record(ConversationRow, values)
     ways = _runs(transaction, row)
     followed = {each.parent for each in ways}
     last = transaction.one("turn_newest", **row.key)
     return ConversationSummary(
         conversation=row.record(),
-        said=values["said"],
+        said=said,
         branches=sum(each.last not in followed for each in ways),
         tokens=_manifest(last["manifest"]).tokens if last else 0,
         state=last["state"] if last else None,

@@ -1419,9 +1419,9 @@ WHERE tenant = :tenant AND utility = :utility AND (updated_at < :before OR (upda
 ORDER BY updated_at DESC, no DESC LIMIT :limit;
 
 -- name: talk_said
--- Select the start of a conversation's first user post.
-SELECT substr(coalesce(message, small, ''), 1, 400) FROM post
-WHERE tenant = :tenant AND conversation = :no AND seq <= 8 AND role = 'user' ORDER BY seq LIMIT 1;
+-- Select the texts of a conversation's first user posts, or the digests of bodies that are stored apart.
+SELECT coalesce(message, small) AS text, body FROM post
+WHERE tenant = :tenant AND conversation = :no AND seq <= 8 AND role = 'user' ORDER BY seq;
 
 -- name: turn_newest
 -- Select the newest turn of a conversation with the manifest of its newest step.

@@ -1,9 +1,9 @@
 """Convert Anthropic messages to equivalent chat messages and back to content blocks.
 
 A user's message with tool results becomes several: a tool message per result, and the rest as the user's. Content in
-`<system-reminder>` comes from an agent program, and is separated from the user's words. A system message in the middle
-counts as such a reminder of the message before it. Thinking goes to `thinking_blocks`, separate from the text. Unknown
-blocks stay unchanged.
+`<system-reminder>` and some known texts come from an agent program, and are separated from the user's words. A system
+message in the middle counts as such a reminder of the message before it. Thinking goes to `thinking_blocks`, separate
+from the text. Unknown blocks stay unchanged.
 """
 
 import re
@@ -28,6 +28,14 @@ THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 
 _ROLES = ("user", ASSISTANT)
 _REMINDER = re.compile(r"\s*<system-reminder>.*</system-reminder>\s*", re.DOTALL)
+#: How other texts begin that Claude Code writes in the user's role: /compact asks, its summary, local commands.
+_BY_PROGRAM: Final = (
+    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.",
+    "This session is being continued from a previous conversation that ran out of context.",
+    "Continue from where you left off.",
+    "<command-name>",
+    "<local-command-",
+)
 #: Type of a part that the user did not write.
 REMINDED: Final = "system_reminder"
 _DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
@@ -209,7 +217,8 @@ def _part(block: Mapping[str, Any], *, reminds: bool = True) -> dict[str, Any]:
     """Return a block as a part of a chat message. An unsupported block stays unchanged."""
     kind, source = _kind(block), block.get("source")
     if kind == "text" and isinstance(text := block.get("text"), str):
-        return {"type": REMINDED if reminds and _is_reminder(block) else "text", "text": text}
+        by_program = reminds and (_is_reminder(block) or text.startswith(_BY_PROGRAM))
+        return {"type": REMINDED if by_program else "text", "text": text}
     url = _url(source) if isinstance(source, dict) else ""
     if kind == "image" and url:
         return {"type": "image_url", "image_url": {"url": url}}
