@@ -1,10 +1,13 @@
 """Tests with real programs: each runs directly and through `cuebook serve`, against the same strict upstream."""
 
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 
 import httpx
@@ -12,7 +15,7 @@ import pytest
 
 from clients import table
 from clients.differences import differences
-from clients.environments import Program, UnreachableError, command_of, programs
+from clients.environments import ROOT, Pins, Program, UnreachableError, command_of, installed, programs
 from clients.strict_upstream import StrictUpstream
 
 #: Switches that keep programs from calling home. They change no request of a model.
@@ -85,6 +88,25 @@ def stored_in(url: str) -> tuple[int, int]:
                 replay = api.get(f"/{conversation['id']}/turns/{number}/replay").json()
                 assert replay["verdict"] == "identical", replay
     return len(lists[0]), len(lists[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["mem0", "langchain", "llama-index"])
+def test_templates_of_utility_calls_are_in_their_packages(package: str) -> None:
+    try:
+        folder = installed(Pins(ROOT / f"requirements/clients/{package}.txt"))
+    except UnreachableError as error:
+        pytest.skip(f"{package} is not installed: {error}")
+    data = tomllib.loads(files("cuebook.engine.proxy").joinpath("utility_templates.toml").read_text("utf-8"))
+    names = {"mem0": ["mem0"], "langchain": ["langchain", "langchain_classic"], "llama-index": ["llama_index/core"]}
+    sources = [path for name in names[package] for path in folder.glob(f"venv/lib/*/site-packages/{name}/**/*.py")]
+    text = " ".join(words(path.read_text("utf-8")) for path in sources)
+    assert [each for each in data[package] if words(each) not in text] == []
+
+
+def words(text: str) -> str:
+    """Return a text without the quotes and line breaks of Python's strings."""
+    return " ".join(re.sub(r"[\"'\\]", " ", text).split())
 
 
 def test_the_page_has_the_current_table() -> None:
