@@ -51,8 +51,13 @@ def test_shadow_calls_are_totaled_and_listed(
     assert f"{found.window_tokens:,}" in page.inner_text(".figures")
     expect(page.locator("svg.plot polyline")).to_have_count(2)
     assert page.locator("section:has(#calls) tr:has(td)").count() == len(calls) == TURNS
-    assert sum(each.client_tokens for each in calls) == found.client_tokens
+    assert sum(each.call.entry.client_tokens for each in calls) == found.client_tokens
     seen.screenshot_page("shadow")
     page.click(f"text=garden · turn {TURNS}")
     assert "this prompt was not sent" in page.inner_text("main")
     check_layout(served, tab, "/page/shadow")
+    page = seen.open("/page/shadow")
+    assert page.locator("section:has(#profiles) tr:has(td)").count() == len(found.replay.profiles)
+    page.select_option("[name=profile]", "budget")
+    page.click("text=Switch")
+    expect(page.locator("section:has(#profiles) td b")).to_have_text("budget")

@@ -32,6 +32,7 @@ from cuebook.app.setup.project_files import (
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
+from cuebook.memory.rolling import with_profile
 from cuebook.records.persona import Persona
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import methods_of
@@ -136,6 +137,9 @@ class FileWatch:
             return f"{error}{_HOLDS}"
         for services in self._all_services():
             changed: dict[str, Any] = {"compaction": compaction, "profiles": profiles, "presets": presets}
+            chosen = services.settings.profile
+            if chosen in compaction.profiles:
+                changed["compaction"] = with_profile(compaction, chosen, where="profile")
             services.settings = replace(services.settings, **changed)
         _log.info("%s: reloaded.", name)
         return ""

@@ -7,8 +7,8 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from cuebook.app.transcripts.transcript import Question
 from cuebook.errors import InvalidInput
+from cuebook.memory.evidence import Question
 from cuebook.records.memory import Hit, Item
 from cuebook.validate import Fault, refuse, validate
 

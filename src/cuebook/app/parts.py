@@ -111,4 +111,4 @@ class Parts:
     @property
     def shadow(self) -> ShadowCalls:
         """The records of shadow mode: what Cuebook would have sent, compared with what clients sent."""
-        return ShadowCalls(self.services, self.config, self._shadow)
+        return ShadowCalls(self.services, self.config, self._shadow, self.memory.search)

@@ -79,6 +79,14 @@ class _CompactionSection(Document, frozen=True, kw_only=True):
     default_profile_by_mode: Mapping[str, str] | None = None
 
 
+def with_profile(compaction: Compaction, name: str, *, where: str) -> Compaction:
+    """Return the profiles with one as that of every conversation, whatever its mode. Raises InvalidInput."""
+    if name not in compaction.profiles:
+        msg = f"{where}: unknown profile {name!r}. Available: {', '.join(sorted(compaction.profiles))}."
+        raise InvalidInput(msg, where=where)
+    return Compaction(profiles=compaction.profiles, default=name)
+
+
 def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
     """Return the profile for a mode: its exact key, else the longest key it contains, else the default."""
     name = compaction.default

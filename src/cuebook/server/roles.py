@@ -56,7 +56,8 @@ ROUTES: Final[Mapping[Role, frozenset[str]]] = {
         "GET /page/audit", "GET /page/audit/{n}", "POST /page/audit/verify", "POST /page/audit/{n}/replay",
         "GET /metrics",
     }),
-    "owner": frozenset({"GET /page/settings", "* /v1/-"}),  # the latter unless `upstream_role` says otherwise
+    # the last one unless `upstream_role` says otherwise
+    "owner": frozenset({"GET /page/settings", "POST /page/shadow/profile", "* /v1/-"}),
 }  # fmt: skip
 
 

@@ -5,9 +5,9 @@ from itertools import combinations
 
 from msgspec import Struct
 
-from cuebook.app.evaluate.facts import content, values_in
 from cuebook.app.gold import Fact
 from cuebook.languages import detect, language
+from cuebook.memory.facts import content, values_in
 from cuebook.memory.quotes import names_of, values_of
 from cuebook.records.memory import Item
 

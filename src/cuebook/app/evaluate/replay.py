@@ -6,11 +6,11 @@ from typing import Literal
 from msgspec import Struct
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.evaluate.facts import FactToken, tokens_of
 from cuebook.app.gold import Fact, some
 from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import RecordedPost, ReplayClock, calls_of, is_system, posts_of
 from cuebook.app.transcripts import Transcript
+from cuebook.memory.facts import FactToken, tokens_of
 from cuebook.records.memory import Hit, Scope, Summary
 from cuebook.wire.chat_messages import read_message
 

@@ -17,7 +17,6 @@ from cuebook.app import gold
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.demo import shipped
 from cuebook.app.evaluate.items import Cleanness, cleanness
-from cuebook.app.evaluate.recall import DEPTH, EvidenceRecall, answered, questions_of, recall
 from cuebook.app.evaluate.replay import Progress, Rehearsal, Survival, on_path, survivals_of
 from cuebook.app.files import read_bytes
 from cuebook.app.gold import Fact, some
@@ -27,6 +26,7 @@ from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.app.transcripts.transcript import FilePlace
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig
 from cuebook.errors import InvalidInput
+from cuebook.memory.evidence import DEPTH, EvidenceRecall, Origin, Question, answered, clozes, recall
 from cuebook.records.memory import Scope
 
 T = TypeVar("T", bound=Struct)
@@ -179,11 +179,21 @@ async def _recall(rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[
     """Return the evidence recall. Clozes use only the user's posts that the summary covers and prompts omit."""
     old = rehearsal.heard[: rehearsal.covered]
     values = [(post.id, post.text) for post in old if post.role == "user"]
-    origin, questions = questions_of(transcript.questions, facts, values)
+    origin, questions = _questions_of(transcript.questions, facts, values)
     evidence_shares = [
         answered(question, await rehearsal.search(question.text, DEPTH)) for question in some(questions, limit)
     ]
     return recall(origin, evidence_shares, there_are=len(questions))
+
+
+def _questions_of(
+    given: Sequence[Question], facts: Sequence[Fact], posts: Sequence[tuple[str, str]]
+) -> tuple[Origin, list[Question]]:
+    """Return the questions: the file's, else those of the current gold facts, else clozes of `posts` (id and text)."""
+    if given:
+        return "file", list(given)
+    questions = [Question(text=fact.question, evidence=fact.sources) for fact in facts if fact.current and fact.sources]
+    return ("gold", questions) if questions else ("cloze", list(clozes(posts)))
 
 
 def _current(gold_survival: gold.GoldSurvival) -> CurrentFacts:

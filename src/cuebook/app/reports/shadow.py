@@ -7,21 +7,27 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from cuebook.app.arguments import User
+from cuebook.app.arguments import Actor, User
 from cuebook.app.namespace import Namespace
 from cuebook.app.reports.prices import Prices, load_prices
+from cuebook.app.reports.profiles import ProfileReport, Search, profile_report
 from cuebook.config import Config
+from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.shadow import Shadow
+from cuebook.memory.rolling import RELAY, choose, with_profile
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Answer
 from cuebook.records.memory import Scope
+from cuebook.records.prompt import Version
 from cuebook.records.turn import CacheEstimate, ShadowedCall
 from cuebook.window.cache_rules import RULES
 
 #: Number of example posts missing from all prompts, and characters shown of each.
 EXAMPLES, SHOWN = 5, 200
+FREE = CacheEstimate()
 
 
 class ModelCost(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -52,7 +58,7 @@ class Example(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ShadowReport(Answer, frozen=True, kw_only=True):
-    """The totals of all calls recorded in shadow mode.
+    """The figures of each profile, and the totals of all calls recorded in shadow mode.
 
     Posts are counted at each conversation's newest call. Tokens are by our counter, except the `reported` ones.
     """
@@ -83,32 +89,30 @@ class ShadowReport(Answer, frozen=True, kw_only=True):
     parted_calls: int  # calls whose messages separate tool calls from their results
     added_ms_p50: float | None
     added_ms_p95: float | None
+    profile: str  # the profile in use behind `/v1`
+    replay: ProfileReport  # the newest calls of any mode under each profile
+
+
+class ProfileChoice(Answer, frozen=True, kw_only=True):
+    """The summarization profile behind `/v1`, and the one before the change."""
+
+    profile: str
+    before: str
 
 
 class ShadowCall(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A call recorded in shadow mode. Costs are for input, None without a price or a rule; posts precede it."""
+    """A call recorded in shadow mode, and its cost."""
 
-    conversation: str
-    turn: int
-    step: int
-    model: str
-    client_tokens: int
-    window_tokens: int
-    currency: str | None
-    client_cost: float | None
-    window_cost: float | None
-    posts: int
-    neither: int
-    truncated: int
-    parted: int
-    added_ms: float
+    call: ShadowedCall
+    cost: ModelCost
 
 
 class ShadowCalls(Namespace):
     """The calls recorded in shadow mode."""
 
-    def __init__(self, services: Services, config: Config, shadow: Shadow | None) -> None:
+    def __init__(self, services: Services, config: Config, shadow: Shadow | None, search: Search) -> None:
         super().__init__(services)
+        self._search = search
         self._config = config
         self._shadow = shadow
 
@@ -128,9 +132,11 @@ class ShadowCalls(Namespace):
         *,
         user: User = None,
     ) -> ShadowReport:
-        """Return totals of shadow calls: tokens, cost, added latency, and posts that either prompt lacks.
+        """Return what each summarization profile would have sent, and the totals of shadow calls.
 
-        Raises NotFound, and InvalidInput for an unreadable price file of the project.
+        The newest calls are replayed under each profile: tokens, cost, summarized messages, and their recall. The
+        totals are those of shadow mode: tokens, cost, added latency, and posts that either prompt lacks. Raises
+        NotFound, and InvalidInput for an unreadable price file of the project.
         """
         scope = Scope(user=user)
         passed = await self._services.store.talks.shadow_calls(scope, conversation)
@@ -172,7 +178,33 @@ class ShadowCalls(Namespace):
             parted_calls=sum(1 for call in calls if call.entry.parted),
             added_ms_p50=_percentile(added, 0.5),
             added_ms_p95=_percentile(added, 0.95),
+            profile=choose(self._services.settings.compaction, RELAY).id,
+            replay=await profile_report(self._services, self._config, scope, conversation, search=self._search),
         )
+
+    @operation(
+        "PUT /api/shadow/profile",
+        role="owner",
+    )
+    async def use_profile(
+        self,
+        profile: Annotated[str, Meta(min_length=1, description="Summarization profile, such as fit or budget.")],
+        *,
+        by: Actor = "",
+    ) -> ProfileChoice:
+        """Use a summarization profile for all conversations at once, until this server restarts.
+
+        To keep it, set `profile` under `[memory]`. The audit log records the change. Raises InvalidInput.
+        """
+        services, settings = self._services, self._services.settings
+        compaction = with_profile(settings.compaction, profile, where="profile")
+        before = choose(settings.compaction, RELAY).id
+        record = receipt(services, Version(slug="memory.profile"), "profile", agent=by,
+                         context={"profile": profile, "before": before})  # fmt: skip
+        await services.audit.append(Scope(), [record])
+        services.settings = replace(services.settings, compaction=compaction, profile=profile)
+        services.notify_jobs()
+        return ProfileChoice(profile=profile, before=before)
 
     async def calls(self, conversation: str | None = None, *, user: str | None = None) -> list[ShadowCall]:
         """Return the successful calls of a conversation, or of all that the caller takes part in, oldest first.
@@ -181,7 +213,11 @@ class ShadowCalls(Namespace):
         """
         shadowed_calls = await self._services.store.talks.shadow_calls(Scope(user=user), conversation)
         prices = await asyncio.to_thread(load_prices, self._config)
-        return [_call(each, prices) for each in shadowed_calls if not each.entry.refused]
+        return [
+            ShadowCall(call=each, cost=_cost(each.entry.model, [each], prices))
+            for each in shadowed_calls
+            if not each.entry.refused
+        ]
 
     async def _examples(
         self, scope: Scope, newest: Sequence[ShadowedCall], truncated: Sequence[tuple[str, int]]
@@ -194,26 +230,6 @@ class ShadowCalls(Namespace):
                 text = (post.message or "")[:SHOWN]
                 examples.append(Example(conversation=conversation, seq=seq, role=post.role, why=why, text=text))
         return examples
-
-
-def _call(call: ShadowedCall, prices: Prices) -> ShadowCall:
-    entry, cost = call.entry, _cost(call.entry.model, [call], prices)
-    return ShadowCall(
-        conversation=call.conversation,
-        turn=call.turn,
-        step=call.step,
-        model=entry.model,
-        client_tokens=entry.client_tokens,
-        window_tokens=entry.window_tokens,
-        currency=cost.currency,
-        client_cost=cost.client_cost,
-        window_cost=cost.window_cost,
-        posts=entry.path,
-        neither=entry.neither,
-        truncated=len(entry.truncated_seqs),
-        parted=entry.parted,
-        added_ms=entry.added_ms,
-    )
 
 
 def _output(call: ShadowedCall) -> int:
@@ -232,19 +248,14 @@ def _cost(model: str, calls: Sequence[ShadowedCall], prices: Prices) -> ModelCos
     price = prices.of(model)
     client = window = output = reported = None
     if price is not None:
-        reckoned = [(call.entry.client, call.entry.ours, _write(call.entry.rule)) for call in calls if call.entry.rule]
-        if len(reckoned) == len(calls):
-            client = sum(
-                price.of(cache_estimate or CacheEstimate(), write=write) for cache_estimate, _, write in reckoned
-            )
-            window = sum(price.of(ours or CacheEstimate(), write=write) for _, ours, write in reckoned)
-        output = sum(price.of_output(_output(call), call.entry.client or CacheEstimate()) for call in calls)
+        if all(call.entry.rule for call in calls):
+            client = sum(price.of(call.entry.client or FREE, write=_write(call.entry.rule)) for call in calls)
+            window = sum(price.of(call.entry.ours or FREE, write=_write(call.entry.rule)) for call in calls)
+        output = sum(price.of_output(_output(call), call.entry.client or FREE) for call in calls)
         counted = [usage for call in calls if (usage := call.usage) is not None and usage.input is not None]
         if counted:
-            reckoneds = [
-                CacheEstimate((use.input or 0) - (use.cache_read or 0), use.cache_read or 0) for use in counted
-            ]
-            reported = sum(price.of(use, write=1.0) for use in reckoneds)
+            read = [(usage.input or 0, usage.cache_read or 0) for usage in counted]
+            reported = sum(price.of(CacheEstimate(tokens - cached, cached), write=1.0) for tokens, cached in read)
     return ModelCost(
         model=model,
         calls=len(calls),

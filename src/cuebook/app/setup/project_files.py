@@ -13,7 +13,7 @@ from cuebook.app.json_shapes import Wire
 from cuebook.app.setup.persona_files import folder_of, own_methods, read_folder
 from cuebook.config import Config, StoreConfig, build, without_secret
 from cuebook.errors import InvalidInput
-from cuebook.memory.rolling import SHIPPED, Compaction, override, read_compaction
+from cuebook.memory.rolling import SHIPPED, Compaction, override, read_compaction, with_profile
 from cuebook.prompts import strict_json
 from cuebook.prompts.names import PROJECTS, instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets
@@ -74,10 +74,7 @@ def load_compaction(config: Config) -> Compaction:
         raise InvalidInput(msg, where="memory.presets")
     profile = config.settings.memory.profile
     if profile:
-        if profile not in compaction.profiles:
-            msg = f"memory.profile: unknown profile {profile!r}. Available: {', '.join(sorted(compaction.profiles))}."
-            raise InvalidInput(msg, where="memory.profile")
-        compaction = Compaction(profiles=compaction.profiles, default=profile)
+        compaction = with_profile(compaction, profile, where="memory.profile")
     return override(compaction, config.compaction_env)
 
 

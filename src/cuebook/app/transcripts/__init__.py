@@ -2,7 +2,7 @@
 
 from cuebook.app.transcripts.sniff import read_transcripts
 from cuebook.app.transcripts.store import PostBatch, StoreProgress, batches_of, store_transcript
-from cuebook.app.transcripts.transcript import Question, Transcript
+from cuebook.app.transcripts.transcript import Transcript
 from cuebook.app.transcripts.write import FORMATS, write_transcript
 
 __all__ = [

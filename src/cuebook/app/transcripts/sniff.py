@@ -9,9 +9,10 @@ from typing import Any, NoReturn
 
 from cuebook.app.files import decode, read_bytes
 from cuebook.app.transcripts.posts import id_of, post_of, read_messages, read_posts
-from cuebook.app.transcripts.transcript import FilePlace, Question, Transcript, kind_of
+from cuebook.app.transcripts.transcript import FilePlace, Transcript, kind_of
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import InvalidInput
+from cuebook.memory.evidence import Question
 from cuebook.records.portable import conversation_from_dict
 
 # ---- LoCoMo ---------------------------------------------------------------------------------------------------------

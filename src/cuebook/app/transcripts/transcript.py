@@ -9,16 +9,9 @@ from msgspec import Struct
 
 from cuebook.engine.core.drafts import Posted, check_text
 from cuebook.errors import InvalidInput
+from cuebook.memory.evidence import Question
 
 C = TypeVar("C", bound=str)
-
-
-class Question(Struct, frozen=True, kw_only=True):
-    """A question included in a transcript, and the ids of the posts that answer it."""
-
-    text: str
-    evidence: tuple[str, ...]
-    category: str = ""
 
 
 class Transcript(Struct, frozen=True, kw_only=True):

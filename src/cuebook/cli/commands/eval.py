@@ -8,9 +8,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.evaluate import QUESTIONS, CurrentFacts, Evaluation, evaluate, to_wire, together
+from cuebook.app.evaluate import QUESTIONS, CurrentFacts, Evaluation, EvidenceRecall, evaluate, to_wire, together
 from cuebook.app.evaluate.items import Cleanness
-from cuebook.app.evaluate.recall import EvidenceRecall
 from cuebook.app.evaluate.replay import Survival
 from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, Utilities, Utility, usefulness_of
 from cuebook.cli.group import User, command, new_app

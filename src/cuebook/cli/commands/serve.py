@@ -21,6 +21,7 @@ _FIRST = (
     app,
     "cuebook serve --upstream http://127.0.0.1:8080/v1",
     "cuebook serve --upstream https://api.openai.com/v1 --shadow",
+    "cuebook serve --upstream https://api.openai.com/v1 --profile budget",
     "cuebook serve --port 9000 -C myproject",
     "cuebook serve --host 0.0.0.0",
     name="serve",
@@ -54,6 +55,14 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            help="Summarization of all conversations: off, fit, standard, budget, or one of the presets file.",
+        ),
+    ] = None,
 ) -> None:
     """Start the HTTP server and OpenAI-compatible proxy. To add memory to a client, change its base_url.
 
@@ -62,7 +71,7 @@ def serve(
     request that does not continue its conversation or runs beside another one, else head.
     """
     values = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
-    values["upstream.shadow"] = shadow
+    values |= {"upstream.shadow": shadow, "memory.profile": profile}
     settings = state.settings({place: value for place, value in values.items() if value is not None})
 
     chosen = settings.settings

@@ -15,11 +15,11 @@ app = new_app(
 
 def print_report(shadow_report: ShadowReport) -> None:
     """Print the totals of shadow calls."""
+    _profiles(shadow_report)
     if shadow_report.refused_calls:
         screen.say(f"rejected by the upstream, not included below: {counted(shadow_report.refused_calls, 'call')}")
-    if not shadow_report.calls and not shadow_report.refused_calls:
+    if not shadow_report.calls and not shadow_report.refused_calls and not shadow_report.replay.profiles:
         screen.say("no calls recorded yet. Start shadow mode with `cuebook serve --upstream URL --shadow`.")
-        return
     if not shadow_report.calls:
         return
     _tokens(shadow_report)
@@ -28,6 +28,39 @@ def print_report(shadow_report: ShadowReport) -> None:
     if shadow_report.lost:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(shadow_report.lost.items()))
         screen.say(f"not recorded: {counted(sum(shadow_report.lost.values()), 'forwarded call')} ({reasons})")
+
+
+def _profiles(found: ShadowReport) -> None:
+    """Print the figures of each profile."""
+    replay = found.replay
+    profiles = [each for each in replay.profiles if each.calls]
+    if not profiles:
+        return
+    screen.heading(f"The newest {counted(profiles[0].calls, 'call')} under each profile (in use: {found.profile})")
+    rows = [
+        (
+            each.profile,
+            f"{each.tokens:,}",
+            f"{each.tokens / max(1, each.client_tokens):.0%}",
+            f"{each.cache_read:,}",
+            ", ".join(f"{cost:.4f} {name}" for name, cost in each.costs.items()) or "no price",
+            f"{each.summarized_messages:,}",
+            f"{each.summarized_tokens:,}",
+            "" if each.recall is None else f"{each.recall:.0%} of {each.questions}",
+        )
+        for each in profiles
+    ]
+    columns = ("profile", "tokens", "of the client's", "cached", "input cost", "summarized", "their tokens", "recall")
+    screen.table(columns, rows, right=columns[1:])
+    if replay.unpriced:
+        names = ", ".join(each or "(unnamed)" for each in replay.unpriced)
+        screen.say(f"no price for {names}: tokens only. Add one in config/prices.json.")
+    if replay.uncached:
+        screen.say(f"no cache rule for {', '.join(replay.uncached)}: each token has the full price")
+    if replay.left_out:
+        missing = counted(replay.left_out, "call")
+        screen.say(f"not replayed: {missing}, whose history the client did not send or that was erased")
+    screen.say("choose one: `cuebook serve --profile NAME`, or `profile` under [memory]")
 
 
 def _tokens(found: ShadowReport) -> None:

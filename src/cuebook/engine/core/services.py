@@ -121,6 +121,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     default_persona: str
     persona_waits: bool  # a client of the proxy gets a persona only if it names one
     compaction: Compaction
+    profile: str = ""  # chosen while running for all conversations; "" = as configured
     presets: Presets = NO_PRESETS
     profiles: Profiles = TRACKING_PROFILES  # of sentiment tracking
     project: str = ""  # its prompts shadow others of the same name unless the call or conversation names a project

@@ -167,15 +167,10 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
     if source is None or source.lags:
         return "nothing"
     services.failpoint("compact.read")
-    lines = [line_of(post) for post in source.posts]
-    end = covered(lines, profile, backlog=source.conversation.backlog, held=_within_calls(source.posts))
-    if end == 0:
+    summarized = next_pass(services, source, profile)
+    if summarized is None:
         return "refused"
-    posts, lines = source.posts[:end], lines[:end]
-    size = sum(post.tokens for post in posts) + (source.previous.tokens if source.previous else 0)
-    most = min(profile.max_summary_tokens, int(size * SHRINK))
-    zone = services.settings.zone_of(None, source.conversation)
-    summarized = Pass(source=source, posts=posts, lines=lines, profile=profile, most=most, zone=zone)
+    posts = summarized.posts
     records: tuple[Record, ...] = ()
     if _asks_model(services, summarized):
         instruction, record = await _instruction(services, summarized)
@@ -186,7 +181,7 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
             await services.audit.append(source.scope, records)  # the model received it, even if its answer was unusable
             raise
     else:
-        derived = await asyncio.to_thread(_by_quotes, services, summarized)  # large posts take time
+        derived = await asyncio.to_thread(by_quotes, services, summarized)  # large posts take time
     services.failpoint("compact.made")
     _, merged = derived
     items = {item.id: item for item in source.items}
@@ -198,6 +193,19 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
         services, source, derived[0], added=added, repeated=repeated, audit=records, sinks=tuple(services.sinks)
     )
     return "stored" if await services.store.save_summary(scope, stored) else "nothing"
+
+
+def next_pass(services: Services, source: CompactionInput, profile: CompactionProfile) -> Pass | None:
+    """Return the pass over the oldest posts after the mark, or None if no cut between them is allowed."""
+    lines = [line_of(post) for post in source.posts]
+    end = covered(lines, profile, backlog=source.conversation.backlog, held=_within_calls(source.posts))
+    if end == 0:
+        return None
+    posts = source.posts[:end]
+    size = sum(post.tokens for post in posts) + (source.previous.tokens if source.previous else 0)
+    most = min(profile.max_summary_tokens, int(size * SHRINK))
+    zone = services.settings.zone_of(None, source.conversation)
+    return Pass(source=source, posts=posts, lines=lines[:end], profile=profile, most=most, zone=zone)
 
 
 def _result(services: Services, source: CompactionInput, summary: Summary, **more: Any) -> CompactionResult:
@@ -252,7 +260,8 @@ def _id(part: Part) -> str:
 # ---- By quotes ------------------------------------------------------------------------------------------------------
 
 
-def _by_quotes(services: Services, summarized: Pass) -> Derived:
+def by_quotes(services: Services, summarized: Pass) -> Derived:
+    """Return the summary of a pass in the words of its posts, and the conversation's items after it."""
     source, lines, most = summarized.source, summarized.lines, summarized.most
     merged = _merged(source, quotes_of(lines, before=[line_of(source.before)] if source.before else ()))
     previous = source.previous.markdown if source.previous else ""

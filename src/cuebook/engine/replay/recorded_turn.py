@@ -1,4 +1,4 @@
-"""Rebuild a recorded turn's first window from stored state, optionally with another system prompt.
+"""Rebuild a recorded turn's window from stored state, optionally with another system prompt.
 
 Inputs are loaded as of the turn: the path up to its query, its summary, its budget, recall results on that path,
 memories, mood state and experiences. Settings and word frequencies of full text are today's. The digest in the manifest
@@ -41,7 +41,7 @@ _OPENS, _SHUTS = "- [", "] "
 
 
 class RecordedTurn(Struct, frozen=True, kw_only=True):
-    """A turn and the inputs of its first step. `request` has the sent system prompt."""
+    """A turn and the inputs of one of its steps. `request` has the sent system prompt."""
 
     conversation: Conversation
     turn: Turn
@@ -54,10 +54,19 @@ class RecordedTurn(Struct, frozen=True, kw_only=True):
 
 
 async def read_recorded(
-    services: Services, scope: Scope, conversation: Conversation, turn: Turn, *, summary_version: int | None = None
+    services: Services,
+    scope: Scope,
+    conversation: Conversation,
+    turn: Turn,
+    *,
+    step: int = 1,
+    summary_version: int | None = None,
 ) -> RecordedTurn:
-    """Load a turn's inputs, optionally with another summary. Raises NotFound if a part of its window was erased."""
-    manifest, query = turn.steps[0].manifest, turn.query_seq
+    """Load the inputs of a turn's step, optionally with another summary.
+
+    Raises NotFound if a part of its window was erased.
+    """
+    manifest, query = turn.steps[step - 1].manifest, turn.query_seq
     posts = await services.store.posts_in(scope, conversation.id, ranges_of(manifest))
     texts = await services.store.texts(scope, digests_of(manifest))
     sheet = restore(manifest, posts, texts, user=conversation.user)

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
-from litestar import Response, get
+from litestar import Response, get, post
 
 from cuebook.app.reports.shadow import ModelCost, ShadowCall
-from cuebook.server.authorization import AnyRequest, cue_of, user_of
+from cuebook.server.authorization import AnyRequest, actor_of, caller_of, cue_of, user_of
 from cuebook.server.page.block_sources import post_address
+from cuebook.server.page.memories import go
 from cuebook.server.page.mood import ConversationQuery
 from cuebook.server.page.plots import plot_lines
 from cuebook.server.page.render import show
@@ -38,13 +39,27 @@ async def shadow(
         calls=list(reversed(calls[-CALLS:])),
         examples=[(each, _address(each.conversation, each.seq)) for each in shadow_report.examples],
         shadow_mode=cue.shadows,
+        profiles=shadow_report.replay.profiles if any(each.calls for each in shadow_report.replay.profiles) else (),
+        may_switch=caller_of(request).may("owner"),
         base=f"http://{host}",
     )
 
 
+@post("/page/shadow/profile", include_in_schema=False, status_code=303)
+async def use_profile(request: AnyRequest) -> Response[Any]:
+    """Switch the summarization profile, then redirect to the report."""
+    profile = str((await request.form()).get("profile", ""))
+    await cue_of(request).shadow.use_profile(profile, by=actor_of(request))
+    return go("/page/shadow#profiles")
+
+
 def _plot(calls: Sequence[ShadowCall]) -> dict[str, Any] | None:
     """Return a plot of the cumulative tokens of both prompts by call."""
-    lines = {"sent": [each.client_tokens for each in calls], "would have sent": [each.window_tokens for each in calls]}
+    entries = [each.call.entry for each in calls]
+    lines = {
+        "sent": [each.client_tokens for each in entries],
+        "would have sent": [each.window_tokens for each in entries],
+    }
     points_by_line = {
         name: [(float(n), float(total)) for n, total in enumerate(accumulate(each), 1)] for name, each in lines.items()
     }
@@ -67,4 +82,4 @@ def _address(conversation: str, seq: int) -> str:
     return f"{address}?behind={max(0, seq - 5)}#post-{seq}"
 
 
-ROUTES = [shadow]
+ROUTES = [shadow, use_profile]

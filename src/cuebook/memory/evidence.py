@@ -6,10 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cuebook.app.evaluate.facts import FactToken, tokens_of
-from cuebook.app.gold import Fact
-from cuebook.app.transcripts.transcript import Question
 from cuebook.languages import words_of
+from cuebook.memory.facts import FactToken, tokens_of
 from cuebook.records.memory import Hit
 
 #: Origin of the questions: the file, the gold list, or clozes (sentences of posts without their value).
@@ -20,6 +18,14 @@ DEPTH = 50
 TOKENS = 1000
 #: Minimum number of content words of a cloze: with fewer it is too vague.
 LEAST_WORDS = 3
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """A question about a conversation, and the ids of the posts that answer it."""
+
+    text: str
+    evidence: tuple[str, ...]
+    category: str = ""
 
 
 class EvidenceRecall(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -79,17 +85,7 @@ def recall(origin: Origin, found: Sequence[EvidenceShares], *, there_are: int) -
     )
 
 
-def questions_of(
-    given: Sequence[Question], facts: Sequence[Fact], posts: Sequence[tuple[str, str]]
-) -> tuple[Origin, list[Question]]:
-    """Return the questions: the file's, else those of the current gold facts, else clozes of `posts` (id and text)."""
-    if given:
-        return "file", list(given)
-    questions = [Question(text=fact.question, evidence=fact.sources) for fact in facts if fact.current and fact.sources]
-    return ("gold", questions) if questions else ("cloze", list(_clozes(posts)))
-
-
-def _clozes(posts: Sequence[tuple[str, str]]) -> Iterator[Question]:
+def clozes(posts: Sequence[tuple[str, str]]) -> Iterator[Question]:
     """Yield a cloze per post with a fact: every other content word of its first such sentence, without the value."""
     for id_, text in posts:
         asked = (_half(token) for token in tokens_of(text) if len(token.about) >= LEAST_WORDS)
