@@ -228,7 +228,7 @@ class _ConversationReplay:
                 items=tuple(last.items) if last else (),
                 before=self._posts[last.summary.upto_seq] if last else None,
             )
-            planned = next_pass(self._services, source, state.profile) if verdict.reason == "due" else None
+            planned = next_pass(self._services, source, state.profile) if verdict == "due" else None
             if planned is None:
                 return
             summary, merged = await asyncio.to_thread(by_quotes, self._services, planned)

@@ -8,7 +8,6 @@ from cuebook.app.transcripts.write import FORMATS, write_transcript
 __all__ = [
     "FORMATS",
     "PostBatch",
-    "Question",
     "StoreProgress",
     "Transcript",
     "batches_of",

@@ -7,7 +7,7 @@ import typer
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
-from cuebook.config import has_path, without_secret
+from cuebook.config import Settings, has_path, without_secret
 from cuebook.server.app import serve as run_server
 
 app = new_app()
@@ -72,37 +72,35 @@ def serve(
     """
     values = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
     values |= {"upstream.shadow": shadow, "memory.profile": profile}
-    settings = state.settings({place: value for place, value in values.items() if value is not None})
-
-    chosen = settings.settings
-    upstream_url = without_secret(chosen.upstream.url)
-
-    def started(address: str) -> None:
-        base_url = f"{address.rstrip('/')}/v1"
-        if state.json:
-            fields = {"url": address, "baseUrl": base_url, "upstream": upstream_url or None}
-            screen.say_json(fields | ({"shadow": True} if chosen.upstream.shadow else {}))
-        else:
-            name = f"model {chosen.model.name}" if chosen.model.provider != "none" else ""
-            _greet(address, base_url, upstream_url or name, shadow=chosen.upstream.shadow)
-            if chosen.persona.default and chosen.persona.speaks == "always" and upstream_url:
-                screen.say(_FIRST.format(chosen.persona.default))
-            screen.say("Press Ctrl-C to stop.")
-        _warn("upstream.url", chosen.upstream.url)
-        if chosen.model.provider != "none":
-            _warn("model.base_url", chosen.model.base_url)
-
-    run_server(settings, started=started)
+    config = state.settings({place: value for place, value in values.items() if value is not None})
+    run_server(config, started=lambda address: _started(config.settings, address, as_json=state.json))
 
 
-def _greet(address: str, base_url: str, goes_to: str, *, shadow: bool) -> None:
-    screen.say(f"Cuebook is running at {address}")
-    screen.say(f"  OpenAI clients   base_url={base_url!r}, or OPENAI_BASE_URL={base_url}")
-    screen.say(f"  One conversation {address.rstrip('/')}/c/NAME/v1, one user {address.rstrip('/')}/u/USER/v1")
-    screen.say(f"  Upstream         {goes_to or 'none: answers quote memory; set a server with --upstream URL'}")
-    screen.say(f"  Inspector        {address}")
-    if shadow:
-        screen.say("  Shadow mode      traffic is forwarded unchanged; run `cuebook shadow report` for the results")
+def _started(settings: Settings, address: str, *, as_json: bool) -> None:
+    """Print the server's address, and what it does with requests."""
+    base_url, upstream = f"{address.rstrip('/')}/v1", without_secret(settings.upstream.url)
+    if as_json:
+        fields = {"url": address, "baseUrl": base_url, "upstream": upstream or None}
+        screen.say_json(fields | ({"shadow": True} if settings.upstream.shadow else {}))
+    else:
+        name = f"model {settings.model.name}" if settings.model.provider != "none" else ""
+        screen.say(f"Cuebook is running at {address}")
+        screen.say(f"  OpenAI clients   base_url={base_url!r}, or OPENAI_BASE_URL={base_url}")
+        screen.say(f"  One conversation {address.rstrip('/')}/c/NAME/v1, one user {address.rstrip('/')}/u/USER/v1")
+        screen.say(
+            f"  Upstream         {upstream or name or 'none: answers quote memory; set a server with --upstream URL'}"
+        )
+        screen.say(f"  Inspector        {address}")
+        chosen = f"{settings.memory.profile}, for all conversations; " if settings.memory.profile else ""
+        screen.say(f"  Profile          {chosen}compare profiles on your traffic with `cuebook shadow report`")
+        if settings.upstream.shadow:
+            screen.say("  Shadow mode      traffic is forwarded unchanged; run `cuebook shadow report` for the results")
+        if settings.persona.default and settings.persona.speaks == "always" and upstream:
+            screen.say(_FIRST.format(settings.persona.default))
+        screen.say("Press Ctrl-C to stop.")
+    _warn("upstream.url", settings.upstream.url)
+    if settings.model.provider != "none":
+        _warn("model.base_url", settings.model.base_url)
 
 
 def _warn(place: str, url: str) -> None:

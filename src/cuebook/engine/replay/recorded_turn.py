@@ -23,12 +23,12 @@ from cuebook.memory.recall import Query, read_query
 from cuebook.memory.scopes import KEPT, Policy, effective
 from cuebook.memory.tokenizer import said_of
 from cuebook.records.answer import Time
-from cuebook.records.conversation import Conversation
+from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Hit, Scope
 from cuebook.records.turn import Manifest, Turn
 from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.partition import in_force
-from cuebook.window.window import Text
+from cuebook.window.window import Sheet, Text
 
 #: Additional full-text results to load, because newer posts off the path rank among them.
 NEWER = 100
@@ -84,11 +84,7 @@ async def read_recorded(
         msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found
     )  # as many as in the turn
     drafts = tuple(post for post in posts if query and post.seq >= query)
-    path = (*scene.path, *drafts)
-    if manifest.listed:  # the omitted messages, then the kept ones
-        omitted = [(each.first, each.last) for each in manifest.dropped if each.first]
-        kept = tuple(each.post for each in sheet.partition.kept)
-        path = (*await services.store.posts_in(scope, conversation.id, omitted), *kept)
+    path = await _path(services, scope, conversation.id, manifest, sheet) if manifest.listed else (*scene.path, *drafts)
     zone = services.settings.zone_of(None, conversation)
     words = read_query(query_text, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
     memories = await _memories(services, scope, turn, sheet.volatile, zone)
@@ -116,6 +112,15 @@ async def read_recorded(
     return RecordedTurn(
         conversation=conversation, turn=turn, manifest=manifest, scene=scene, request=request, query=words
     )
+
+
+async def _path(
+    services: Services, scope: Scope, conversation: str, manifest: Manifest, sheet: Sheet
+) -> tuple[PathPost, ...]:
+    """Return the messages of a client: the omitted ones, then the kept ones."""
+    omitted = [(each.first, each.last) for each in manifest.dropped if each.first]
+    kept = (each.post for each in sheet.partition.kept)
+    return (*await services.store.posts_in(scope, conversation, omitted), *kept)
 
 
 def policy_of(turn: Turn) -> Policy:
