@@ -442,7 +442,7 @@ def test_lint_fails_on_errors_and_warns_otherwise(kind: CommandRunner) -> None:
         (("show", "nobody"), 1, "Unknown prompt 'nobody'"),
         (("show", "persona/kind:9"), 1, "Unknown version 9 of prompt"),
         (("show", "persona/kind@gone"), 1, "Unknown branch 'gone' of prompt"),
-        (("show", "persona/kind:2", "--version", "1"), 1, "'persona/kind:2' and --version 1 contradict"),
+        (("show", "persona/kind:2", "--version", "1"), 1, "'persona/kind:2' and version 1 contradict"),
         (("show", "persona/kind:x"), 1, "'x' is not a valid version number"),
         (("diff", ID), 1, "is the first version of its branch"),
         (("new", "a", "--text", "x", "kind.md"), 2, "FILE cannot be combined with text options"),

@@ -245,7 +245,7 @@ def test_slash_in_an_id_has_two_spellings(live: Live, client: httpx.Client, name
     "name",
     [
         *(".. . %2e %2e%2e ..~etc a~..~b %2e%2e%2fetc a%00 a%2500 %252F ~a a~ a~~b".split()),
-        *("A %C3%84 %D0%B0 con a.md a%5Cb a%0Ab a@main a:1 %ff %7Ea -a".split()),
+        *("A %C3%84 %D0%B0 con a.md a%5Cb a%0Ab %ff %7Ea -a".split()),
         "a" * 161,
     ],
 )
@@ -256,6 +256,16 @@ def test_invalid_ids_are_rejected_with_the_field(shared_live: Live, name: str) -
         assert fields["where"] in ("slug", "path"), place
     for place in ("/render", "/select"):
         assert raw(shared_live, "POST", f"/api/prompts/{name}{place}", b"{}")[0] == 400, place
+
+
+def test_an_id_may_name_a_version(client: httpx.Client) -> None:
+    for text in ("One.", "Two."):
+        save_prompt(client, "a", {"body": text})
+    client.put("/api/prompts/a/labels", json={"name": "production", "version": 1})
+    for name, text in (("a@main", "Two."), ("a:1", "One."), ("a@production", "One."), ("a@main:1", "One.")):
+        assert client.get(f"/api/prompts/{name}").json()["sections"] == {"body": text}, name
+    check_problem(client.get("/api/prompts/a:1?version=2"), 400, "version")
+    check_problem(client.get("/api/prompts/a@main/history"), 400, "slug")
 
 
 @pytest.mark.parametrize("slug", ["", "../etc", "a//b", "/a", "a/", "%2e", "con", "Ä", "a\\b", "a~b", "x" * 161])

@@ -85,7 +85,7 @@ def test_http_and_python_report_the_same_impact(used_project: CommandRunner, ser
     with BlockingCuebook.open(config, worker=False) as cue:
         measured = cue.prompts.impact(ID, 1)
         assert (measured.turns, measured.summary) == (12, result["impact"]["summary"])
-        assert cue.prompts.edited(ID, "main") is None
+        assert cue.prompts.edited(ID, cue.prompts.get(ID)) is None
         assert measured.share == pytest.approx(result["impact"]["share"], abs=1e-4)
         assert cue.prompts.impact(ID, 1, user="ann").left_out == measured.left_out
         assert not any(each.at for each in cue.prompts.impact(ID, 1, user="bob").left_out), (

@@ -116,6 +116,16 @@ def parse_reference(text: object, *, where: str = "reference") -> Reference:
     )
 
 
+def read_place(text: str, *, branch: str | None = None, version: int | None = None) -> Reference:
+    """Parse a prompt reference together with options. Raises InvalidInput, also if they contradict each other."""
+    reference = parse_reference(text, where="slug")
+    for name, named, also in (("branch", reference.branch, branch), ("version", reference.number, version)):
+        if named is not None and also is not None and named != also:
+            msg = f"{name}: {text!r} and {name} {also!r} contradict each other. Keep one."
+            raise InvalidInput(msg, where=name)
+    return Reference(reference.slug, reference.branch or branch, reference.number if version is None else version)
+
+
 def check_project(name: object, *, where: str = "project") -> str:
     """Return a checked project name, "" for none; raise InvalidInput with the reason. It is one part of an id."""
     if not isinstance(name, str):

@@ -15,7 +15,7 @@ from cuebook.interfaces.prompts import Family, Write
 from cuebook.prompts.difference import raised
 from cuebook.prompts.files import read_file, read_stated, write_file
 from cuebook.prompts.inherit import parents_first
-from cuebook.prompts.names import check_branch
+from cuebook.prompts.names import check_branch, read_place
 from cuebook.records.answer import as_answer
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import BODY, MAIN, Version
@@ -53,11 +53,13 @@ class PromptDraft(Struct, frozen=True, kw_only=True):
 
 
 async def draft_of(services: Services, slug: str, branch: str | None = None, *, new: bool = False) -> PromptDraft:
-    """Return the text of a branch's active version for editing. Raises NotFound.
+    """Return the text of a branch's active version for editing. Raises NotFound. `slug` may name the branch.
 
     With `new`, return a placeholder if no prompt has this id, with or without `default/`.
     """
     prompts = Prompts(services)
+    place = read_place(slug, branch=branch)
+    slug, branch = place.slug, place.branch
     own = await standing(services, slug)
     if new and own not in await services.prompts.families(Scope(), [own], ancestors=False):
         version = Version(slug=slug, branch=check_branch(branch or MAIN), sections={BODY: EMPTY.strip()})

@@ -27,6 +27,7 @@ from cuebook.prompts import registry as registry_drift
 from cuebook.prompts.difference import Bump, bump, difference
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.files import with_semver
+from cuebook.prompts.names import read_place
 from cuebook.prompts.registry import FILE, path_of
 from cuebook.records.answer import Answer
 from cuebook.records.memory import Scope
@@ -181,11 +182,16 @@ class ProjectPrompts(Prompts):
         except CuebookError as error:
             _log.warning("%s (version restored in the database only)", error)
 
-    async def edited(self, slug: str, branch: str) -> tuple[str, Version] | None:
-        """Return the path and the content of a branch's file if it has unpushed edits.
+    async def edited(self, prompt: str, active: Version) -> tuple[str, Version] | None:
+        """Return the path and the content of the file of a branch, which `prompt` names, if it has unpushed edits.
+
+        A reference to a version or a label names no file: None.
 
         Raises InvalidInput, BackendError for an invalid file.
         """
+        place, slug, branch = read_place(prompt), active.slug, active.branch
+        if place.number is not None or place.branch not in (None, branch):
+            return None
         shelf, base = self._shelf(None)
         contents, agreed = await asyncio.to_thread(lambda: (shelf.read(lenient=True), read_base(base)))
         ours = {path_of(slug, branch), *(path for place, (_, path) in agreed.items() if place == (slug, branch))}

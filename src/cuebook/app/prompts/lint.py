@@ -12,7 +12,7 @@ from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
 from cuebook.prompts.lint import MOST_TOKENS, LintFinding, lint
 from cuebook.prompts.lint import rules as lint_rules
-from cuebook.prompts.names import candidates, own_names
+from cuebook.prompts.names import candidates, own_names, parse_reference
 from cuebook.prompts.rating import QualityRating, rate
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
@@ -42,7 +42,7 @@ async def lint_prompts(
 
 def _known(slug: str, known: Collection[str]) -> str:
     """Return the full id of a prompt name. Raises NotFound."""
-    for name in candidates(slug):
+    for name in candidates(parse_reference(slug, where="slug").slug):
         if name in known:
             return name
     msg = f"Unknown prompt {slug!r}. List prompts with `cuebook prompt list`."

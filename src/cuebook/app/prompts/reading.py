@@ -36,7 +36,7 @@ from cuebook.prompts.difference import Difference, bump, difference
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.learn import trail
 from cuebook.prompts.lint import LintFinding
-from cuebook.prompts.names import candidates, check_project, check_slug
+from cuebook.prompts.names import candidates, check_project, check_slug, read_place
 from cuebook.prompts.params import coerce
 from cuebook.prompts.rating import QualityRating
 from cuebook.prompts.registry import twin
@@ -91,11 +91,11 @@ class PromptReading(Namespace):
         return self._services.settings.project if project is None else project
 
     async def family(self, slug: str, *, project: str = "") -> Family:
-        """Return a prompt's branches, active versions and labels. Raises NotFound.
+        """Return a prompt's branches, active versions and labels. Raises NotFound, InvalidInput.
 
         If `project` has its own prompt of this id, return that one.
         """
-        names = candidates(check_slug(slug), check_project(project))
+        names = candidates(slug, check_project(project))
         families = await self._services.prompts.families(Scope(), names, ancestors=False)
         for name in names:
             if name in families:
@@ -112,10 +112,11 @@ class PromptReading(Namespace):
         label: str | None = None,
         project: str = "",
     ) -> Version:
-        """Return a version: the given one, a label's, or the active one of the branch. Raises NotFound."""
-        return await self._version(
-            await self.family(slug, project=project), branch=branch, version=version, label=label
-        )
+        """Return a version: the given one, a label's, or the active one of the branch. Raises NotFound, InvalidInput.
+
+        `slug` may name branch, version or label too: `persona/a@trial:2`.
+        """
+        return (await self._found(slug, branch=branch, version=version, label=label, project=project))[1]
 
     async def resolve(
         self,
@@ -185,8 +186,8 @@ class PromptReading(Namespace):
         project: Project = None,
     ) -> VersionEntry:
         """Return a prompt version. Default: the branch's active one. Raises NotFound, InvalidInput."""
-        family = await self.family(slug, project=self.project_scope(project))
-        found = await self._version(family, branch=branch, version=version, label=label)
+        whose = self.project_scope(project)
+        family, found = await self._found(slug, branch=branch, version=version, label=label, project=whose)
         return answers.version_entry(found, family, await resolved_of(self._services, found) if resolve else None)
 
     @operation("GET /api/prompts/{slug}/versions", role="viewer")
@@ -204,7 +205,7 @@ class PromptReading(Namespace):
         """
         family = await self.family(slug)
         if branch:
-            await self._version(family, branch=branch, version=None, label=None)  # raises NotFound
+            await self._found(family.slug, branch=branch)  # raises NotFound
         versions = await self._services.prompts.versions(Scope(), family.slug, branch=branch or None)
         name = f"versions {family.slug} {branch}"
         rows, more = _page(versions, lambda each: f"{_key(each.branch)} {each.number:09}", name, limit, cursor)
@@ -220,8 +221,7 @@ class PromptReading(Namespace):
         resolve: Resolve = False,
     ) -> VersionEntry:
         """Return a version of a prompt by its number. Raises NotFound."""
-        family = await self.family(slug)
-        found = await self._version(family, branch=branch, version=number, label=None)
+        family, found = await self._found(slug, branch=branch, version=number)
         return answers.version_entry(found, family, await resolved_of(self._services, found) if resolve else None)
 
     @operation("GET /api/prompts/{slug}/branches", role="viewer")
@@ -402,24 +402,37 @@ class PromptReading(Namespace):
             seed=seed,
         )
 
-    async def _version(self, family: Family, *, branch: str | None, version: int | None, label: str | None) -> Version:
+    async def _found(
+        self,
+        slug: str,
+        *,
+        branch: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        project: str = "",
+    ) -> tuple[Family, Version]:
+        """Return a prompt and one of its versions, as `get` does."""
+        place = read_place(slug, branch=branch, version=version)
+        family = await self.family(place.slug, project=project)
+        name, number = place.branch or MAIN, place.number
         if label is not None:
-            branch, version = _labelled(family, label, branch=branch, version=version)
-        name = branch or MAIN
+            name, number = _labelled(family, label, branch=place.branch, version=place.number)
+        elif number is None and family.branch(name) is None:
+            name, number = next(((one.branch, one.number) for one in family.labels if one.name == name), (name, None))
         active = family.version(name)
         if active is None:
             labels = f" Labels: {_names(family.labels)}." if family.labels else ""
             msg = f"Unknown branch {name!r} of prompt {family.slug!r}. Available: {_names(family.branches)}.{labels}"
             raise NotFound(msg)
-        if version is None or version == active.number:
-            return active
-        versions = await self._services.prompts.versions(Scope(), family.slug, branch=name, numbers=[version])
+        if number in (None, active.number):
+            return family, active
+        versions = await self._services.prompts.versions(Scope(), family.slug, branch=name, numbers=[number or 0])
         if not versions:
-            stands = family.branch(name)
-            newest = stands.head if stands else 0
-            msg = f"Unknown version {version} of prompt {family.slug!r} on {name!r}. Available: 1 to {newest}."
+            branch_of = family.branch(name)
+            newest = branch_of.head if branch_of else 0
+            msg = f"Unknown version {number} of prompt {family.slug!r} on {name!r}. Available: 1 to {newest}."
             raise NotFound(msg)
-        return versions[0]
+        return family, versions[0]
 
     def _rendered(self, resolved: ResolvedVersion, data: Mapping[str, Any]) -> RenderedPrompt:
         version = resolved.version
@@ -527,6 +540,16 @@ def _checked(limit: int | None) -> int:
 def _key(branch: str) -> str:
     """Return the sort key of a branch: `main` first, then by name. A space sorts before all their letters."""
     return f"{branch != MAIN:d}{branch}"
+
+
+async def find_beside(prompts: "PromptReading", other: Version, text: str) -> Version:
+    """Return another version of the same prompt: `3`, `trial`, `trial:2` or a label; or any as `persona/b@trial`."""
+    if "@" in text or "/" in text:
+        return await prompts.get(text if text.partition("@")[0] else f"{other.slug}{text}")
+    branch, _, number = text.partition(":")
+    if branch.isdecimal() and not number:
+        return await prompts.get(f"{other.slug}@{other.branch}:{branch}")
+    return await prompts.get(f"{other.slug}@{text}")
 
 
 async def differ(before: Version, after: Version) -> Difference:

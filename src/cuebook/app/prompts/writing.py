@@ -34,7 +34,7 @@ from cuebook.prompts.files import write_file
 from cuebook.prompts.inherit import Clash, merge3
 from cuebook.prompts.learn import score
 from cuebook.prompts.migrate import MigrationStep, plan, slugs
-from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference
+from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference, read_place
 from cuebook.prompts.params import read_params
 from cuebook.prompts.registry import twin
 from cuebook.prompts.select import context_fit
@@ -162,8 +162,7 @@ class Prompts(PromptReading):
         Raises Conflict if a branch or a label has this name.
         """
         check_branch(name)
-        source = await self.get(slug, **asdict(origin or ForkOrigin()))
-        family = await self.family(source.slug)
+        family, source = await self._found(slug, **asdict(origin or ForkOrigin()))
         if any(each.name == name for each in family.labels):
             msg = f"Prompt {source.slug!r} already has a label {name!r}. Choose another name for the branch."
             raise Conflict(msg)
@@ -230,8 +229,8 @@ class Prompts(PromptReading):
         The history records it. Raises NotFound, and Conflict if a branch has this name.
         """
         check_branch(name, where="label")
-        found = await self.get(slug, branch=branch, version=version, label=label)
-        if (await self.family(found.slug)).branch(name) is not None:
+        family, found = await self._found(slug, branch=branch, version=version, label=label)
+        if family.branch(name) is not None:
             msg = f"Prompt {found.slug!r} already has a branch {name!r}. Choose another name for the label."
             raise Conflict(msg)
         now = Time(self._services.clock.now())
@@ -285,8 +284,10 @@ class Prompts(PromptReading):
             user=user,
             at=services.clock.now(),
         )
-        named = version is not None or label is not None
-        stands, judged = await learn(services, observation, found, named=named, placed=named or branch is not None)
+        place = read_place(slug, branch=branch, version=version)
+        named = place.number is not None or label is not None or place.branch not in (None, found.branch)  # a label
+        placed = named or place.branch is not None
+        stands, judged = await learn(services, observation, found, named=named, placed=placed)
         return ObservationResult(
             score=observation.score,
             edge_weight=stands.weight,
@@ -314,7 +315,7 @@ class Prompts(PromptReading):
         services = self._services
         active = await self.get(slug, branch=branch)
         if to is not None:
-            await self.get(slug, branch=branch, version=to)  # raises NotFound listing the versions
+            await self.get(active.slug, branch=active.branch, version=to)  # raises NotFound listing the versions
         event = PromptEvent(
             kind="rollback",
             branch=active.branch,

@@ -6,14 +6,14 @@ import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import ForkOrigin, lookup
+from cuebook.app.prompts import ForkOrigin
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, wait, whoever, write_through
+from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, report, slug_of, wait, whoever, write_through
 from cuebook.cli.state import State
 from cuebook.errors import MergeConflict
 from cuebook.records.answer import to_wire
-from cuebook.records.prompt import MAIN
+from cuebook.records.prompt import MAIN, Label
 
 
 @command(
@@ -39,11 +39,11 @@ def branch_(
     A branch is a variant for `select`. It starts with a copy of a version and develops independently of it.
     """
     if name is None:
-        _list_branches(state, lookup.read_place(prompt).slug)
+        _list_branches(state, prompt)
         return
 
     async def fork(cue: Cuebook) -> Wire:
-        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
+        found = await cue.prompts.get(prompt, branch=branch, version=version)
         origin = ForkOrigin(branch=found.branch, version=found.number)
         made = await cue.prompts.fork(found.slug, name, origin=origin, by=whoever(by))
         await write_through(cue, made.slug)
@@ -51,15 +51,12 @@ def branch_(
         return data
 
     made = wait(state, fork)
-    if state.json:
-        screen.say_json(made)
-    else:
-        origin = f"{made['from']['branch']}:{made['from']['version']}"
-        screen.say(f"created branch {made['branch']} of {made['slug']} from {origin}")
+    origin = f"{made['from']['branch']}:{made['from']['version']}"
+    report(state, made, f"created branch {made['branch']} of {made['slug']} from {origin}")
 
 
-def _list_branches(state: State, slug: str) -> None:
-    page = wait(state, lambda cue: cue.prompts.branches(slug))
+def _list_branches(state: State, prompt: str) -> None:
+    page = wait(state, lambda cue: cue.prompts.branches(slug_of(prompt)))
     if state.json:
         screen.say_json(to_wire(page))
         return
@@ -96,11 +93,10 @@ def merge(
 
     If both branches changed the same lines, show the conflicts, write nothing and exit with 1.
     """
-    slug = lookup.read_place(prompt).slug
 
     async def run(cue: Cuebook) -> Wire:
         try:
-            version = await cue.prompts.merge(slug, name, into=into, by=whoever(by))
+            version = await cue.prompts.merge(slug_of(prompt), name, into=into, by=whoever(by))
         except MergeConflict as conflict:
             return {"conflicts": list(conflict.conflicts)}
         await write_through(cue, version.slug)
@@ -117,7 +113,7 @@ def merge(
             screen.heading(f"conflict in [{each['section']}]")
             screen.diff((f"@@ {into}", *_marked("-", each["ours"]), f"@@ {name}", *_marked("+", each["theirs"])))
         named = ", ".join(each["section"] for each in done["conflicts"])
-        way = f"Edit {named} with `cuebook prompt edit {slug}@{name}` to match {into}, or the reverse"
+        way = f"Edit {named} with `cuebook prompt edit {slug_of(prompt)}@{name}` to match {into}, or the reverse"
         screen.complain(f"Merge failed: conflicts in {named}. {way}, then merge again.")
     if "conflicts" in done:
         raise typer.Exit(1)
@@ -150,26 +146,22 @@ def label(
     `cuebook prompt log` shows each move.
     """
     if name is None:
-        _list_labels(state, lookup.read_place(prompt).slug)
+        _list_labels(state, prompt)
         return
 
-    async def move(cue: Cuebook) -> Wire:
-        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
+    async def move(cue: Cuebook) -> Label:
+        found = await cue.prompts.get(prompt, branch=branch, version=version)
         at: dict[str, Any] = {"branch": found.branch, "version": found.number}
         moved = await cue.prompts.label(found.slug, name, **at, by=whoever(by))
         await write_through(cue, found.slug)
-        data: Wire = to_wire(moved)
-        return data
+        return moved
 
     moved = wait(state, move)
-    if state.json:
-        screen.say_json(moved)
-    else:
-        screen.say(f"label {name} points to {moved['branch']}:{moved['version']}")
+    report(state, moved, f"label {name} points to {moved.branch}:{moved.number}")
 
 
-def _list_labels(state: State, slug: str) -> None:
-    page = wait(state, lambda cue: cue.prompts.labels(slug))
+def _list_labels(state: State, prompt: str) -> None:
+    page = wait(state, lambda cue: cue.prompts.labels(slug_of(prompt)))
     if state.json:
         screen.say_json(to_wire(page))
         return
@@ -178,7 +170,7 @@ def _list_labels(state: State, slug: str) -> None:
         for each in page
     ]
     if not rows:
-        screen.say(f"no labels. Run `cuebook prompt label {slug} LABEL` to create one.")
+        screen.say(f"no labels. Run `cuebook prompt label {slug_of(prompt)} LABEL` to create one.")
         return
     screen.table(("label", "version", "moved by", "time"), rows)
 
@@ -206,18 +198,9 @@ def rollback(
 
     The newer version is kept, but `select` does not explore it until `clear`.
     """
-
-    async def run(cue: Cuebook) -> Wire:
-        version = await lookup.find(cue.prompts, prompt, branch=branch)
-        at = {"branch": version.branch, "by": whoever(by)}
-        data: Wire = to_wire(await cue.prompts.roll_back(version.slug, to=to, reason=reason, **at))
-        return data
-
-    done = wait(state, run)
-    if state.json:
-        screen.say_json(done)
-    else:
-        screen.say(f"{done['slug']}@{done['branch']}:{done['version']} ({done['semver']}) is active again")
+    options: dict[str, Any] = {"to": to, "reason": reason, "branch": branch, "by": whoever(by)}
+    done = wait(state, lambda cue: cue.prompts.roll_back(prompt, **options))
+    report(state, done, f"{done} is active again")
 
 
 @command(app, "cuebook prompt clear persona/kind 3 --reason 'it was the model'", name="clear")
@@ -231,16 +214,5 @@ def clear(
     by: By = None,
 ) -> None:
     """Allow a rolled-back version to be selected again."""
-    place = lookup.read_place(prompt, branch=branch)
-
-    async def run(cue: Cuebook) -> Wire:
-        family = await cue.prompts.family(place.slug)
-        at = {"branch": place.branch or MAIN, "by": whoever(by)}
-        data: Wire = to_wire(await cue.prompts.clear(family.slug, version, reason=reason, **at))
-        return data
-
-    done = wait(state, run)
-    if state.json:
-        screen.say_json(done)
-    else:
-        screen.say(f"{place.slug}@{done['name']}:{version} can be selected again")
+    done = wait(state, lambda cue: cue.prompts.clear(prompt, version, branch=branch, reason=reason, by=whoever(by)))
+    report(state, done, f"{slug_of(prompt)}@{done.name}:{version} can be selected again")

@@ -1,14 +1,14 @@
 """Commands `cuebook prompt select|observe`: select a variant (A/B testing) and record feedback on it."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts import Choice, ObservationResult, Selection, lookup
+from cuebook.app.prompts import Choice, Selection
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Number, Prompt, app, numbers, wait
+from cuebook.cli.prompt.group import Branch, Number, Prompt, app, numbers, report, slug_of, wait
 from cuebook.cli.state import State
 from cuebook.records.answer import to_wire
 from cuebook.records.prompt import Missing, Strategy, TaskOutcome
@@ -46,11 +46,11 @@ def select(
 
     The variants are the active versions of all branches. Nothing is stored.
     """
-    slug, signals = lookup.read_place(prompt).slug, numbers(signal, "--signal")
+    signals = numbers(signal, "--signal")
 
     async def run(cue: Cuebook) -> Selection:
         named = strategy or cue.config.settings.prompts.strategy
-        return await cue.prompts.select(slug, signals, strategy=named, epsilon=epsilon, seed=seed)
+        return await cue.prompts.select(slug_of(prompt), signals, strategy=named, epsilon=epsilon, seed=seed)
 
     found = wait(state, run)
     if state.json:
@@ -112,28 +112,22 @@ def observe(
 
     The score updates the edge weight of the branch.
     """
-    place, signals = lookup.read_place(prompt, branch=branch, version=version), numbers(signal, "--signal")
-
-    async def run(cue: Cuebook) -> ObservationResult:
-        named = place.branch is not None or place.number is not None
-        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version) if named else None
-        return await cue.prompts.observe(
-            found.slug if found else place.slug,
-            sentiment=sentiment,
-            corrections=corrections,
-            outcome=outcome,
-            missing=missing,
-            branch=found.branch if found else None,
-            version=found.number if found and (place.number or place.branch != found.branch) else None,  # a label
-            signals=signals,
-            propensity=propensity,
-            conversation=conversation,
-            user=user,
-        )
-
-    observed = wait(state, run)
-    if state.json:
-        screen.say_json(to_wire(observed))
-    else:
-        screen.say(f"score {observed.score:.3f}, new edge weight {observed.edge_weight:.3f}")
-        screen.say(f"{'version rolled back' if observed.rolled_back else 'no rollback'}: {observed.rollback.reason}")
+    options: dict[str, Any] = {
+        "sentiment": sentiment,
+        "corrections": corrections,
+        "outcome": outcome,
+        "missing": missing,
+        "branch": branch,
+        "version": version,
+        "signals": numbers(signal, "--signal"),
+        "propensity": propensity,
+        "conversation": conversation,
+        "user": user,
+    }
+    observed = wait(state, lambda cue: cue.prompts.observe(prompt, **options))
+    report(
+        state,
+        observed,
+        f"score {observed.score:.3f}, new edge weight {observed.edge_weight:.3f}",
+        f"{'version rolled back' if observed.rolled_back else 'no rollback'}: {observed.rollback.reason}",
+    )

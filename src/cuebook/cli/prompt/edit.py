@@ -11,14 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts import Reference, VersionIdentity, lookup
+from cuebook.app.prompts import VersionIdentity
 from cuebook.app.prompts import draft as drafts
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Prompt, app, numbers, pairs, wait, write_through
+from cuebook.cli.prompt.group import Branch, Prompt, app, numbers, pairs, report, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, CuebookError, InvalidInput
-from cuebook.records.answer import to_wire
 from cuebook.records.prompt import BODY, MAIN, Engine
 
 #: The editor if neither VISUAL nor EDITOR is set.
@@ -89,7 +88,6 @@ def new(
     Read the text from a file or from options; without either, open $EDITOR. Fields that are not given keep their
     values.
     """
-    place = lookup.read_place(prompt, branch=branch)
     sections = {} if text is None else {BODY: text}
     sections |= {name: _read_at(value) for name, value in pairs(section, "--section").items()}
     overriding = {name: _read_at(value) for name, value in pairs(override, "--override").items()}
@@ -109,16 +107,20 @@ def new(
         msg = "FILE cannot be combined with text options. Use one of them"
         raise typer.BadParameter(msg, param_hint="FILE")
     if file is not None:
-        _tell(state, wait(state, lambda cue: _save_file(cue, place, file, base, author)))
+        made = wait(state, lambda cue: _save_file(cue, prompt, branch, file, base=base, author=author))
+        report(state, made, f"wrote {made}")
     elif sections or data:
         data |= {"base": base, "author": author}
-        _tell(state, wait(state, lambda cue: _save(cue, place, sections, data)))
+        made = wait(state, lambda cue: _save(cue, prompt, branch, sections, data))
+        report(state, made, f"wrote {made}")
     else:
-        _edit(state, place, author=author, new=True)
+        _edit(state, prompt, branch, author=author, new=True)
 
 
-async def _save_file(cue: Cuebook, place: Reference, file: str, base: int | None, author: str) -> VersionIdentity:
-    draft = await drafts.draft_of(cue.services, place.slug, place.branch, new=True)
+async def _save_file(
+    cue: Cuebook, prompt: str, branch: str | None, file: str, *, base: int | None, author: str
+) -> VersionIdentity:
+    draft = await drafts.draft_of(cue.services, prompt, branch, new=True)
     if base not in (None, draft.base):
         msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {draft.base}, not {base}. Retry."
         raise Conflict(msg)
@@ -127,13 +129,16 @@ async def _save_file(cue: Cuebook, place: Reference, file: str, base: int | None
     return version
 
 
-async def _save(cue: Cuebook, place: Reference, sections: dict[str, str], fields: dict[str, Any]) -> VersionIdentity:
+async def _save(
+    cue: Cuebook, prompt: str, branch: str | None, sections: dict[str, str], fields: dict[str, Any]
+) -> VersionIdentity:
     """Write the given fields; keep the others, and the sections if none is given."""
-    before = (await drafts.draft_of(cue.services, place.slug, place.branch, new=True)).before
+    draft = await drafts.draft_of(cue.services, prompt, branch, new=True)
+    before = draft.before
     if "metadata" in fields and before:
         fields = fields | {"metadata": {**before.metadata, **fields["metadata"]}}
     new_sections = dict(before.sections) if before and not sections else sections
-    version = await cue.prompts.save(place.slug, new_sections, branch=place.branch or MAIN, **fields)
+    version = await cue.prompts.save(draft.slug, new_sections, branch=draft.branch, **fields)
     await write_through(cue, version.slug)
     return version
 
@@ -160,11 +165,11 @@ def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author 
     $VISUAL takes precedence over $EDITOR. If the prompt changed meanwhile or the file is invalid, nothing is written
     and your file is kept.
     """
-    _edit(state, lookup.read_place(prompt, branch=branch), author=author, new=False)
+    _edit(state, prompt, branch, author=author, new=False)
 
 
-def _edit(state: State, place: Reference, *, author: str, new: bool) -> None:
-    draft = wait(state, lambda cue: drafts.draft_of(cue.services, place.slug, place.branch, new=new))
+def _edit(state: State, prompt: str, branch: str | None, *, author: str, new: bool) -> None:
+    draft = wait(state, lambda cue: drafts.draft_of(cue.services, prompt, branch, new=new))
     folder = Path(tempfile.mkdtemp(prefix="cuebook-"))
     file = folder / f"{draft.slug.rpartition('/')[2]}.md"
     file.write_text(draft.text, "utf-8", newline="\n")
@@ -172,10 +177,7 @@ def _edit(state: State, place: Reference, *, author: str, new: bool) -> None:
     data = file.read_bytes()
     if data.decode("utf-8", "replace") == draft.text:
         _remove(file)
-        if state.json:
-            screen.say_json({"changed": False})
-        else:
-            screen.say("no changes")
+        report(state, {"changed": False}, "no changes")
         return
 
     async def write(cue: Cuebook) -> VersionIdentity | None:
@@ -196,7 +198,7 @@ def _edit(state: State, place: Reference, *, author: str, new: bool) -> None:
     if made is None:
         screen.say("no changes")
     else:
-        _tell(state, made)
+        report(state, made, f"wrote {made}")
 
 
 def _run_editor(file: Path) -> None:
@@ -218,10 +220,3 @@ def _run_editor(file: Path) -> None:
 def _remove(file: Path) -> None:
     file.unlink(missing_ok=True)
     file.parent.rmdir()
-
-
-def _tell(state: State, made: VersionIdentity) -> None:
-    if state.json:
-        screen.say_json(to_wire(made))
-    else:
-        screen.say(f"wrote {made}")

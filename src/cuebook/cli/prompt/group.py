@@ -13,6 +13,7 @@ from cuebook.cli.group import new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.errors import CuebookError
+from cuebook.records.answer import to_wire
 
 T = TypeVar("T")
 
@@ -46,6 +47,19 @@ def wait(state: State, work: Callable[[Cuebook], Awaitable[T]], *, autopush: boo
             return await work(cue)
 
     return asyncio.run(run())
+
+
+def slug_of(prompt: str) -> str:
+    """Return the ID of a reference, without branch, label and version."""
+    return prompt.partition(":")[0].partition("@")[0]
+
+
+def report(state: State, answer: object, *lines: str) -> None:
+    """Print an answer as JSON with --json, else these lines."""
+    if state.json:
+        screen.say_json(to_wire(answer))
+    else:
+        screen.say("\n".join(lines))
 
 
 async def write_through(cue: Cuebook, *slugs: str) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import QualityRating, lookup
+from cuebook.app.prompts import QualityRating
 from cuebook.app.prompts import lint as linting
 from cuebook.app.prompts.clusters import Clusters
 from cuebook.app.prompts.folder import PromptFolder
@@ -45,10 +45,9 @@ def lint(
     if rules:
         _list_rules(state)
         return
-    slugs = [lookup.read_place(each).slug for each in prompts or ()]
 
     async def run(cue: Cuebook) -> list[Wire]:
-        found = await linting.lint_prompts(cue.services, PromptFolder(cue.prompts.root), slugs)
+        found = await linting.lint_prompts(cue.services, PromptFolder(cue.prompts.root), prompts or ())
         return [msgspec.to_builtins(each) for each in found]
 
     found = wait(state, run, autopush=False)
@@ -86,7 +85,7 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
     """
 
     async def run(cue: Cuebook) -> QualityRating:
-        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version)
+        found = await cue.prompts.get(prompt, branch=branch, version=version)
         return await linting.rate_version(cue.services, PromptFolder(cue.prompts.root), found)
 
     rated = wait(state, run)

@@ -6,11 +6,10 @@ import typer
 from msgspec.structs import replace
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts import lookup
 from cuebook.app.prompts.answers import PromptEntry, VersionDiff, VersionEntry
 from cuebook.app.prompts.export import file_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Impact
-from cuebook.app.prompts.reading import compare_versions
+from cuebook.app.prompts.reading import compare_versions, find_beside
 from cuebook.cli.group import Project, command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
@@ -70,7 +69,7 @@ def show(
 
     async def read(cue: Cuebook) -> tuple[Version, VersionEntry]:
         whose = cue.prompts.project_scope(project)
-        found = await lookup.find(cue.prompts, prompt, branch=branch, version=version, project=whose)
+        found = await cue.prompts.get(prompt, branch=branch, version=version, project=whose)
         at: dict[str, Any] = {"branch": found.branch, "version": found.number, "project": ""}
         return found, await cue.prompts.show(found.slug, **at, resolve=resolve)
 
@@ -176,21 +175,21 @@ def diff(
     """
 
     async def read(cue: Cuebook) -> VersionDiff:
-        version = await lookup.find(cue.prompts, prompt, branch=branch)
-        edited = await _edited(cue, prompt, version) if a is None else None
+        version = await cue.prompts.get(prompt, branch=branch)
+        edited = await cue.prompts.edited(prompt, version) if a is None else None
         if edited:
             path, draft = edited
             return replace(await compare_versions(cue.services, version, draft, turns=turns), file=path)
         if a is not None and b is None and ("@" in a or "/" in a):
-            other = await lookup.find_beside(cue.prompts, version, a)
+            other = await find_beside(cue.prompts, version, a)
             return await compare_versions(cue.services, version, other, turns=turns)
-        after = await lookup.find_beside(cue.prompts, version, b) if b else version
+        after = await find_beside(cue.prompts, version, b) if b else version
         if a is None and after.number == 1:
             msg = (
                 f"{after.slug}@{after.branch}:1 is the first version of its branch. Name a version to compare it with."
             )
             raise InvalidInput(msg, where="a")
-        before = await lookup.find_beside(cue.prompts, version, a or f"{after.branch}:{after.number - 1}")
+        before = await find_beside(cue.prompts, version, a or f"{after.branch}:{after.number - 1}")
         return await compare_versions(cue.services, before, after, turns=turns)
 
     data = wait(state, read, autopush=None if a else False)
@@ -213,14 +212,6 @@ def _draw_impact(impact: Impact) -> None:
     if impact.reproduced < impact.turns:
         exact = f"{impact.reproduced} of {impact.turns} prompts were reproduced byte for byte"
         screen.say(f"{exact}, the others approximately")
-
-
-async def _edited(cue: Cuebook, prompt: str, named: Version) -> tuple[str, Version] | None:
-    """Return the edited file of a branch and its draft; None if a version number or label was named."""
-    place = lookup.read_place(prompt)
-    if place.number is not None or place.branch not in (None, named.branch):
-        return None
-    return await cue.prompts.edited(named.slug, named.branch)
 
 
 def draw_difference(shown: VersionDiff) -> None:

@@ -8,13 +8,13 @@ import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.files import write_whole
-from cuebook.app.prompts import VersionIdentity, lookup
+from cuebook.app.prompts import VersionIdentity
 from cuebook.app.prompts.answers import MigrationResult
 from cuebook.app.prompts.draft import import_files
 from cuebook.app.prompts.export import export_prompts, file_of, read_document
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import DryRun, app, wait, write_through
+from cuebook.cli.prompt.group import DryRun, app, slug_of, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import to_wire
@@ -149,8 +149,8 @@ def export(
 
     async def run(cue: Cuebook) -> tuple[str, int]:
         if form == "md":
-            return file_of(await lookup.find(cue.prompts, named[0])), 1
-        document: dict[str, Any] = await export_prompts(cue.services, [lookup.read_place(each).slug for each in named])
+            return file_of(await cue.prompts.get(named[0])), 1
+        document: dict[str, Any] = await export_prompts(cue.services, list(map(slug_of, named)))
         return f"{screen.json_text(document)}\n", len(document["prompts"])
 
     text, count = wait(state, run)

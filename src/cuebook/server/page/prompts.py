@@ -10,10 +10,10 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from cuebook import Cuebook
 from cuebook.app.json_shapes import iso
-from cuebook.app.prompts import Course, PromptEvent, lookup
+from cuebook.app.prompts import Course, PromptEvent
 from cuebook.app.prompts.answers import VersionSummary
 from cuebook.app.prompts.impact import MOST_TURNS
-from cuebook.app.prompts.reading import compare_versions
+from cuebook.app.prompts.reading import compare_versions, find_beside
 from cuebook.errors import CuebookError
 from cuebook.records.answer import to_wire
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
@@ -185,7 +185,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
     cue = cue_of(request)
     family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
-    version = await lookup.find_beside(cue.prompts, active, at) if at else active
+    version = await find_beside(cue.prompts, active, at) if at else active
     data = await cue.prompts.show(family.slug, branch=version.branch, version=version.number, project="")
     versions = await cue.prompts.versions(family.slug)
     events = await cue.prompts.history(family.slug, limit=EVENTS)
@@ -220,7 +220,7 @@ async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> 
     cue = cue_of(request)
     family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
-    version = await lookup.find_beside(cue.prompts, active, at) if at else active
+    version = await find_beside(cue.prompts, active, at) if at else active
     rating = await cue.prompts.rating(family.slug, branch=version.branch, version=version.number)
     items = await cue.prompts.lint(family.slug)
     return show("prompt_quality.html", view=VIEW, slug=family.slug, rating=rating, findings=items.items)
@@ -240,8 +240,8 @@ async def diff(
     cue = cue_of(request)
     family = await cue.prompts.family(name_in(prompt))
     active = family.version() or family.active[0]
-    before = await lookup.find_beside(cue.prompts, active, a)
-    after = await lookup.find_beside(cue.prompts, active, b)
+    before = await find_beside(cue.prompts, active, a)
+    after = await find_beside(cue.prompts, active, b)
     async with request.app.state.measures.hold("a prompt measurement"):
         data = to_wire(await compare_versions(cue.services, before, after, turns=turns, user=user_of(request)))
     versions = await cue.prompts.versions(family.slug)
