@@ -237,6 +237,53 @@ async def test_a_compacted_history_continues_its_conversation(client, named):
     assert client.upstream.requests[-1].body == client.body
 
 
+async def test_nothing_is_added_to_a_request_to_compact_or_learned_from_it(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream, memory__user=True) as cue:
+        client = Responses(cue, upstream)
+        await cue.memory.add("Ann is allergic to shrimp.", user="ann")
+        history = [asks("What am I allergic to?")]
+        history += (await client.send(history, output_text("Shrimp."), user="ann"))["output"]
+        assert "<recalled " in client.sent[0]["content"]
+        await client.send(history, COMPACTION, compacts=True, user="ann")
+        assert client.sent == history
+        replay = await cue.turns.replay(client.head.conversation, client.head.turn, user="ann")
+        assert (replay.verdict, len(replay.window.messages)) == ("identical", 2)
+        turn = await cue.turns.get(client.head.conversation, 2, user="ann")
+        assert not turn.metadata["longTermMemoryRetrieval"]["didRetrieve"]
+        assert len((await cue.conversations.list(user="ann")).items) == 1, "it is no utility call"
+
+
+async def test_a_history_that_is_too_long_keeps_calls_beside_their_outputs(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream, budget__context=2_000, budget__reply=500) as cue:
+        client, history = Responses(cue, upstream), [{"role": "developer", "content": "Be brief."}]
+        for n in range(12):
+            history += [asks(f"Question {n} about the harbor. " * 9)]
+            history += (await client.send(history, THOUGHT, CUSTOM | {"call_id": f"c{n}"}, store=False))["output"]
+            history += [{"type": "custom_tool_call_output", "call_id": f"c{n}", "output": "found " * 60}]
+            history += (await client.send(history, output_text(f"Answer {n}. " * 9), store=False))["output"]
+        sent = client.sent
+        assert sent == [history[0], *history[-len(sent) : -1]], "the newest items, unchanged"
+        assert len(sent) < len(history) / 2
+        calls = [each["call_id"] for each in sent if each.get("type") == "custom_tool_call"]
+        assert calls == [each["call_id"] for each in sent if each.get("type") == "custom_tool_call_output"]
+        replay = await cue.turns.replay(client.head.conversation, client.head.turn, step=client.head.step)
+        assert (replay.verdict, {each.kind for each in replay.window.dropped}) == ("identical", {"post"})
+
+
+async def test_other_wires_do_not_send_the_items_of_this_one(client):
+    await client.send("Hi", THOUGHT, COMPACTION, output_text("Hello."), conversation_name=NAME)
+    await client.send("Go on.", COMPACTION, conversation=NAME, compacts=True)
+    client.upstream.say(completion("Bye."))
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Who?"}]}).encode()
+    call = RelayCall(body=body, headers={}, conversation=NAME, server_history=True)
+    assert [piece async for piece in client.cue.relay(call)]
+    texts = [each["content"] for each in client.upstream.messages()]
+    assert [each[0]["text"] if isinstance(each, list) else each for each in texts] == ["Hi", "Hello.", "Go on.", "Who?"]
+    assert b"encrypted_content" not in client.upstream.requests[-1].body
+
+
 async def test_compacting_a_kept_history_sends_it_whole(client):
     first = await client.send("My name is Ann.", output_text("Hello."))
     await client.send("Compact.", COMPACTION, compacts=True, previous_response_id=first["id"])

@@ -31,9 +31,9 @@ async def cue(upstream: ScriptedUpstream) -> AsyncIterator[Cuebook]:
         yield handle
 
 
-async def send(cue: Cuebook, items: Any, **fields: Any) -> None:
+async def send(cue: Cuebook, items: Any, *, path: str = "/responses", **fields: Any) -> None:
     body = json.dumps({"model": "gpt-5.2", "input": items, **fields}).encode()
-    request = RelayRequest(method="POST", path="/responses", headers={}, body=body, verbatim=True)
+    request = RelayRequest(method="POST", path=path, headers={}, body=body, verbatim=True)
     pieces = [piece async for piece in cue.pass_through(request, RelayCall(body=body, headers={}))]
     assert isinstance(pieces[0], Head)
     await cue.settle()
@@ -89,6 +89,15 @@ async def test_interrupted_answers_are_stored_partially_and_failed_ones_as_faile
     await send(cue, [{"role": "user", "content": "Other."}])
     turns = [await cue.turns.get(each.id, 1) for each in (await cue.conversations.list()).items]
     assert sorted(turn.state for turn in turns) == ["failed", "interrupted"]
+
+
+async def test_a_compaction_is_recorded_in_its_conversation(cue: Cuebook, upstream: ScriptedUpstream) -> None:
+    query, item = {"role": "user", "content": "Who?"}, {"type": "compaction", "id": "c", "encrypted_content": "Y21w"}
+    upstream.say(response("resp_a", output_text("Ann.")), response("resp_b", query, item), response("resp_c"))
+    await send(cue, [query])
+    await send(cue, [query, output_text("Ann.")], path="/responses/compact")
+    await send(cue, [query, item, {"role": "user", "content": "And?"}])
+    assert [role for role, _ in await stored_messages(cue)] == ["user", "assistant", "assistant", "user"]
 
 
 async def test_state_held_by_the_provider_passes_and_is_counted(cue: Cuebook, upstream: ScriptedUpstream) -> None:

@@ -13,7 +13,7 @@ from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.testing.doubles import Script, ScriptedModel
-from cuebook.testing.upstream import EVENTS, Answer, ScriptedUpstream, event
+from cuebook.testing.upstream import EVENTS, Answer, ScriptedUpstream, event, output_text, streamed_response
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Hi"}]
 ERROR = "Conversation 'c1' was deleted while turn 1 was running. Nothing was stored."
@@ -53,6 +53,18 @@ def test_error_event_is_complete_and_without_done(serve_live: Callable[..., Live
     error = json.loads(last.removeprefix(b"data: "))["error"]
     assert (error["message"], error["type"], error["code"]) == (ERROR, "invalid_request_error", "conflict")
     assert raw.endswith(b"\n\ndata: " + last.removeprefix(b"data: ") + b"\n\n")
+
+
+def test_responses_stream_of_an_upstream_ends_with_an_error_event(serve_live: Callable[..., Live]) -> None:
+    pieces = streamed_response("resp_1", output_text("One two three."), done=False).pieces
+    slow = Answer(pieces=pieces, headers={"content-type": EVENTS}, delay=0.1)
+    live = serve_live(config(responses="native"), upstream=ScriptedUpstream(slow))
+    with openai.OpenAI(base_url=f"{live.url}/c/c1/v1", api_key="x", max_retries=0) as client:
+        events = client.responses.create(model="m", input="Hi", stream=True)
+        got: list[Any] = [next(events)]
+        delete_conversation(live)
+        got.extend(events)
+    assert (got[-1].type, got[-1].message) == ("error", ERROR)
 
 
 def test_anthropic_stream_ends_with_an_error_event(

@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from cuebook.records.conversation import ASSISTANT, TOOL
 from cuebook.wire.anthropic_messages import ORDER, REMINDED, THINKING, load_json, refuse
+from cuebook.wire.responses_items import without_items
 
 #: Fields with another name on OpenAI's wire.
 _NAMES: Final = {"temperature": "temperature", "top_p": "top_p", "stop_sequences": "stop", "stream": "stream"}
@@ -60,11 +61,12 @@ def left_out(fields: Iterable[str], *, lacks: Collection[str] = ()) -> tuple[str
 def plain_chat(raws: Sequence[bytes]) -> tuple[bytes, ...]:
     """Return chat messages in the form that servers of OpenAI's wire support.
 
-    Reminders become texts, thinking is dropped, and images of tool results follow the last result.
+    Reminders become texts, a provider's state such as thinking is dropped, and images of tool results follow the last
+    result.
     """
     values: list[bytes] = []
     images: list[dict[str, Any]] = []
-    for raw in raws:
+    for raw in filter(None, map(without_items, raws)):
         message = _decode(raw) if any(sign in raw for sign in _SIGNS) else None
         if message is not None and message.get("role") == TOOL:
             values.append(_encode(_result(message, images)))

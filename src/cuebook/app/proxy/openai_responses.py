@@ -36,15 +36,13 @@ class Responses:
     async def refused(self, body: bytes, *, user: str | None = None) -> InvalidInput | None:
         """Return why a request must be forwarded instead of answered here, None if it can be answered.
 
-        Raises InvalidInput if neither works: it continues a response that the upstream does not know, or the upstream
-        lacks this API and a chat completion cannot express the request.
+        Raises InvalidInput if neither works: it cannot be parsed and continues a response that the upstream does not
+        know, or the upstream lacks this API.
         """
         native = is_native(self._services, self._upstream)
         try:
             request = read_response_request(body)
-            if not native:
-                request.chat_fields()
-            elif request.data.get("background"):
+            if native and request.data.get("background"):
                 raise cannot_express("background")
         except InvalidInput as error:
             if not native:

@@ -36,8 +36,9 @@ from cuebook.wire.responses_answers import ResponsesReader, ResponsesWriter, loo
 from cuebook.wire.responses_items import convert_items, has_items, with_text, write_items
 from cuebook.wire.responses_requests import AnswerId, is_stored, read_id, read_response_request, write_id
 
-#: Requests that call a model.
+#: Requests for an answer, and for a compaction item.
 PATH: Final = "/responses"
+COMPACT_PATH: Final = "/responses/compact"
 #: Most answers that shadow mode remembers by the provider's id.
 MOST_ANSWERS: Final = 50_000
 #: Fields with an equal meaning in a chat completion, from which a turn is read.
@@ -133,7 +134,7 @@ class ResponsesWire(TranslatedWire):
             raise _no_compaction()
         chat_fields = None if self.native else self._chat_fields()
         fields: dict[str, Raw] = {theirs: request.own[ours] for ours, theirs in _SAME.items() if ours in request.own}
-        if self.stream_requested:
+        if request.data.get("stream") is True:
             fields["stream_options"] = Raw(b'{"include_usage":true}')
         items = convert_items(request.items)
         instructions = [_encode({"role": "system", "content": request.instructions})] if request.instructions else []
@@ -145,11 +146,6 @@ class ResponsesWire(TranslatedWire):
         self.converted = (*self._before, *items[front:])
         self.fields = fields if chat_fields is None else chat_fields
         return msgspec.structs.replace(turn, begins_at_compaction=self.native, bare=self._compacts)
-
-    @property
-    def stream_requested(self) -> bool:
-        """Return whether the request asks for a stream."""
-        return self._request.data.get("stream") is True
 
     def _chat_fields(self) -> dict[str, Raw]:
         return {name: Raw(_encode(value)) for name, value in self._request.chat_fields().items()}
@@ -177,8 +173,7 @@ class ResponsesWire(TranslatedWire):
         for name in _HISTORY:
             fields.pop(name, None)
         body = self.call.body if fields == own else _encode(fields)
-        path = PATH + "/compact" if self._compacts else PATH
-        return msgspec.structs.replace(self.request_to(body), path=path)
+        return msgspec.structs.replace(self.request_to(body), path=COMPACT_PATH if self._compacts else PATH)
 
     def _items(self, turn: OpenTurn) -> list[Raw]:
         """Return the window's items: the client's own where it sent a message whole, others from the stored message."""
@@ -241,8 +236,9 @@ class ResponsesWire(TranslatedWire):
             elif head.is_stream:
                 lines = ByteLines()
                 async for piece in pieces:
-                    if isinstance(piece, bytes):
-                        yield b"".join(self._renamed_event(line, head) for line in lines.feed(piece))
+                    events = lines.feed(piece) if isinstance(piece, bytes) else ()
+                    if renamed := b"".join(self._renamed_event(line, head) for line in events):
+                        yield renamed
                 yield self._renamed_event(lines.rest(), head)
             else:
                 body = b"".join([piece async for piece in pieces if isinstance(piece, bytes)])

@@ -22,8 +22,8 @@ from cuebook.engine.jobs.erasure import forgotten_since
 from cuebook.engine.proxy.messages_wire import PATH as MESSAGES_PATH
 from cuebook.engine.proxy.messages_wire import MessagesWire
 from cuebook.engine.proxy.request import RelayCall
+from cuebook.engine.proxy.responses_wire import COMPACT_PATH, ResponsesWire
 from cuebook.engine.proxy.responses_wire import PATH as RESPONSES_PATH
-from cuebook.engine.proxy.responses_wire import ResponsesWire
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
 from cuebook.engine.proxy.speaker import relay_answer
 from cuebook.engine.proxy.wire import ChatWire, Head, Wire, send_upstream
@@ -314,8 +314,9 @@ class Shadow:
                     wire.remember(reader.answer, turn.lease)
 
     def _wire(self, record: ShadowedCall, call: RelayCall) -> Wire:
-        if record.path == RESPONSES_PATH:
-            return ResponsesWire(record.services, self._upstream, call, answers=self._answers)
+        if record.path in (RESPONSES_PATH, COMPACT_PATH):
+            compacts = record.path == COMPACT_PATH
+            return ResponsesWire(record.services, self._upstream, call, compacts=compacts, answers=self._answers)
         kind = MessagesWire if record.path == MESSAGES_PATH else ChatWire
         return kind(record.services, self._upstream, call)
 

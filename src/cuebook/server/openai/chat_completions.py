@@ -29,7 +29,7 @@ from cuebook.server.streaming import Headers, Start, StreamResponse, encoded
 #: Timeout for the upstream's list of models, in seconds.
 MODELS_WAIT_S = 5.0
 #: Paths that shadow mode records.
-_KEPT = ("/chat/completions", "/messages", "/responses")
+_KEPT = ("/chat/completions", "/messages", "/responses", "/responses/compact")
 
 _encode = msgspec.json.Encoder().encode
 

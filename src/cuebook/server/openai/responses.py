@@ -5,14 +5,15 @@ from typing import Any
 from litestar import delete, get, post
 from litestar.params import FromPath, JSONBody
 from litestar.response.base import ASGIResponse
-from msgspec import Struct
+from msgspec import Struct, json
 
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
 from cuebook.server.authorization import AnyRequest, check_first, cue_of, idempotency_key
+from cuebook.server.error_responses import Failure
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody, check_json
-from cuebook.server.openai.chat_completions import begin, call_of, pass_through, sends_new
+from cuebook.server.openai.chat_completions import answer_of, begin, call_of, pass_through, sends_new
 from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, from_project
 from cuebook.server.streaming import StreamResponse
 
@@ -73,10 +74,16 @@ async def _respond(request: AnyRequest, data: Any, *, compacts: bool = False) ->
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return StreamResponse(
         request.app.state.running,
-        cue.respond(call, compacts=compacts),
+        answer_of(cue.respond(call, compacts=compacts), _error_event),
         begin,
         to_the_end=call.idempotency_key is not None,
     )
+
+
+def _error_event(fault: Failure) -> bytes:
+    """Return an error as the last event of a stream that the upstream began."""
+    error = {"type": "error", "code": fault.name, "message": fault.detail, "param": None, "sequence_number": 0}
+    return b"event: error\ndata: " + json.encode(error)
 
 
 @get("/v1/responses/{response:str}", responses=wire.openai_answers(dict[str, Any]))
