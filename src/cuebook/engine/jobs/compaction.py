@@ -23,7 +23,7 @@ from cuebook.interfaces import ModelRequest
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold
-from cuebook.memory.quotes import quotes_of, quotes_others, stated, without_quotations
+from cuebook.memory.quotes import quotes_of, stated, without_quotations
 from cuebook.memory.recall import unlearned
 from cuebook.memory.rolling import (
     LOOKAHEAD,
@@ -346,22 +346,18 @@ async def _by_model(services: Services, summarized: Pass, instruction: Instructi
 def _from_answer(services: Services, summarized: Pass, answer: tuple[str, dict[str, Any]], **more: str) -> Derived:
     """Merge a model's items like quoted ones: dropped items stay remembered, and changed items supersede old ones.
 
-    Secrets are redacted: a model may join separate parts, or know secrets of its own. After tool output or text that
-    the user pasted, the model may repeat its words. The model's words then go into the fenced block only, and the
-    system prompt gets the user's words as quotes.
+    Secrets are redacted: a model may join separate parts, or know secrets of its own. Its summary may repeat words of
+    the assistant, of tools, or of text that the user pasted, so it goes into the fenced block only. The system prompt
+    gets the items from the user's own words.
     """
     source, lines = summarized.source, summarized.lines
-    markdown, memory = services.writer.clean(answer[0]), services.writer.clean_json(msgspec.json.encode(answer[1]))
+    tainted, memory = services.writer.clean(answer[0]), services.writer.clean_json(msgspec.json.encode(answer[1]))
     memory_json = msgspec.json.decode(memory)
     merged = _merged(source, items_of(memory_json, when=lines[-1].when, lines=lines, held=source.items))
     items = [*merged.kept, *merged.added]
-    tainted = "\n".join(item.text for item in items if item.trust != "user")
-    others = any(line.role == TOOL or (line.role == "user" and quotes_others(line.text)) for line in lines)
-    if others or tainted or (source.previous and source.previous.tainted):
-        room = services.count(markdown) + 200
-        tainted = markdown
-        markdown = write(items, previous="", max_tokens=room, count=services.count, zone=summarized.zone).markdown
-    return _summary(services, summarized, markdown, memory_json, tainted=tainted, **more), merged
+    room = services.count(tainted) + 200
+    digest = write(items, previous="", max_tokens=room, count=services.count, zone=summarized.zone)
+    return _summary(services, summarized, digest.markdown, memory_json, tainted=tainted, **more), merged
 
 
 def _messages(summarized: Pass, instruction: str) -> tuple[bytes, ...]:
