@@ -1,7 +1,6 @@
 """Erase data (forget): one transaction deletes everything, and a receipt records what and how much."""
 
 import json
-import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 
@@ -32,7 +31,7 @@ from cuebook.storage.database.transaction import Database, Noun, Transaction, re
 from cuebook.storage.memories import ErasureTally, by_memory_id, take, unlearn
 from cuebook.storage.prompts import nameless
 from cuebook.storage.reads import ConversationReader
-from cuebook.storage.redact import ErasedData, redact, redact_posts, stop
+from cuebook.storage.redact import ErasedPosts, redact, redact_posts, stop
 from cuebook.storage.tree import SPEAKERS
 from cuebook.storage.turns import parallel_turns
 from cuebook.storage.writes import take_out
@@ -74,84 +73,72 @@ NAMES = {
 }
 
 
-class ErasureRun:
-    """One running erasure: what it has deleted, and the affected conversations."""
+def _erase_conversation(transaction: Transaction, tenant: str, row: ConversationRow, tally: ErasureTally) -> None:
+    """Erase a conversation with all of its own data."""
+    counts = take_out(transaction, row)
+    tally.whole.add(row.no)
+    tally.rows.update(counts)
+    tally.touched.append(AffectedConversation(conversation_id=row.id, posts=counts["posts"], left=0))
+    unlearn(transaction, tenant, row.no, tally)
+    tally.counts["auditTexts"] += _erase_audit(transaction, tenant, row.id, lambda _: True)
+    tally.counts["observations"] += _rename(transaction, tenant, tally.salt, conversation=row.id)
 
-    def __init__(self, transaction: Transaction, scope: Scope, *, now: float) -> None:
-        self.transaction = transaction
-        self.scope = scope
-        self.now = now
-        self.salt = secrets.token_bytes(16)  # salt of the pseudonyms; never stored
-        self.tally = ErasureTally()
-        self.touched: list[AffectedConversation] = []
-        self.stays: Counter[Staying] = Counter()
-        self._whole: set[int] = set()  # erased conversations
 
-    def conversation(self, row: ConversationRow) -> None:
-        """Erase a conversation with all of its own data."""
-        tenant = self.scope.tenant
-        counts = take_out(self.transaction, row)
-        self._whole.add(row.no)
-        self.tally.rows.update(counts)
-        self.touched.append(AffectedConversation(conversation_id=row.id, posts=counts["posts"], left=0))
-        unlearn(self.transaction, tenant, row.no, self.tally)
-        self.tally.counts["auditTexts"] += _erase_audit(self.transaction, tenant, row.id, lambda _: True)
-        self.tally.counts["observations"] += _rename(self.transaction, tenant, self.salt, conversation=row.id)
+def _redacted(transaction: Transaction, row: ConversationRow, erased: ErasedPosts | None, tally: ErasureTally) -> None:
+    """Record an erasure in a remaining conversation, and erase audit texts that repeat the erased text."""
+    if erased is None:
+        return
+    posts, left = len(erased.gone), transaction.value("posts_left", **row.key)
+    tally.touched.append(AffectedConversation(conversation_id=row.id, posts=posts, left=left))
+    tally.stays.update({"othersPosts": left, "emptyPlaces": posts})
+    tally.counts["auditTexts"] += _erase_audit(transaction, row.tenant, row.id, lambda record: _repeats(record, erased))
 
-    def redacted(self, row: ConversationRow, erased_data: ErasedData | None) -> None:
-        """Record an erasure in a remaining conversation, and erase audit texts that repeat the erased text."""
-        if erased_data is None:
-            return
-        posts, left = erased_data.posts, self.transaction.value("posts_left", **row.key)
-        self.touched.append(AffectedConversation(conversation_id=row.id, posts=posts, left=left))
-        self.stays.update({"othersPosts": left, "emptyPlaces": posts})
-        self.tally.counts["auditTexts"] += _erase_audit(
-            self.transaction, self.scope.tenant, row.id, lambda record: _repeats(record, erased_data)
-        )
 
-    def user(self, user: str, weigh: Callable[[PathPost], int]) -> None:
-        """Erase all data of a user."""
-        transaction, tenant, tally = self.transaction, self.scope.tenant, self.tally
-        for row in transaction.records(ConversationRow, "conversations_of_user", tenant=tenant, user=user):
-            self.conversation(row)
-        for row in conversations_of_others(transaction, tenant, user):
-            self.redacted(row, redact(transaction, row, user, tally, weigh=weigh, now=self.now))
-        memories = transaction.records(Memory, "memories_of_user", tenant=tenant, user=user)
-        take(transaction, tenant, memories, tally, anew=False)
-        transaction.run("embedded_of_user", tenant=tenant, user=user)
-        transaction.run("places_of_user", tenant=tenant, user=user)
-        prefix = access.own_key(Scope(user=user), "")
-        tally.rows["idempotency"] += transaction.run("keys_of_user", tenant=tenant, prefix=prefix).rowcount
-        tally.counts["observations"] += _rename(transaction, tenant, self.salt, user=user)
-        tally.counts["auditTexts"] += _erase_audit(
-            transaction, tenant, "", lambda record: _was_told(record, user), user=user
-        )
+def _erase_user(transaction: Transaction, tenant: str, user: str, tally: ErasureTally, erasing: ErasureInput) -> None:
+    """Erase all data of a user."""
+    for row in transaction.records(ConversationRow, "conversations_of_user", tenant=tenant, user=user):
+        _erase_conversation(transaction, tenant, row, tally)
+    for row in conversations_of_others(transaction, tenant, user):
+        erased = redact(transaction, row, user, tally, weigh=erasing.weigh, now=erasing.now)
+        _redacted(transaction, row, erased, tally)
+    memories = transaction.records(Memory, "memories_of_user", tenant=tenant, user=user)
+    take(transaction, tenant, memories, tally, anew=False)
+    transaction.run("embedded_of_user", tenant=tenant, user=user)
+    transaction.run("places_of_user", tenant=tenant, user=user)
+    prefix = access.own_key(Scope(user=user), "")
+    tally.rows["idempotency"] += transaction.run("keys_of_user", tenant=tenant, prefix=prefix).rowcount
+    tally.counts["observations"] += _rename(transaction, tenant, tally.salt, user=user)
+    tally.counts["auditTexts"] += _erase_audit(
+        transaction, tenant, "", lambda record: _was_told(record, user), user=user
+    )
 
-    def counts(self) -> dict[str, int]:
-        """Return the counts of erased objects, by kind as in a receipt."""
-        counts = Counter({NAMES.get(name, name): count for name, count in self.tally.rows.items()})
-        counts.update(self.tally.counts)
-        counts.pop("", None)
-        return dict(sorted(counts.items()))
 
-    def left(self) -> Counter[Staying]:
-        """Return the counts of affected objects that remain."""
-        from_others = sum(bool(values - self._whole) for values in self.tally.others)
-        more: Counter[Staying] = Counter({
-            "memoriesByHand": self.tally.by_hand,
-            "memoriesFromOthers": from_others,
-            "auditRecords": self.tally.counts["auditTexts"],
-            "observations": self.tally.counts["observations"],
-        })  # fmt: skip
-        return self.stays + more
+def _counts(tally: ErasureTally) -> dict[str, int]:
+    """Return the counts of erased objects, by kind as in a receipt."""
+    counts = Counter({NAMES.get(name, name): count for name, count in tally.rows.items()})
+    counts.update(tally.counts)
+    counts.pop("", None)
+    return dict(sorted(counts.items()))
 
-    def stop(self) -> None:
-        """End the turns that repeat erased data, whose late writes are refused; delete answers that may repeat it."""
-        self.transaction.run("answers_drop", tenant=self.scope.tenant)
-        for no in sorted(self.tally.running):
-            row = access.by_no(self.transaction, self.scope.tenant, no)
-            if row is not None:
-                stop(self.transaction, row, now=self.now)
+
+def _left(tally: ErasureTally) -> Counter[Staying]:
+    """Return the counts of affected objects that remain."""
+    more: Counter[Staying] = Counter({
+        "memoriesByHand": tally.by_hand,
+        "memoriesFromOthers": sum(bool(values - tally.whole) for values in tally.others),
+        "auditRecords": tally.counts["auditTexts"],
+        "observations": tally.counts["observations"],
+    })  # fmt: skip
+    return tally.stays + more
+
+
+def _stop(transaction: Transaction, tenant: str, tally: ErasureTally, *, now: float) -> None:
+    """End the turns that repeat erased data, whose late writes are refused; delete answers that may repeat it."""
+    transaction.run("answers_drop", tenant=tenant)
+    for no in sorted(tally.running):
+        row = access.by_no(transaction, tenant, no)
+        if row is not None:
+            stop(transaction, row, now=now)
 
 
 def conversations_of_others(transaction: Transaction, tenant: str, user: str) -> list[ConversationRow]:
@@ -186,8 +173,8 @@ def _erase_audit(
     return erased
 
 
-def _repeats(record: Record, redacted: ErasedData) -> bool:
-    return record.turn in redacted.turns or any(redacted.quoted.stand_in(text.text) for text in record.texts.values())
+def _repeats(record: Record, erased: ErasedPosts) -> bool:
+    return record.turn in erased.turns or any(erased.quoted.stand_in(text.text) for text in record.texts.values())
 
 
 def _was_told(record: Record, user: str) -> bool:
@@ -246,16 +233,16 @@ class ErasureStore(Noun):
         """
         transaction.failpoint("forget.begin")
         tenant, target = scope.tenant, erasing.target
-        erasure_subject = _find(transaction, scope, erasing)
+        subject = _find(transaction, scope, erasing)
         epoch = raise_epoch(transaction, tenant)
         for owner in target.ids:
             raise_epoch(transaction, tenant, target.kind, owner)
-        taking = _erase(transaction, scope, erasing, erasure_subject)
-        if sum(taking.tally.rows.values()):
+        tally = _erase(transaction, scope, erasing, subject)
+        if sum(tally.rows.values()):
             transaction.run("optimize_text")
         bare = erasing.receipt
-        concerns = tuple(sorted(salted(user, bare.salt) for user in _concerned(scope, target, erasure_subject)))
-        receipt = replace(bare, counts=taking.counts(), epoch=epoch, concerns=concerns)
+        concerns = tuple(sorted(salted(user, bare.salt) for user in _concerned(scope, target, subject)))
+        receipt = replace(bare, counts=_counts(tally), epoch=epoch, concerns=concerns)
         values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
         transaction.run("receipt_insert", tenant=tenant, **values)
         transaction.failpoint("forget.stored")
@@ -318,50 +305,38 @@ class ErasureStore(Noun):
 # ---- targets --------------------------------------------------------------------------------------------------------
 
 
-class _ErasureSubject(Struct, frozen=True):
-    """The resolved targets of an erasure."""
-
-    conversations: list[ConversationRow]
-    memories: list[Memory]
-    told: list[tuple[ConversationRow, Correction]]  # facts that conversations must no longer mention
+#: The resolved targets of an erasure: conversations, memories, and facts that conversations must no longer mention.
+_Subject = tuple[list[ConversationRow], list[Memory], list[tuple[ConversationRow, Correction]]]
 
 
-def _find(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> _ErasureSubject:
+def _find(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> _Subject:
     target = erasing.target
     named = Target("conversation", tuple(erasing.posts)) if target.kind == "item" else target
-    return _ErasureSubject(
-        list(_named_rows(transaction, scope, named)),
-        _named_memories(transaction, scope, target),
-        [
-            (row, each)
-            for each in erasing.corrections
-            if (row := conversation_of(transaction, scope, each.conversation))
-        ],
-    )
+    told = [(conversation_of(transaction, scope, each.conversation), each) for each in erasing.corrections]
+    rows, memories = list(_named_rows(transaction, scope, named)), _named_memories(transaction, scope, target)
+    return rows, memories, [(row, each) for row, each in told if row]
 
 
-def _erase(
-    transaction: Transaction, scope: Scope, erasing: ErasureInput, erasure_subject: _ErasureSubject
-) -> ErasureRun:
-    target = erasing.target
-    taking = ErasureRun(transaction, scope, now=erasing.now)
-    for row in erasure_subject.conversations if target.kind == "conversation" else ():
-        taking.conversation(row)
-    for row in erasure_subject.conversations if target.kind == "item" else ():
-        posts = erasing.posts[row.id]
-        redacted = redact_posts(transaction, row, posts, taking.tally, weigh=erasing.weigh, now=erasing.now)
-        taking.redacted(row, redacted)
+def _erase(transaction: Transaction, scope: Scope, erasing: ErasureInput, subject: _Subject) -> ErasureTally:
+    target, tenant, tally = erasing.target, scope.tenant, ErasureTally()
+    conversations, memories, told = subject
+    for row in conversations:
+        if target.kind == "conversation":
+            _erase_conversation(transaction, tenant, row, tally)
+        elif target.kind == "item":
+            posts = erasing.posts[row.id]
+            erased = redact_posts(transaction, row, posts, tally, weigh=erasing.weigh, now=erasing.now)
+            _redacted(transaction, row, erased, tally)
     for user in _users(scope, target):
-        taking.user(user, erasing.weigh)
-    tally = taking.tally
-    taking.stays["sourcePosts"] += take(transaction, scope.tenant, erasure_subject.memories, tally, anew=False)
-    for row, each in erasure_subject.told:
+        _erase_user(transaction, tenant, user, tally, erasing)
+    tally.stays["sourcePosts"] += take(transaction, tenant, memories, tally, anew=False)
+    for row, each in told:
         counts = forgotten(transaction, row, each)
         tally.counts.update(counts)
         if counts and (row.lease_until or parallel_turns(transaction, row)):  # the running turn may repeat it
             tally.running.add(row.no)
-    taking.stop()
-    return taking
+    _stop(transaction, tenant, tally, now=erasing.now)
+    return tally
 
 
 class _UndoneError(Exception):
@@ -371,20 +346,18 @@ class _UndoneError(Exception):
 def _would_forget(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> None:
     """Erase, record the result and roll back, so that the preview is exact. Raises _UndoneError."""
     target = erasing.target
-    erasure_subject = _find(transaction, scope, erasing)
-    taking = _erase(transaction, scope, erasing, erasure_subject)
-    stays = taking.left()
+    tally = _erase(transaction, scope, erasing, _find(transaction, scope, erasing))
+    stays, touched, gone = _left(tally), tally.touched, tally.gone
     if target.kind == "user":
         keys = transaction.rows("keys_of", tenant=scope.tenant)
         stays["keys"] = sum(each["user_id"] in _users(scope, target) for each in keys)
-    gone = taking.tally.gone
     seen = [row for row in gone if scope.user in (None, *_users_of(row))]
     raise _UndoneError(
         WouldForget(
             kind=target.kind,
-            counts={name: count for name, count in taking.counts().items() if count},
-            conversations=tuple(taking.touched[:NAMED]),
-            more_conversations=len(taking.touched[NAMED:]),
+            counts={name: count for name, count in _counts(tally).items() if count},
+            conversations=tuple(touched[:NAMED]),
+            more_conversations=len(touched[NAMED:]),
             memories=tuple(
                 MemoryToErase(memory_id=row.id, scope=row.kind, category=row.category, text=row.text)
                 for row in seen[:NAMED]
@@ -399,12 +372,12 @@ def delete(transaction: Transaction, scope: Scope, conversation: str) -> dict[st
     """Delete a conversation and all data derived from it, without a receipt. Return the rows per table."""
     row = access.need(transaction, scope, conversation)
     raise_epoch(transaction, scope.tenant)
-    taking = ErasureRun(transaction, scope, now=row.updated_at)
-    taking.conversation(row)
-    taking.stop()
+    tally = ErasureTally()
+    _erase_conversation(transaction, scope.tenant, row, tally)
+    _stop(transaction, scope.tenant, tally, now=row.updated_at)
     transaction.run("optimize_text")
     transaction.failpoint("delete.stored")
-    return dict(taking.tally.rows)
+    return dict(tally.rows)
 
 
 def _users(scope: Scope, target: Target) -> list[str]:
@@ -449,11 +422,12 @@ def _users_of(memory: Memory) -> list[str]:
     return [*([owner] if memory.kind == "user" else []), *([user] if user else [])]
 
 
-def _concerned(scope: Scope, target: Target, erasure_subject: _ErasureSubject) -> set[str]:
+def _concerned(scope: Scope, target: Target, subject: _Subject) -> set[str]:
     """Return the users whose data is erased, and the requesting user."""
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":
         return asking | set(_users(scope, target))
-    owners = {user for row in erasure_subject.memories for user in _users_of(row)}
-    rows = (*erasure_subject.conversations, *(row for row, _ in erasure_subject.told))
+    conversations, memories, told = subject
+    owners = {user for row in memories for user in _users_of(row)}
+    rows = (*conversations, *(row for row, _ in told))
     return asking | owners | {row.user for row in rows if row.user}

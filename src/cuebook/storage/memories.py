@@ -3,6 +3,7 @@
 import json
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from secrets import token_bytes
 
 import msgspec
 from msgspec import Struct, field
@@ -14,6 +15,7 @@ from cuebook.memory.scopes import KEPT, Participants, effective, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.memory.tokenizer import memory_key
 from cuebook.records.conversation import digest_of
+from cuebook.records.erasure import AffectedConversation, Staying
 from cuebook.records.memory import Dense, Memory, Place, Scope, Source
 from cuebook.records.turn import Manifest
 from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
@@ -343,12 +345,16 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 class ErasureTally(Struct):
     """Counts of what an erasure has deleted so far, and of what remains."""
 
+    salt: bytes = field(default_factory=lambda: token_bytes(16))  # of the pseudonyms; never stored
     rows: Counter[str] = field(default_factory=Counter)  # by table of a conversation
     counts: Counter[str] = field(default_factory=Counter)  # of other objects, by kind as in a receipt
     gone: list[Memory] = []  # memories
     running: set[int] = set()  # conversations with a running turn that uses erased data
     others: list[set[int]] = []  # by erased memory: the conversations of its further sources
     by_hand: int = 0  # memories that lost a source and remain
+    touched: list[AffectedConversation] = []
+    stays: Counter[Staying] = field(default_factory=Counter)
+    whole: set[int] = set()  # erased conversations
 
 
 def unlearn(

@@ -29,14 +29,6 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 _DERIVED = ("rollingSummary", "longTermMemoryRetrieval", "retrievedContext", ASKED)
 
 
-class ErasedData(Struct, frozen=True):
-    """The erased data of a conversation: the number of posts, the affected turns, and the texts."""
-
-    posts: int
-    turns: frozenset[int]
-    quoted: CopyIndex
-
-
 class _StoredPost(Struct):
     """A post with its text, as stored. `tokens` is the number after the erasure."""
 
@@ -53,6 +45,17 @@ class _StoredPost(Struct):
     tokens: int
 
 
+class ErasedPosts(Struct):
+    """The posts to erase: among all of a conversation's, with their rounds, turns and texts, and the erased user."""
+
+    posts: list[_StoredPost]
+    gone: list[_StoredPost]
+    rounds: set[int]
+    quoted: CopyIndex
+    user: str | None = None
+    turns: frozenset[int] = frozenset()  # that answered the rounds
+
+
 def _stored_posts(transaction: Transaction, row: ConversationRow) -> list[_StoredPost]:
     return transaction.records(_StoredPost, "posts_told", **row.key)
 
@@ -65,7 +68,7 @@ def redact(
     *,
     weigh: Callable[[PathPost], int],
     now: float,
-) -> ErasedData | None:
+) -> ErasedPosts | None:
     """Erase a user's posts in a conversation of others; None if they have no posts there and take no part."""
     tenant = row.tenant
     posts = _stored_posts(transaction, row)
@@ -81,7 +84,7 @@ def redact(
         if post.role != "user"
         and (post.round in rounds or any(quoted.stand_in(text) for text in texts.get(post.seq, ())))
     ]
-    going = _ErasedPosts(posts, gone, rounds, quoted, user)
+    going = ErasedPosts(posts, gone, rounds, quoted, user)
     if own:
         row = _take(transaction, row, going, tally, weigh=weigh, now=now)
     return _done(transaction, row, going, tally)
@@ -95,7 +98,7 @@ def redact_posts(
     *,
     weigh: Callable[[PathPost], int],
     now: float,
-) -> ErasedData | None:
+) -> ErasedPosts | None:
     """Erase posts; tool calls and their results are erased together. Return None if all are already empty.
 
     Other posts that repeat their words remain, derived data does not. An erased head moves back.
@@ -106,7 +109,7 @@ def redact_posts(
     if not gone:
         return None
     quoted = CopyIndex(text for post in gone for text in _texts(transaction, tenant, post))
-    going = _ErasedPosts(posts, gone, {post.round for post in gone}, quoted)
+    going = ErasedPosts(posts, gone, {post.round for post in gone}, quoted)
     row = _take(transaction, row, going, tally, weigh=weigh, now=now)
     empty = {post.seq for post in gone} | {post.seq for post in posts if post.state == GONE}
     parents, head = {post.seq: post.parent for post in posts}, row.head
@@ -132,20 +135,10 @@ def _paired(transaction: Transaction, tenant: str, posts: list[_StoredPost], seq
     return [post for post in posts if post.seq in seqs or own & calls.get(post.seq, set())]
 
 
-class _ErasedPosts(Struct, frozen=True):
-    """The posts to erase: among all of a conversation's, with their rounds and texts, and the erased user, if any."""
-
-    posts: list[_StoredPost]
-    gone: list[_StoredPost]
-    rounds: set[int]
-    quoted: CopyIndex
-    user: str | None = None
-
-
 def _take(
     transaction: Transaction,
     row: ConversationRow,
-    going: _ErasedPosts,
+    going: ErasedPosts,
     tally: ErasureTally,
     *,
     weigh: Callable[[PathPost], int],
@@ -165,14 +158,15 @@ def _take(
     return row
 
 
-def _done(transaction: Transaction, row: ConversationRow, going: _ErasedPosts, tally: ErasureTally) -> ErasedData:
+def _done(transaction: Transaction, row: ConversationRow, going: ErasedPosts, tally: ErasureTally) -> ErasedPosts:
     """Update a conversation's row after an erasure."""
     outcome_count = outcomes.forget(transaction, row, going.user, going.quoted)
     tally.rows.update(+Counter(outcomes=outcome_count), posts=len(going.gone))
     _settle(transaction, row, going.user, anew=bool(going.gone))
     raise_epoch(transaction, row.tenant, "conversation", str(row.no))
     answered = transaction.run("turns_of_rounds", **row.key, rounds=json.dumps(sorted(going.rounds)))
-    return ErasedData(len(going.gone), frozenset(turn for (turn,) in answered), going.quoted)
+    going.turns = frozenset(turn for (turn,) in answered)
+    return going
 
 
 def _texts(transaction: Transaction, tenant: str, post: _StoredPost) -> list[str]:
@@ -198,7 +192,7 @@ def stop(transaction: Transaction, row: ConversationRow, *, now: float) -> None:
     leave_waiting(transaction, row.key, now=now)
 
 
-def _take_derived(transaction: Transaction, row: ConversationRow, going: _ErasedPosts) -> dict[str, int]:
+def _take_derived(transaction: Transaction, row: ConversationRow, going: ErasedPosts) -> dict[str, int]:
     """Delete summaries, items, quotes in windows, client system texts, and turn metadata."""
     place, quoted = row.key, going.quoted
     counts = {table: transaction.run(f"delete_{table}", **place).rowcount for table in ("summaries", "items")}
@@ -243,7 +237,7 @@ def _tells(value: object, quoted: CopyIndex) -> bool:
 
 
 def _empty(
-    transaction: Transaction, row: ConversationRow, going: _ErasedPosts, *, weigh: Callable[[PathPost], int]
+    transaction: Transaction, row: ConversationRow, going: ErasedPosts, *, weigh: Callable[[PathPost], int]
 ) -> tuple[int, int]:
     """Empty the text of posts; return the numbers of index entries and of words."""
     found = words = 0
