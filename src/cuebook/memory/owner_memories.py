@@ -43,9 +43,9 @@ def merge_into_place(
     ids = {each.id: memory_id(place, each.category, each.text) for each in entries}
     fresh = [_sourced(each, ids, conversation) for each in entries if each.valid_to is None]
     items, fresh, moments = _in_order(known, items, _uncorrected(memories, fresh), conversation, frozenset(news))
-    merged = merge(items, fresh)
+    kept, added = merge(items, fresh)
     after = []
-    for item in (*merged.kept, *merged.added):
+    for item in (*kept, *added):
         before = known.get(item.id)
         memory = _memory(place, item, before, now)
         if before is None or before.sources != memory.sources:

@@ -168,11 +168,8 @@ _FIELDS = {each.encode_name: each.name for each in msgspec.structs.fields(Compac
 # ---- plan passes ----------------------------------------------------------------------------------------------------
 
 
-class Calls(Struct, frozen=True):
-    """The ids of the calls that a post makes, and of those it answers ("" for a call without an id)."""
-
-    made: Sequence[str] = ()
-    answered: Sequence[str] = ()
+#: The ids of the calls that a post makes, and of those it answers ("" for a call without an id).
+Calls = tuple[Sequence[str], Sequence[str]]
 
 
 def held_together(posts: Mapping[int, Calls]) -> frozenset[int]:
@@ -182,10 +179,10 @@ def held_together(posts: Mapping[int, Calls]) -> frozenset[int]:
     """
     made: dict[str, int] = {}
     reach: dict[int, int] = {}
-    for number, calls in posts.items():
-        for call in calls.answered:
+    for number, (makes, answers) in posts.items():
+        for call in answers:
             reach[made.get(call, number - 1)] = number
-        made.update(dict.fromkeys(calls.made, number))
+        made.update(dict.fromkeys(makes, number))
     places: set[int] = set()
     end = -1
     for start in sorted(reach):

@@ -50,14 +50,8 @@ AGAIN_PLAIN: Final = 0.4
 RARE: Final = 2
 
 
-class LinkOutcome(Struct, frozen=True):
-    """The stored items after a merge: `kept` are the stored ones, repeats raised and superseded ones marked.
-
-    `added` are the new ones.
-    """
-
-    kept: list[Item]
-    added: list[Item]
+#: The items after a merge: the stored ones, repeats raised and superseded ones marked, and the new ones.
+Merged = tuple[list[Item], list[Item]]
 
 
 class QuoteWords(Struct, frozen=True):
@@ -75,7 +69,7 @@ class QuoteWords(Struct, frozen=True):
 Shares = tuple[float, float]
 
 
-def merge(items: Sequence[Item], entries: Iterable[Item]) -> LinkOutcome:
+def merge(items: Sequence[Item], entries: Iterable[Item]) -> Merged:
     """Return the stored items after merging `entries` (oldest first) into `items`. Linear in both, by a word index."""
     board = _Board(items)
     for item in entries:
@@ -303,11 +297,11 @@ class _Board:
     def _rare(self, old: QuoteWords, new: QuoteWords) -> bool:
         return any(self.df[word] <= RARE for word in old.topic.keys() & new.topic.keys())
 
-    def merged(self) -> LinkOutcome:
+    def merged(self) -> Merged:
         """Return the merge outcome."""
         items = [self.reads[id_].item for id_ in self.order if id_ in self.held]
         added = [self.reads[id_].item for id_ in self.order if id_ not in self.held]
-        return LinkOutcome(items, added)
+        return items, added
 
 
 def _differ(old: QuoteWords, new: QuoteWords) -> set[str]:

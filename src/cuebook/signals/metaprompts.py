@@ -65,17 +65,8 @@ SHIPPED: Final[Mapping[str, Metaprompt]] = {
 PRESETS: Final[Mapping[str, Metaprompt]] = {name: SHIPPED[f"gmi_{name}"] for name in NAMES if f"gmi_{name}" in SHIPPED}
 
 
-class DueMetaprompt(Struct, frozen=True, kw_only=True):
-    """A metaprompt that is due, and why: `event:NAME`, `interval:N` or `manual`."""
-
-    metaprompt: Metaprompt
-    trigger: str
-
-    @property
-    def event(self) -> str:
-        """Return the event that it answers, or, if run manually, the one it is made for; "" for none."""
-        kind, _, name = self.trigger.partition(":")
-        return name if kind == "event" else self.metaprompt.trigger.event or "" if kind == "manual" else ""
+#: A metaprompt that is due, and why: `event:NAME`, `interval:N` or `manual`.
+DueMetaprompt = tuple[Metaprompt, str]
 
 
 def metaprompts_of(metaprompts: Sequence[Metaprompt], tracking: SentimentTracking) -> tuple[Metaprompt, ...]:
@@ -114,11 +105,11 @@ def fires(metaprompts: Iterable[Metaprompt], *, events: Sequence[Event], turns: 
     for each in metaprompts:
         trigger = each.trigger
         if trigger.type == "event_based" and trigger.event in noticed:
-            by_event.append(DueMetaprompt(metaprompt=each, trigger=f"event:{trigger.event}"))
+            by_event.append((each, f"event:{trigger.event}"))
         elif (
             trigger.type == "turn_interval" and trigger.interval_turns and turns and not turns % trigger.interval_turns
         ):
-            by_interval.append(DueMetaprompt(metaprompt=each, trigger=f"interval:{trigger.interval_turns}"))
+            by_interval.append((each, f"interval:{trigger.interval_turns}"))
     return (*by_event, *by_interval)
 
 
@@ -298,7 +289,12 @@ def moves() -> dict[str, MoodRule]:
 
 def by_rules(due_metaprompt: DueMetaprompt, mind: MoodState, turn_signals: TurnSignals) -> tuple[MoodState, str]:
     """Return the Mind updated by a rule, and why. A persona's own metaprompt uses the rule of its event."""
-    rule = moves().get(due_metaprompt.event)
+    metaprompt, trigger = due_metaprompt
+    kind, _, name = trigger.partition(":")
+    event = (
+        name if kind == "event" else metaprompt.trigger.event if kind == "manual" else None
+    )  # the one it is made for
+    rule = moves().get(event or "")
     return _looked_back(mind, turn_signals) if rule is None else (_moved(mind, rule), rule.because)
 
 

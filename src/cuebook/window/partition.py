@@ -186,7 +186,7 @@ def _squeeze(path: Sequence[PathPost], caps: list[int], pinned: frozenset[int], 
 
 def _answers(post: PathPost) -> bool:
     calls = calls_of(post)
-    return calls is not None and bool(calls.answered)
+    return calls is not None and bool(calls[1])
 
 
 # ---- Cut points -----------------------------------------------------------------------------------------------------

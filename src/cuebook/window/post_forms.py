@@ -255,12 +255,12 @@ def parts_of(post: PathPost) -> tuple[Part, ...]:
 def calls_of(post: PathPost) -> Calls | None:
     """Return the calls that a post makes and answers, or None."""
     if post.parts is None or b'"callId"' not in post.parts:
-        return Calls(answered=("",)) if post.role == TOOL else None
+        return ((), ("",)) if post.role == TOOL else None
     made = [_call_id(part) for part in parts_of(post) if part.type == CALL]
     answered = [_call_id(part) for part in parts_of(post) if part.type in (RESULT, ERROR)]
     if post.role == ASSISTANT:
         answered = []
-    return Calls([each for each in made if each], [each for each in answered if each] or ([""] * (post.role == TOOL)))
+    return [each for each in made if each], [each for each in answered if each] or [""] * (post.role == TOOL)
 
 
 def _call_id(part: Part) -> str:

@@ -51,7 +51,7 @@ def test_health_facts_and_rules_are_kept_longest() -> None:
 def test_a_superseded_quote_appears_only_with_the_newer_one() -> None:
     names = "Anna Bram Cleo Dirk Elsa Finn Gus Hugo Ines Jan Kim Lou".split()
     texts = [f"The meeting with {name} is on {n + 1} April." for n, name in enumerate(names)]
-    items = merge([], items_of(*texts, *(text.replace("April", "May") for text in texts))).added
+    items = merge([], items_of(*texts, *(text.replace("April", "May") for text in texts)))[1]
     for tokens in range(60, 400, 20):
         text = summary(items, tokens=tokens)
         for old, new in ((each, each.replace("April", "May")) for each in texts):

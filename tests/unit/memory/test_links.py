@@ -18,7 +18,7 @@ def quotes(*texts: str) -> list[Item]:
 
 
 def superseded_texts(*texts: str) -> list[str]:
-    return [each.text for each in merge([], quotes(*texts)).added if each.superseded_by]
+    return [each.text for each in merge([], quotes(*texts))[1] if each.superseded_by]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_statements_about_different_things_are_independent(one: str, other: str)
 
 def test_a_repeat_raises_confidence_and_adds_its_post() -> None:
     first, again = quotes("I am allergic to peanuts.", "I am allergic to peanuts.")
-    [kept] = merge([first], [again]).kept
+    [kept], _ = merge([first], [again])
     assert (kept.sources, kept.confidence, kept.text) == (("p1", "p2"), 0.6, first.text)
 
 
@@ -59,19 +59,19 @@ def test_message_order_decides_not_arrival_order(order: tuple[int, ...]) -> None
     texts = ("My exam is on 4 March.", "My exam moved to 9 March.", "My exam is on 12 March.")
     found, stored = quotes(*texts), []
     for at in order:
-        merged = merge(stored, [found[at]])
-        stored = [*merged.kept, *merged.added]
+        kept, added = merge(stored, [found[at]])
+        stored = [*kept, *added]
     by_text = {each.text: each for each in stored}
     first, second, third = (by_text[text] for text in texts)
     assert (first.superseded_by, second.superseded_by, third.superseded_by) == (second.id, third.id, None)
 
 
 def test_a_superseded_quote_appears_only_with_the_newer_one() -> None:
-    items = merge([], quotes("The exam is on 12 April.", "The exam is on 26 April.")).added
+    items = merge([], quotes("The exam is on 12 April.", "The exam is on 26 April."))[1]
     assert items[1].id in companions(items)[items[0].id]
 
 
 def test_a_deleted_newer_quote_supersedes_nothing() -> None:
-    old, new = merge([], quotes("The exam is on 12 April.", "The exam is on 26 April.")).added
+    old, new = merge([], quotes("The exam is on 12 April.", "The exam is on 26 April."))[1]
     assert unmarked([old, new]) == [old, new]
     assert unmarked([old])[0].superseded_by is None

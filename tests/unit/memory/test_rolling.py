@@ -11,7 +11,6 @@ from cuebook.memory.rolling import (
     OFF,
     SHIPPED,
     STANDARD,
-    Calls,
     Compaction,
     CompactionProfile,
     backoff_s,
@@ -122,7 +121,7 @@ def test_calls_and_results_stay_together(some, most, tail, unread):
 )
 def test_unsplittable_places_are_between_call_and_results(posts):
     """With reused call ids, a result belongs to the newest earlier call of its id."""
-    calls = {n: Calls(list(map(str, made)), list(map(str, answered))) for n, (made, answered) in enumerate(posts)}
+    calls = {n: (list(map(str, made)), list(map(str, answered))) for n, (made, answered) in enumerate(posts)}
     expected = set()
     for n, (_, answered) in enumerate(posts):
         for call in answered:

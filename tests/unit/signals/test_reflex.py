@@ -4,14 +4,14 @@ import pytest
 
 from cuebook.records.mind import NEUTRAL, Counters, Event, MoodState, TurnSignals
 from cuebook.records.persona import EVENTS
-from cuebook.signals.metaprompts import PRESETS, SELF, SHIPPED, DueMetaprompt, by_rules, moves
+from cuebook.signals.metaprompts import PRESETS, SELF, SHIPPED, by_rules, moves
 
 OF_EVENT = {each.trigger.event: each for each in PRESETS.values()}
-LOOK_BACK = DueMetaprompt(metaprompt=SHIPPED[SELF], trigger="interval:5")
+LOOK_BACK = (SHIPPED[SELF], "interval:5")
 
 
 def task_for(event):
-    return DueMetaprompt(metaprompt=OF_EVENT[event], trigger=f"event:{event}")
+    return OF_EVENT[event], f"event:{event}"
 
 
 def apply_rule(event, mind=NEUTRAL):
@@ -81,5 +81,5 @@ def test_success_after_trouble_raises_the_skill_level():
 
 
 def test_a_custom_metaprompt_uses_the_rule_of_its_event():
-    own = DueMetaprompt(metaprompt=SHIPPED[SELF], trigger="event:user_frustrated")
+    own = (SHIPPED[SELF], "event:user_frustrated")
     assert by_rules(own, MoodState(), TurnSignals())[0] == apply_rule("user_frustrated")

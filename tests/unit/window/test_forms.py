@@ -116,10 +116,10 @@ def test_calls_and_non_text_parts_are_never_cut():
 
 def test_calls_are_identified_by_their_ids():
     assert calls_of(post("hi")) is None
-    assert calls_of(post("", role="assistant", sender="assistant", parts=CALL)).made == ["c1"]
-    assert calls_of(post("ok", role="tool", sender="tool", parts=RESULT)).answered == ["c1"]
-    assert calls_of(post("ok", role="user", sender="CodeInterpreter", parts=RESULT)).answered == ["c1"]
-    assert calls_of(post("ok", role="tool", sender="tool")).answered == ("",)
+    assert calls_of(post("", role="assistant", sender="assistant", parts=CALL))[0] == ["c1"]
+    assert calls_of(post("ok", role="tool", sender="tool", parts=RESULT))[1] == ["c1"]
+    assert calls_of(post("ok", role="user", sender="CodeInterpreter", parts=RESULT))[1] == ["c1"]
+    assert calls_of(post("ok", role="tool", sender="tool"))[1] == ("",)
 
 
 def test_a_cut_post_keeps_its_attachments():

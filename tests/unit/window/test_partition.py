@@ -74,8 +74,8 @@ def parted_calls(path, kept):
     made, answered = {}, {}
     for post in path:
         if calls := calls_of(post):
-            made.update(dict.fromkeys(calls.made, post.seq))
-            answered.update(dict.fromkeys(calls.answered, post.seq))
+            made.update(dict.fromkeys(calls[0], post.seq))
+            answered.update(dict.fromkeys(calls[1], post.seq))
     return [call for call in made.keys() & answered.keys() if (made[call] in kept) != (answered[call] in kept)]
 
 

@@ -231,8 +231,8 @@ class _ConversationReplay:
             planned = next_pass(self._services, source, state.profile) if verdict == "due" else None
             if planned is None:
                 return
-            summary, merged = await asyncio.to_thread(by_quotes, self._services, planned)
-            last = _ProfilePass(summary, [*merged.kept, *merged.added])
+            summary, (kept, added) = await asyncio.to_thread(by_quotes, self._services, planned)
+            last = _ProfilePass(summary, [*kept, *added])
             state.passes.append(last)
             state.last_at = now
             state.summarized |= {post.seq: post for post in planned.posts}

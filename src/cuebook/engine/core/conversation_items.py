@@ -27,9 +27,9 @@ async def items_at_head(services: Services, scope: Scope, conversation: str) -> 
     before = [line_of(post) for post in posts if post.seq <= reach][-1:]
     entries = quotes_of([line_of(post) for post in posts if post.seq > reach], before=before)
     current = unmarked([item for item in items if item.valid_to is None])
-    merged = merge(current, corrected(entries, written, news=True))
+    kept, added = merge(current, corrected(entries, written, news=True))
     past = [item for item in items if item.valid_to is not None]
-    return sorted([*merged.kept, *merged.added, *past], key=lambda item: (item.seq, item.id))
+    return sorted([*kept, *added, *past], key=lambda item: (item.seq, item.id))
 
 
 def parted(name: str) -> tuple[str, str] | None:

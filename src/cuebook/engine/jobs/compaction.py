@@ -28,7 +28,6 @@ from cuebook.memory.recall import unlearned
 from cuebook.memory.rolling import (
     LOOKAHEAD,
     STANDARD,
-    Calls,
     CompactionProfile,
     backoff_s,
     between_steps,
@@ -40,7 +39,7 @@ from cuebook.memory.rolling import (
 from cuebook.memory.rolling import due as due_for
 from cuebook.memory.schema import MEMORY_SCHEMA, compact, items_of, parse_answer
 from cuebook.memory.summary import write
-from cuebook.memory.supersede import LinkOutcome, merge, unmarked
+from cuebook.memory.supersede import Merged, merge, unmarked
 from cuebook.memory.tokenizer import day_of, item_id
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
@@ -82,7 +81,7 @@ class Pass(Struct, frozen=True, kw_only=True):
 
 
 #: A new summary, and the conversation's items with those of the posts merged in.
-Derived = tuple[Summary, LinkOutcome]
+Derived = tuple[Summary, Merged]
 
 
 class RefusedPasses(Struct):
@@ -183,14 +182,14 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
     else:
         derived = await asyncio.to_thread(by_quotes, services, summarized)  # large posts take time
     services.failpoint("compact.made")
-    _, merged = derived
+    summary, (kept, new) = derived
     items = {item.id: item for item in source.items}
-    promotions = await promoted(services, scope, conversation, posts, [*merged.kept, *merged.added])
+    promotions = await promoted(services, scope, conversation, posts, [*kept, *new])
     raised = [item for item in corrected(promotions, source.corrections, news=True) if item.id not in items]
-    added = (*merged.added, *raised)
-    repeated = tuple(item for item in merged.kept if item.id in items and item != items[item.id])
+    added = (*new, *raised)
+    repeated = tuple(item for item in kept if item.id in items and item != items[item.id])
     stored = _result(
-        services, source, derived[0], added=added, repeated=repeated, audit=records, sinks=tuple(services.sinks)
+        services, source, summary, added=added, repeated=repeated, audit=records, sinks=tuple(services.sinks)
     )
     return "stored" if await services.store.save_summary(scope, stored) else "nothing"
 
@@ -249,7 +248,7 @@ def _within_calls(posts: Sequence[Post]) -> frozenset[int]:
         answers = post.role == TOOL or (post.role != ASSISTANT and post.result_of is not None)
         answered = [_id(part) for part in post.parts if part.type in (RESULT, ERROR)] or [""] if answers else []
         if made or answered:
-            calls[number] = Calls([each for each in made if each], answered)
+            calls[number] = ([each for each in made if each], answered)
     return held_together(calls)
 
 
@@ -265,14 +264,14 @@ def by_quotes(services: Services, summarized: Pass) -> Derived:
     source, lines, most = summarized.source, summarized.lines, summarized.most
     merged = _merged(source, quotes_of(lines, before=[line_of(source.before)] if source.before else ()))
     previous = source.previous.markdown if source.previous else ""
-    items = [*merged.kept, *merged.added]
+    items = [*merged[0], *merged[1]]
     digest = write(items, previous=previous, max_tokens=most, count=services.count, zone=summarized.zone)
     markdown = digest.markdown or _in_brief(untold(lines, source.corrections), most, services.count)
     more = {"tainted": digest.tainted, "made_by": "quotes"}
     return _summary(services, summarized, markdown, digest.memory_json, **more), merged
 
 
-def _merged(source: CompactionInput, entries: Sequence[Item]) -> LinkOutcome:
+def _merged(source: CompactionInput, entries: Sequence[Item]) -> Merged:
     return merge(unmarked(source.items), corrected(entries, source.corrections, news=True))
 
 
@@ -354,7 +353,7 @@ def _from_answer(services: Services, summarized: Pass, answer: tuple[str, dict[s
     tainted, memory = services.writer.clean(answer[0]), services.writer.clean_json(msgspec.json.encode(answer[1]))
     memory_json = msgspec.json.decode(memory)
     merged = _merged(source, items_of(memory_json, when=lines[-1].when, lines=lines, held=source.items))
-    items = [*merged.kept, *merged.added]
+    items = [*merged[0], *merged[1]]
     room = services.count(tainted) + 200
     digest = write(items, previous="", max_tokens=room, count=services.count, zone=summarized.zone)
     return _summary(services, summarized, digest.markdown, memory_json, tainted=tainted, **more), merged

@@ -177,7 +177,7 @@ async def _decide(
         reason = f"Unknown metaprompt of persona {turn.persona.id!r}"
         run = MetapromptRun(metaprompt=call.metaprompt, trigger=call.trigger, by=RULES, outcome="failed", reason=reason)
         return _Decision(mind=mind, run=run)
-    due_metaprompt = DueMetaprompt(metaprompt=metaprompt, trigger=call.trigger)
+    due_metaprompt = (metaprompt, call.trigger)
     if services.work_model is None:
         return _by_rules(services, turn, due_metaprompt, mind)
     return await _by_model(services, services.work_model, turn, due_metaprompt, mind)
@@ -186,12 +186,10 @@ async def _decide(
 def _by_rules(
     services: Services, turn: _TurnInput, due_metaprompt: DueMetaprompt, mind: MoodState, *, because: str = ""
 ) -> _Decision:
-    metaprompt, builtin = due_metaprompt.metaprompt, services.settings.builtin
+    (metaprompt, trigger), builtin = due_metaprompt, services.settings.builtin
     moved, reason = by_rules(due_metaprompt, mind, turn.signals)
     reason = f"{reason}; {because}" if because else reason
-    run = MetapromptRun(
-        metaprompt=metaprompt.id, trigger=due_metaprompt.trigger, by=RULES, outcome="unchanged", reason=reason
-    )
+    run = MetapromptRun(metaprompt=metaprompt.id, trigger=trigger, by=RULES, outcome="unchanged", reason=reason)
     shipped = builtin.get(SYSTEM + metaprompt.key) or builtin[SYSTEM + SELF]
     version = own_version(turn.persona, metaprompt) if metaprompt.template else shipped
     return _Decision(mind=moved, run=run, version=version, output=reason)
@@ -201,12 +199,12 @@ async def _by_model(
     services: Services, model: Model, turn: _TurnInput, due_metaprompt: DueMetaprompt, mind: MoodState
 ) -> _Decision:
     """Ask the model. Conversation text goes in as data, never into a system text."""
-    metaprompt, conversation = due_metaprompt.metaprompt, turn.read.conversation
+    (metaprompt, trigger), conversation = due_metaprompt, turn.read.conversation
     work = Work(
         agent=REFLECTOR,
         key=metaprompt.key or SELF,
         otherwise=SELF,
-        values=_values(turn, due_metaprompt, mind),
+        values=_values(turn, trigger, mind),
         project=project_of(None, conversation.metadata.get("project"), services.settings.project),
     )
     try:
@@ -240,7 +238,7 @@ async def _by_model(
     version = instruction.version
     run = MetapromptRun(
         metaprompt=metaprompt.id,
-        trigger=due_metaprompt.trigger,
+        trigger=trigger,
         by=model.name,
         outcome=outcome,
         reason=reason,
@@ -249,7 +247,7 @@ async def _by_model(
     return _Decision(mind=moved, run=run, version=version, output=text, rendered=(rendered,))
 
 
-def _values(turn: _TurnInput, due_metaprompt: DueMetaprompt, mind: MoodState) -> dict[str, str]:
+def _values(turn: _TurnInput, trigger: str, mind: MoodState) -> dict[str, str]:
     """Return all variables that a metaprompt's text may use."""
     signals, counters, path = turn.signals, turn.signals.counters, turn.scene.path
     events = [f"{event.name} ({event.severity}): {event.reason}" for event in signals.events]
@@ -260,7 +258,7 @@ def _values(turn: _TurnInput, due_metaprompt: DueMetaprompt, mind: MoodState) ->
         "current_sentiment": signals.sentiment.polarity,
         "recent_conversation": _recent(path),
         "recent_errors": _errors(path, turn.read.turn.error),
-        "evidence": "; ".join(events) or due_metaprompt.trigger,
+        "evidence": "; ".join(events) or trigger,
         "sentiment_score": f"{signals.sentiment.score:.2f}",
         "consecutive_frustration": str(counters.frustration),
         "consecutive_confusion": str(counters.confusion),

@@ -386,7 +386,7 @@ def reflection_tasks(
     due_metaprompts = fires(
         metaprompts_of(persona.metaprompts, tracking), events=turn_signals.events, turns=turn_signals.counters.turns
     )
-    calls = tuple(MetapromptTask(each.metaprompt.id, each.trigger) for each in due_metaprompts)
+    calls = tuple(MetapromptTask(metaprompt.id, trigger) for metaprompt, trigger in due_metaprompts)
     return (MetapromptTask("", BY_MODEL), *calls) if tracking.enabled and tracking.method == BY_MODEL else calls
 
 
