@@ -49,7 +49,10 @@ async def test_the_budget_is_that_of_the_requested_model(model, fields, budget, 
     async with cue_on(upstream=ScriptedUpstream(completion("Hi."))) as cue:
         assert (await send(cue, [user("hi")], model=model, **fields))[0] == 200
         window = await window_of(cue)
+        shown = await cue.memory.budget(NAME)
     assert (window["budget"], window["context"]["source"]) == (budget, source)
+    assert (shown.model, shown.source) == (model, source)
+    assert budget - 1_500 <= shown.budget < budget or budget * 0.7 < shown.budget < budget
     assert window["lines"][0].startswith(f"context window of {model}: {window['context']['tokens']:,} tokens")
 
 

@@ -21,7 +21,15 @@ async def test_retries_of_a_refused_call_are_one_card() -> None:
     async with served(upstream=ScriptedUpstream(BUSY, BUSY, BUSY, completion("At 9:45."))) as keyed:
         assert [await post(keyed, retry) for retry in range(4)] == [429, 429, 429, 200]
         [conversation] = (await keyed.cue.conversations.list()).items
-        assert [turn.state for turn in await keyed.cue.turns.list(conversation.id)] == ["failed"] * 3 + ["finished"]
+        turns = keyed.cue.turns
+        every = await turns.list(conversation.id, all_attempts=True)
+        assert [turn.state for turn in every] == ["failed"] * 3 + ["finished"]
+        for folded in (await turns.list(conversation.id), await turns.list(conversation.id, limit=2)):
+            assert [(turn.turn, turn.state, turn.attempts) for turn in folded] == [(4, "finished", 4)]
+            assert folded.next is None
+        assert [turn.turn for turn in await turns.list(conversation.id, all_attempts=True, limit=2)] == [1, 2]
+        address = f"/api/conversations/{conversation.id}/turns"
+        assert len((await keyed.client().get(f"{address}?allAttempts=true")).json()["items"]) == 4
         page = (await keyed.client().get("/")).text
         assert re.findall('data-key="(.+?)"', page) == [f"{conversation.id}#1"]
         assert "attempt 4" in page

@@ -9,7 +9,7 @@ from cuebook.records.answer import Answer, Time, as_answer, to_wire
 from cuebook.records.conversation import Conversation, Part, Post, PostState, Role, Round, RoundState, SharedEntry
 from cuebook.records.memory import Summary
 from cuebook.records.mind import ReflectionEntry
-from cuebook.records.turn import Anchor, Block, Dropped, Step, Turn, TurnState, Usage, Window
+from cuebook.records.turn import RETRY_OF, Anchor, Block, Dropped, Step, Turn, TurnState, Usage, Window
 
 
 class ConversationEntry(Answer, frozen=True, kw_only=True):
@@ -176,9 +176,10 @@ class StepEntry(Answer, frozen=True, kw_only=True):
 class ListedTurn(Answer, frozen=True, kw_only=True):
     """A turn without its prompt."""
 
-    COLUMNS: ClassVar = ("turn", "state", "calls", "tokens", "started", "error")
+    COLUMNS: ClassVar = ("turn", "state", "attempts", "calls", "tokens", "started", "error")
 
     turn: int
+    attempts: int  # with the failed turns whose request it repeats
     state: TurnState
     metadata: dict[str, Any]
     created_at: Time
@@ -351,7 +352,8 @@ def listed_turn(value: Turn) -> ListedTurn:
 
 def turn_fields(value: Turn) -> dict[str, Any]:
     """Return the fields of a listed turn that differ from those of the record."""
-    return {"turn": value.n, "steps": tuple(map(_step_entry, value.steps))}
+    attempts = len(value.metadata.get(RETRY_OF, ())) + 1
+    return {"turn": value.n, "attempts": attempts, "steps": tuple(map(_step_entry, value.steps))}
 
 
 def _step_entry(value: Step) -> StepEntry:

@@ -203,6 +203,12 @@ class Turn(Struct, frozen=True, kw_only=True):
     partial: str = ""
 
 
+def last_attempts(turns: Sequence[Turn]) -> list[Turn]:
+    """Return turns without the failed ones that a later turn repeated."""
+    repeated = {n for turn in turns for n in turn.metadata.get(RETRY_OF, ())}
+    return [turn for turn in turns if turn.n not in repeated]
+
+
 # ---- entries of the conversation list and of a transcript ------------------------------------------------------------
 
 

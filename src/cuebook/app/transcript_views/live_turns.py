@@ -1,6 +1,5 @@
 """The rows of the live view: each turn's question and answer in short, its prompt's tokens by kind, and timing."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -11,7 +10,7 @@ from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
-from cuebook.records.turn import RETRY_OF, SHADOW, Manifest, Turn
+from cuebook.records.turn import RETRY_OF, SHADOW, Manifest, Turn, last_attempts
 
 #: Maximum length of the shown question and answer, in characters.
 SAID: Final = 400
@@ -58,12 +57,6 @@ async def lines_of(services: Services, known: Conversation, user: str | None, *,
         _line(known, turn, posts.get(turn.query_seq, ""), posts.get(turn.reply_seq) or turn.partial)
         for turn in last_attempts(turns)
     ]
-
-
-def last_attempts(turns: Sequence[Turn]) -> list[Turn]:
-    """Return turns without the failed ones that a later turn repeated."""
-    repeated = {n for turn in turns for n in turn.metadata.get(RETRY_OF, ())}
-    return [turn for turn in turns if turn.n not in repeated]
 
 
 def _line(conversation: Conversation, turn: Turn, query: str, reply: str) -> LiveTurn:

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from cuebook.app.arguments import OWNER, CallerOf, Conversation, OnlyConversation, User
 from cuebook.app.namespace import Namespace
-from cuebook.engine.core.services import Services
+from cuebook.engine.core.context_limits import RequestLimits, limits_of, recorded_limits, target_of
 from cuebook.engine.jobs.optimizer import analyze
 from cuebook.memory.judgement import ActionType
 from cuebook.operations import operation
@@ -43,13 +43,18 @@ class BudgetNumbers(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Budget(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The tokens that posts may use of a prompt, and those a conversation's use; `usage_percent` can exceed 100."""
+    """The tokens that posts may use of a prompt, and those a conversation's use; `usage_percent` can exceed 100.
+
+    `model` and `source` name the model and what its context window is known from, "" if the settings apply.
+    """
 
     budget: int
     used: int
     remaining: int
     usage_percent: float
     should_compress: bool
+    model: str
+    source: str
     config: BudgetNumbers
 
 
@@ -118,23 +123,30 @@ class MemoryAnalysis(Namespace):
         examples=("cuebook memory budget", "cuebook memory budget c1 --json"),
     )
     async def budget(self, conversation: OnlyConversation = None, *, user: User = None) -> Budget:
-        """Show the token budget for posts and its use. Raises NotFound."""
-        tuning, used = untuned(self._services.settings.limits), 0
+        """Show the token budget for posts and its use, of the model of the newest turn. Raises NotFound."""
+        services, scope = self._services, Scope(user=user)
+        tuning, used, limits = untuned(services.settings.limits), 0, limits_of(services, target_of(services), "")
+        listed = False
         if conversation is not None:
-            analysis = await analyze(self._services, Scope(user=user), conversation)
-            tuning, used = analysis.tuning if self._services.settings.tunes else tuning, analysis.judged.used
-        return _budget(self._services, tuning, used)
+            analysis = await analyze(services, scope, conversation)
+            tuning, used = analysis.tuning if services.settings.tunes else tuning, analysis.judged.used
+            for turn in await services.store.turns(scope, conversation, last=1):
+                limits = recorded_limits(services, turn.metadata.get("window", {}).get("context", {}))
+                listed = any(step.manifest.listed for step in turn.steps)
+        return _budget(limits, tuning, used, listed=listed)
 
 
-def _budget(services: Services, tuning: TuningState, used: int) -> Budget:
-    limits = services.settings.limits
-    room = allot(limits, front=0).posts
+def _budget(known: RequestLimits, tuning: TuningState, used: int, *, listed: bool) -> Budget:
+    limits = known.limits
+    room = allot(limits, front=0, listed=listed).posts
     return Budget(
         budget=room,
         used=used,
         remaining=max(0, room - used),
         usage_percent=round(100 * used / max(1, room), 2),
         should_compress=used > room * tuning.compression_trigger,
+        model=known.model,
+        source=known.source,
         config=BudgetNumbers(
             max_context_tokens=limits.context_tokens,
             system_prompt_tokens=limits.system_tokens,

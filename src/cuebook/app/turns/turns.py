@@ -41,7 +41,7 @@ from cuebook.records.conversation_answers import (
 )
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import TaskOutcome, TurnFeedback
-from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window
+from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window, last_attempts
 from cuebook.window.post_forms import whole
 from cuebook.window.window import RENDERER, text_of
 
@@ -107,26 +107,42 @@ class Turns(Namespace):
             Meta(ge=1, le=100_000, description=f"Return only the newest N turns. Default: {NEWEST}."),
             Argument(metavar="N"),
         ] = None,
+        all_attempts: Annotated[bool, Meta(description="List the failed calls that a client repeated, too.")] = False,
         limit: MaybePageSize = None,
         cursor: Cursor = None,
     ) -> Page[ListedTurn]:
         """List turns without prompts, oldest first: the newest, or with `limit` or `cursor` a page of all.
 
-        Raises NotFound.
+        A call that failed and was repeated is one entry with its number of attempts. Raises NotFound.
         """
         scope, store = Scope(user=user), self._services.store
         found, more = await store.conversation(scope, conversation), None
         if limit is None and cursor is None:
-            turns = await store.turns(scope, conversation, last=last or NEWEST)
+            turns = await self._newest(scope, found, last or NEWEST, all_attempts=all_attempts)
         else:
             check_alone("last", last)
             start = int(read_cursor(cursor, "turns", no=found.no)[0]) if cursor is not None else 0
             end = min(start + (limit or LIMIT), found.turns)
             turns = [await store.turn(scope, conversation, n) for n in range(start + 1, end + 1)]
+            while not all_attempts and turns and turns[-1].state == "failed" and end < found.turns:
+                end += 1  # a repetition belongs to the same page
+                turns.append(await store.turn(scope, conversation, end))
             more = write_cursor("turns", end, no=found.no) if end < found.turns else None
+            turns = turns if all_attempts else last_attempts(turns)
         if _is_guest(found, scope):
             turns = [_for_guest(each) for each in turns]
         return Page(items=tuple(map(listed_turn, turns)), next=more)
+
+    async def _newest(
+        self, scope: Scope, conversation: StoredConversation, most: int, *, all_attempts: bool
+    ) -> Sequence[Turn]:
+        count = most
+        while True:
+            turns = await self._services.store.turns(scope, conversation.id, last=count)
+            turns = turns if all_attempts else last_attempts(turns)
+            if len(turns) >= most or count >= conversation.turns:
+                return turns[-most:]
+            count *= 2
 
     @operation("GET /api/conversations/{conversation}/turns/{n}", role="viewer")
     async def show(

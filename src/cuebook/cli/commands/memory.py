@@ -83,9 +83,10 @@ def print_budget(found: Budget) -> None:
         f"{found.used:,} of {found.budget:,} tokens, {found.usage_percent:g}% {screen.bar(share)}".rstrip()
         + (" · summarization due" if found.should_compress else "")
     )
+    model = f" of {found.model} (source: {found.source})" if found.source else ""
     screen.say(
-        f"context {found.config.max_context_tokens:,} tokens, {found.config.response_reserve_tokens:,} reserved for "
-        f"the reply and {found.config.system_prompt_tokens:,} for the system prompt; summarization starts at "
+        f"context{model} {found.config.max_context_tokens:,} tokens, {found.config.response_reserve_tokens:,} reserved "
+        f"for the reply and {found.config.system_prompt_tokens:,} for the system prompt; summarization starts at "
         f"{found.config.compression_trigger_ratio:.0%}; newest {found.config.full_message_window} posts kept verbatim"
     )
 

@@ -100,7 +100,7 @@ def recorded_limits(services: Services, context: Mapping[str, Any]) -> RequestLi
     if not context:
         return RequestLimits(limits=limits)
     limits = replace(limits, context_tokens=context["tokens"], reply_tokens=context["reply"])
-    return RequestLimits(limits=limits)
+    return RequestLimits(limits=limits, model=context["model"], source=context["source"])
 
 
 def _context(services: Services, target: ModelTarget) -> tuple[ContextSize, ContextSource]:

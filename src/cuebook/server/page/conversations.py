@@ -9,11 +9,11 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
 from cuebook.app.json_shapes import iso
-from cuebook.app.transcript_views.live_turns import kinds_of, last_attempts
+from cuebook.app.transcript_views.live_turns import kinds_of
 from cuebook.app.turns.turns import HIGHEST
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
-from cuebook.records.turn import RETRY_OF, ConversationSummary, Turn
+from cuebook.records.turn import RETRY_OF, ConversationSummary, Turn, last_attempts
 from cuebook.server.authorization import AnyRequest, caller_of, check_first, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.memories import go, preview
