@@ -11,6 +11,7 @@ from clients.strict_upstream import Received
 RANDOM = re.compile(rb"[0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: The only additions that Cuebook may make, by the name in programs.toml.
 AS_CHAT, RECALLED = "sent as chat completions", "recalled memory after the question"
+KEPT = "history instead of `previous_response_id`"
 
 
 def differences(direct: Sequence[Received], through: Sequence[Received]) -> list[str]:
@@ -22,14 +23,27 @@ def differences(direct: Sequence[Received], through: Sequence[Received]) -> list
         if direct[number].wire != through[number].wire:
             names[AS_CHAT] = None
         elif old != new:
-            changes = list(_changes(json.loads(old), json.loads(new), f"request {number}: "))
-            names |= dict.fromkeys(changes or [f"request {number}: other bytes of the same JSON"])
+            before, after = json.loads(old), json.loads(new)
+            if "previous_response_id" in before and "previous_response_id" not in after:
+                names[KEPT] = None
+                before, after = _without_history(before, after)
+            elif before == after:
+                names[f"request {number}: other bytes of the same JSON"] = None
+            names |= dict.fromkeys(_changes(before, after, f"request {number}: "))
     return list(names)
 
 
 def _bodies(received: Sequence[Received]) -> list[bytes]:
     seen: dict[bytes, bytes] = {}
     return [RANDOM.sub(lambda one: seen.setdefault(one[0], b"<%d>" % len(seen)), each.raw) for each in received]
+
+
+def _without_history(old: dict[str, Any], new: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return two requests of the Responses API without what only one of them has to continue an answer."""
+    own = old["input"]
+    own = [{"role": "user", "content": own}] if isinstance(own, str) else own
+    before = {name: value for name, value in old.items() if name != "previous_response_id"}
+    return before | {"input": own}, new | {"input": new["input"][-len(own) :]}
 
 
 def _without_recalled(blocks: list[Any]) -> list[Any]:
