@@ -169,9 +169,6 @@ class Difference(Struct, frozen=True):
     params: tuple[ParamDifference, ...] = ()
     fields: tuple[FieldDifference, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.sections or self.params or self.fields)
-
 
 def difference(before: Version, after: Version) -> Difference:
     """Return what changed from one version to another, ignoring slug, branch, number and semver."""

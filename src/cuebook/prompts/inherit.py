@@ -7,8 +7,6 @@ line between, new sections last. `override_sections` replace; an empty one remov
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from msgspec import Struct
-
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import merge_lines
 from cuebook.prompts.names import candidates, parse_reference
@@ -23,13 +21,8 @@ BLANK_LINE: Final = "\n\n"
 DEPTH: Final = 8
 
 
-class Clash(Struct, frozen=True):
-    """A merge conflict: both sides changed a section differently; None if a side has none."""
-
-    section: str
-    base: str | None
-    ours: str | None
-    theirs: str | None
+#: A merge conflict: both sides changed a `section` differently; `base`, `ours` or `theirs` is None if it has none.
+Clash = dict[str, str | None]
 
 
 def parents_first(items: Iterable[T], version_of: Callable[[T], Version]) -> list[T]:
@@ -99,7 +92,7 @@ def merge3(
         was, our, their = base.get(name), ours.get(name), theirs.get(name)
         text, clash = _section(was, our, their)
         if clash:
-            conflicts.append(Clash(name, was, our, their))
+            conflicts.append({"section": name, "base": was, "ours": our, "theirs": their})
         if text is not None:
             merged[name] = text
     return merged, conflicts

@@ -77,22 +77,10 @@ class RollbackStatus(Struct, frozen=True, kw_only=True):
     evidence: Evidence | None = None
 
 
-class Unit(Struct, frozen=True, kw_only=True):
-    """A conversation as one observation of a version."""
-
-    conversation: str
-    slug: str
-    branch: str
-    number: int
-    mean: float
-    propensity: float
-    began: float
-
-
 def units(
     observations: Iterable[Observation], now: float, *, rounds: int = 8, idle_s: float = 1_800.0
-) -> tuple[Unit, ...]:
-    """Return observations grouped into conversations, in the order of their beginning.
+) -> tuple[Observation, ...]:
+    """Return conversations as one observation each, with the mean score, in the order of their beginning.
 
     A conversation counts by its first `rounds` observations, or those before it was first idle for `idle_s` seconds; a
     counted result never changes. Conversations wait for earlier ones that are still open, so that their length under a
@@ -112,12 +100,12 @@ class EvidenceUnits:
         self._open: dict[str, list[Observation]] = {}  # in order of their beginning
         self._counted: set[str] = set()
 
-    def add_observations(self, observations: Iterable[Observation], now: float) -> tuple[Unit, ...]:
+    def add_observations(self, observations: Iterable[Observation], now: float) -> tuple[Observation, ...]:
         """Add observations in order of arrival. Return the conversations that count from now on."""
         for each in observations:
             if each.conversation and each.conversation not in self._counted:
                 self._open.setdefault(each.conversation, []).append(each)
-        found: list[Unit] = []
+        found: list[Observation] = []
         while self._open:
             name, talk = next(iter(self._open.items()))
             counted = self._whole(talk, now)
@@ -126,7 +114,7 @@ class EvidenceUnits:
             del self._open[name]
             self._counted.add(name)
             if len({(each.slug, each.branch, each.number) for each in counted}) == 1:
-                found.append(_unit(counted[0], statistics.fmean(each.score for each in counted)))
+                found.append(structs.replace(counted[0], score=statistics.fmean(each.score for each in counted)))
         return tuple(found)
 
     def _whole(self, observations: Sequence[Observation], now: float) -> Sequence[Observation]:
@@ -139,16 +127,16 @@ class EvidenceUnits:
         return () if is_open else counted
 
 
-def openings(observations: Iterable[Observation]) -> tuple[Unit, ...]:
+def openings(observations: Iterable[Observation]) -> tuple[Observation, ...]:
     """Return conversations by their first observation alone, in order, which is known at once."""
-    found: dict[str, Unit] = {}
+    found: dict[str, Observation] = {}
     for each in sorted(observations, key=lambda each: each.at):
         if each.conversation and each.conversation not in found:
-            found[each.conversation] = _unit(each, each.score)
+            found[each.conversation] = each
     return tuple(found.values())
 
 
-def talks(observations: Iterable[Observation]) -> tuple[Unit, ...]:
+def talks(observations: Iterable[Observation]) -> tuple[Observation, ...]:
     """Return conversations by their observations so far, in the order of their beginning.
 
     An observation without a conversation is one of its own; a conversation with several versions is ignored.
@@ -157,21 +145,9 @@ def talks(observations: Iterable[Observation]) -> tuple[Unit, ...]:
     for at, each in enumerate(sorted(observations, key=lambda each: each.at)):
         results.setdefault((each.conversation, 0 if each.conversation else at), []).append(each)
     return tuple(
-        _unit(talk[0], statistics.fmean(each.score for each in talk))
+        structs.replace(talk[0], score=statistics.fmean(each.score for each in talk))
         for talk in results.values()
         if len({(each.slug, each.branch, each.number) for each in talk}) == 1
-    )
-
-
-def _unit(first: Observation, mean: float) -> Unit:
-    return Unit(
-        conversation=first.conversation,
-        slug=first.slug,
-        branch=first.branch,
-        number=first.number,
-        mean=mean,
-        propensity=first.propensity,
-        began=first.at,
     )
 
 

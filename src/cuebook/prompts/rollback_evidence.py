@@ -13,7 +13,6 @@ from cuebook.prompts.rollback import (
     UNAIDED,
     EvidenceUnits,
     RollbackStatus,
-    Unit,
     either,
     halved,
     judged,
@@ -35,13 +34,13 @@ class ConversationEvidence:
 
     def __init__(self, first: Observation) -> None:
         self.number = first.number
-        self.began = first.at
+        self.at = first.at
         self.is_one = True  # it used no other version
         self._sum = 0.0
         self._count = 0
 
     @property
-    def mean(self) -> float:
+    def score(self) -> float:
         """Return the mean score."""
         return self._sum / self._count
 
@@ -63,8 +62,8 @@ class Docket:
         self.mark = 0
         self.revised = 0  # number of corrected observations at its beginning
         #: Ended conversations: the control's from before, the new version's since.
-        self.before: deque[Unit] = deque(maxlen=KEPT)
-        self.now: deque[Unit] = deque(maxlen=KEPT)
+        self.before: deque[Observation] = deque(maxlen=KEPT)
+        self.now: deque[Observation] = deque(maxlen=KEPT)
         #: Begun conversations: the control's from before and since, the new version's first ones and the others.
         self.said_before: deque[ConversationEvidence] = deque(maxlen=KEPT)
         self.said_beside: deque[ConversationEvidence] = deque(maxlen=KEPT)
@@ -108,12 +107,12 @@ class Docket:
             self._say(each)
         for unit in self._talks.add_observations(drawn, now):
             self._ended = self._bet(self._ended, unit)
-            if unit.number == self.control and unit.began < self.since:
+            if unit.number == self.control and unit.at < self.since:
                 self.before.append(unit)
-            elif unit.number == self.new and unit.began >= self.since:
+            elif unit.number == self.new and unit.at >= self.since:
                 self.now.append(unit)
 
-    def _bet(self, trial: Trial, unit: Unit) -> Trial:
+    def _bet(self, trial: Trial, unit: Observation) -> Trial:
         return bet(trial, unit, new=self.new, since=self.since, settings=self._half)
 
     def _say(self, observation: Observation) -> None:
@@ -123,10 +122,10 @@ class Docket:
             if observation.conversation:
                 self._said[observation.conversation] = conversation_evidence
             if conversation_evidence.number == self.control:
-                (self.said_before if conversation_evidence.began < self.since else self.said_beside).append(
+                (self.said_before if conversation_evidence.at < self.since else self.said_beside).append(
                     conversation_evidence
                 )
-            elif conversation_evidence.began >= self.since:
+            elif conversation_evidence.at >= self.since:
                 (self.said_first if len(self.said_first) < UNAIDED.baseline else self.said_now).append(
                     conversation_evidence
                 )
@@ -159,7 +158,7 @@ def course(
         for unit in found:
             after = bet(trial, unit, new=new, since=since, settings=half)
             if after is not trial:
-                points.append((unit.began, wealth(after)))
+                points.append((unit.at, wealth(after)))
             trial = after
         if points:
             bets[name] = tuple(points)
@@ -167,14 +166,14 @@ def course(
     for number in (control, new):
         said = [each for each in talks(drawn) if each.number == number]
         last = [said[max(0, at - RUNNING) : at] for at in range(1, len(said) + 1)]
-        running = [statistics.fmean(each.mean for each in some) for some in last]
-        means[number] = tuple((each.began, mean) for each, mean in zip(said, running, strict=True))
+        running = [statistics.fmean(each.score for each in some) for some in last]
+        means[number] = tuple((each.at, mean) for each, mean in zip(said, running, strict=True))
     return Course(means=means, wealth=bets)
 
 
-def bet(trial: Trial, unit: Unit, *, new: int, since: float, settings: GuardSettings) -> Trial:
+def bet(trial: Trial, unit: Observation, *, new: int, since: float, settings: GuardSettings) -> Trial:
     """Add a conversation to the trial; earlier ones and non-randomized ones do not count."""
-    if unit.began < since or not 0.0 < unit.propensity < 1.0:
+    if unit.at < since or not 0.0 < unit.propensity < 1.0:
         return trial
     share = unit.propensity if unit.number == new else 1.0 - unit.propensity
-    return tried(trial, settings, new=unit.number == new, share=share, mean=unit.mean)
+    return tried(trial, settings, new=unit.number == new, share=share, mean=unit.score)

@@ -25,9 +25,6 @@ import statistics
 
 from msgspec import Struct, structs
 
-from cuebook.errors import InvalidInput
-from cuebook.prompts.learn import finite
-
 BETS = (0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
 _HUGE = 1e300
 
@@ -68,17 +65,11 @@ class Trial(Struct, frozen=True, kw_only=True):
 
 
 def tried(trial: Trial, settings: GuardSettings, *, new: bool, share: float, mean: float) -> Trial:
-    """Return the trial with one more conversation; raises InvalidInput if it was not randomized or has no score.
+    """Return the trial with one more conversation, which was randomized.
 
     `new` is whether it used the new version, `share` that version's probability in (0, 1), `mean` its score in [0, 1].
     """
-    p, y = finite(share, "share"), finite(mean, "mean")
-    if not 0.0 < p < 1.0:
-        msg = f"share: {p!r} is out of range. Use the selection probability of a randomized conversation."
-        raise InvalidInput(msg, where="share")
-    if not 0.0 <= y <= 1.0:
-        msg = f"mean: {y!r} is out of range. Use a number from 0 to 1."
-        raise InvalidInput(msg, where="mean")
+    p, y = share, mean
     m = (trial.sum_new + trial.sum_control) / trial.n if trial.n else 0.5
     d = (1.0 / p if new else -1.0 / (1.0 - p)) * (y - m)
     bound = max(1.0 / p, 1.0 / (1.0 - p)) * max(m, 1.0 - m) + settings.delta

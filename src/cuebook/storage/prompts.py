@@ -20,19 +20,8 @@ from cuebook.records.prompt import Branch, EventKind, Label, Observation, Prompt
 from cuebook.storage.audit import chained
 from cuebook.storage.database.transaction import Noun, Transaction, columns, read, record, write
 
-
-class _Naming(msgspec.Struct, frozen=True):
-    """The names of a text: its semantic version, its digest and its place."""
-
-    branch: str
-    number: int
-    semver: str
-    digest: str
-
-
 _version = msgspec.json.Decoder(Version).decode
 _event = msgspec.json.Decoder(PromptEvent, dec_hook=lambda kind, value: kind(value)).decode
-_naming = msgspec.json.Decoder(_Naming).decode
 _observation = msgspec.json.Decoder(Observation).decode
 _posterior = msgspec.json.Decoder(Posterior).decode
 _encode = msgspec.json.Encoder(enc_hook=float).encode
@@ -88,10 +77,10 @@ class PromptStore(Noun):
         version: one that is taken or below the branch's newest is raised. Raises Conflict if a head differs from its
         `base` or an author's semantic version is taken, NotFound for a missing start of a branch.
         """
-        namings: dict[str, list[_Naming]] = {}
+        namings: dict[str, list[Version]] = {}
         for slug in dict.fromkeys(each.version.slug for each in writes):
             cursor = transaction.run("prompt_versions", tenant=scope.tenant, slug=slug, branch=None)
-            namings[slug] = [_naming(body) for (body,) in cursor]
+            namings[slug] = [_version(body) for (body,) in cursor]
         return [
             _save(transaction, scope.tenant, each, by=by, now=now, namings=namings[each.version.slug])
             for each in writes
@@ -277,7 +266,7 @@ def _note(transaction: Transaction, tenant: str, slug: str, event: PromptEvent) 
 
 
 def _save(
-    transaction: Transaction, tenant: str, write: Write, *, by: str, now: float, namings: list[_Naming]
+    transaction: Transaction, tenant: str, write: Write, *, by: str, now: float, namings: list[Version]
 ) -> Version:
     version = write.version
     place = {"tenant": tenant, "slug": version.slug, "branch": version.branch}
@@ -304,7 +293,6 @@ def _save(
             return before
     number = (stands["head"] if stands else 0) + 1
     semver = _free(write, digest, namings)
-    namings.append(_Naming(version.branch, number, semver, digest))
     stored = msgspec.structs.replace(
         version,
         number=number,
@@ -315,6 +303,7 @@ def _save(
         supersedes=number - 1,
         branched_from="{}:{}".format(*write.begins) if write.begins else "",
     )
+    namings.append(stored)
     transaction.run("prompt_version_insert", **place, number=number, body=_encode(stored), evidence=b"")
     transaction.run("prompt_branch_put", **place, head=number, active=number)
     kind: EventKind = "branch" if write.begins else "write"
@@ -326,7 +315,7 @@ def _save(
     return stored
 
 
-def _free(write: Write, digest: str, namings: Sequence[_Naming]) -> str:
+def _free(write: Write, digest: str, namings: Sequence[Version]) -> str:
     """Return a version's semantic version, raised above its branch's newest and to one that no other text has."""
     semver, slug, branch = write.version.semver, write.version.slug, write.version.branch
     taken = {each.semver for each in namings if each.digest != digest}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
-from cuebook.prompts.inherit import DEPTH, Clash, merge3, resolve, text_of
+from cuebook.prompts.inherit import DEPTH, merge3, resolve, text_of
 from cuebook.records.prompt import Param, ResolvedVersion, Version
 
 NAMES = st.sampled_from("vwxyz")
@@ -186,18 +186,18 @@ def test_a_merge_with_an_unchanged_side_is_the_other_side(base, other):
 @given(EDITED, EDITED, EDITED)
 def test_a_merge_keeps_the_edits_of_both_sides(base, ours, theirs):
     (merged, conflicts), (turned, others) = merge3(base, ours, theirs), merge3(base, theirs, ours)
-    clashes = {clash.section for clash in conflicts}
-    assert {(each.section, each.base, each.ours, each.theirs) for each in conflicts} == {
-        (each.section, each.base, each.theirs, each.ours) for each in others
+    clashes = {clash["section"] for clash in conflicts}
+    assert {tuple(each[side] for side in ("section", "base", "ours", "theirs")) for each in conflicts} == {
+        tuple(each[side] for side in ("section", "base", "theirs", "ours")) for each in others
     }
     assert {name: text for name, text in merged.items() if name not in clashes} == {
         name: text for name, text in turned.items() if name not in clashes
     }
     for clash in conflicts:
-        name = clash.section
-        assert (clash.base, clash.ours, clash.theirs) == (base.get(name), ours.get(name), theirs.get(name))
-        assert len({clash.base, clash.ours, clash.theirs}) == 3
-        assert merged[name] == (clash.theirs if clash.ours is None else clash.ours)
+        name = clash["section"]
+        assert (clash["base"], clash["ours"], clash["theirs"]) == (base.get(name), ours.get(name), theirs.get(name))
+        assert len({clash["base"], clash["ours"], clash["theirs"]}) == 3
+        assert merged[name] == (clash["theirs"] if clash["ours"] is None else clash["ours"])
     for name in {*base, *ours, *theirs} - clashes:
         mine, yours, was = ours.get(name), theirs.get(name), base.get(name)
         if was in (mine, yours):
@@ -239,5 +239,5 @@ def test_worked_merges(base, ours, theirs, merged):
 def test_conflicting_changes_are_reported_with_all_texts(base, ours, theirs, kept):
     sides = [{"a": "1"} | ({} if text is None else {"x": text}) for text in (base, ours, theirs)]
     merged, conflicts = merge3(*sides)
-    assert conflicts == [Clash("x", base, ours, theirs)]
+    assert conflicts == [{"section": "x", "base": base, "ours": ours, "theirs": theirs}]
     assert merged == {"a": "1", "x": kept}

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from cuebook.errors import InvalidInput
 from cuebook.prompts.learn import Posterior, ema, ema_revised, update, update_revised
 
 
@@ -33,8 +32,3 @@ def test_a_correction_equals_learning_the_corrected_scores(at):
 def test_a_weight_stays_within_its_bounds():
     assert ema_revised(0.01, -1.0, 0) == 0.0
     assert ema_revised(0.99, 1.0, 0) == 1.0
-
-
-def test_features_of_another_length_are_rejected():
-    with pytest.raises(InvalidInput, match="Align"):
-        update_revised(Posterior(), (1.0, 0.5), 0.1, 0)

@@ -54,9 +54,6 @@ class Clusters(Struct, frozen=True, kw_only=True, rename="camel"):
 
 async def clusters_of(services: Services, *, prefix: str = "", least: float | None = None) -> Clusters:
     """Return clusters of the prompts whose ids begin with `prefix`, by `main`'s active version. Raises InvalidInput."""
-    if least is not None and not 0 < least <= 1:
-        msg = f"least: invalid similarity {least!r}. Must be above 0 and at most 1."
-        raise InvalidInput(msg, where="least")
     families = await families_of(services, None)
     chosen = [each for slug, each in families.items() if slug.startswith(prefix)]
     if len(chosen) > MOST:

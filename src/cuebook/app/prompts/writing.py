@@ -451,9 +451,9 @@ async def _numbered(version: Version, before: Version | None, semver: str | None
 
 
 def _merge_conflict(branch: str, into: str, conflicts: Sequence[Clash]) -> MergeConflict:
-    names = ", ".join(repr(each.section) for each in conflicts)
+    names = ", ".join(repr(each["section"]) for each in conflicts)
     msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
-    return MergeConflict(msg, conflicts=[asdict(each) for each in conflicts])
+    return MergeConflict(msg, conflicts=list(conflicts))
 
 
 def _params(value: Any) -> tuple[Param, ...]:

@@ -69,4 +69,4 @@ def select_from(
     if strategy != "thompson":
         msg = f"strategy: unknown value {strategy!r}. Available: epsilon_greedy, thompson."
         raise InvalidInput(msg, where="strategy")
-    return thompson(variants, signals, family.evidence, dice)
+    return thompson(variants, signals, family.evidence, uniform=dice.random, gauss=dice.gauss)

@@ -19,8 +19,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import OBSERVATIONS, Contest, contest_of, look, spoken
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
-from cuebook.errors import Conflict, InvalidInput
-from cuebook.prompts.learn import finite
+from cuebook.errors import Conflict
 from cuebook.prompts.rollback import (
     ITSELF,
     UNAIDED,
@@ -173,11 +172,11 @@ async def _by_the_past(services: Services, contest: Contest) -> RollbackStatus:
     A cleared version that is not in use is judged when it is active again.
     """
     docket = contest.docket
-    before, recent = [each.mean for each in docket.before], [each.mean for each in docket.now if contest.speaks]
+    before, recent = [each.score for each in docket.before], [each.score for each in docket.now if contest.speaks]
     verdict = sigma(before, recent, _SIGMA)
     if verdict.decision != "rollback":
         return verdict
-    others = await _others(services, contest, (docket.since, list(docket.now)[-_SIGMA.window :][0].began), _SIGMA)
+    others = await _others(services, contest, (docket.since, list(docket.now)[-_SIGMA.window :][0].at), _SIGMA)
     return sigma(before, recent, _SIGMA, others=others)
 
 
@@ -187,12 +186,12 @@ async def _unaided(services: Services, contest: Contest) -> RollbackStatus:
     before = _ones(docket.said_before)
     first, now = _ones(docket.said_first), _ones(docket.said_now)
     before, now = (first, now) if len(before) < UNAIDED.baseline else (before, [*first, *now])
-    means, recent = [each.mean for each in before], [each.mean for each in now] if contest.speaks else []
+    means, recent = [each.score for each in before], [each.score for each in now] if contest.speaks else []
     verdict = sigma(means, recent, UNAIDED)
     if verdict.decision != "rollback":
         return verdict
-    until, began = now[0].began, now[-UNAIDED.window :][0].began
-    beside = [each.mean for each in _ones(docket.said_beside) if each.began >= began]
+    until, began = now[0].at, now[-UNAIDED.window :][0].at
+    beside = [each.score for each in _ones(docket.said_beside) if each.at >= began]
     others = [(means, beside), *await _others(services, contest, (until, began), UNAIDED)]
     return sigma(means, recent, UNAIDED, others=others)
 
@@ -225,8 +224,8 @@ async def _others(
                     continue
                 heard = [each for each in apart if each.branch == branch.name]
                 said = talks(heard) if settings is UNAIDED else units(heard, services.clock.now())
-                before = [each.mean for each in said if each.began < until]
-                results.append((before[-settings.baseline :], [each.mean for each in said if each.began >= began]))
+                before = [each.score for each in said if each.at < until]
+                results.append((before[-settings.baseline :], [each.score for each in said if each.at >= began]))
         if page.next is None:
             return results
         after = page.next
@@ -247,10 +246,6 @@ async def learn(
 
     Unless the caller `named` the version or `placed` it on a branch, it is the version used in the conversation.
     """
-    share = finite(observation.propensity, "propensity")
-    if not 0.0 < share <= 1.0:
-        msg = f"propensity: {share!r} is out of range. Use the version's selection probability: above 0, at most 1."
-        raise InvalidInput(msg, where="propensity")
     observation = structs.replace(observation, signals=checked(observation.signals))
     observation, version = await spoken(services, observation, version, named=named, placed=placed)
     context: dict[str, Any] = {
