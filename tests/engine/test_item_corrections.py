@@ -118,7 +118,7 @@ async def test_a_correction_can_be_corrected(tmp_path, clock):
         assert "peanuts" in summary
         assert "walnuts" not in summary
         store = sqlite_store(str(tmp_path / "cuebook.db"))
-        assert [each.text for each in await store.memories.corrections.of(Scope(), "c1")] == [RIGHT, RIGHT]
+        assert [each.text for each in await store.memories.corrections(Scope(), "c1")] == [RIGHT, RIGHT]
         await store.aclose()
 
 
@@ -141,8 +141,8 @@ async def test_a_crash_between_correction_and_summary_affects_no_window(tmp_path
         await store_long_conversation(cue, clock)
         item = await item_of(cue, "nuts")
         store = sqlite_store(str(tmp_path / "cuebook.db"))  # another process that ends after its first write
-        await store.memories.corrections.keep(Scope(), correction_of("c1", item.sources, item.text, RIGHT))
-        assert await store.memories.corrections.due() == [("default", "c1")]
+        await store.memories.keep_correction(Scope(), correction_of("c1", item.sources, item.text, RIGHT))
+        assert await store.due_pairs("corrections_due") == [("default", "c1")]
         await store.aclose()
         assert [each.text for each in await cue.memory.items("c1") if "nuts" in each.text] == [RIGHT]
         window = str((await say(cue, clock, "What am I allergic to?")).window.messages[0])
@@ -155,7 +155,7 @@ async def test_a_background_job_finishes_a_correction_once(tmp_path, clock):
         await store_long_conversation(cue, clock)
         item, before = await item_of(cue, "nuts"), await summary_of(cue)
         store = sqlite_store(str(tmp_path / "cuebook.db"))
-        await store.memories.corrections.keep(Scope(), correction_of("c1", item.sources, item.text, RIGHT))
+        await store.memories.keep_correction(Scope(), correction_of("c1", item.sources, item.text, RIGHT))
         await store.aclose()
         assert await cue.settle() == {}
         assert await cue.settle() == {}

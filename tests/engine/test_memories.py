@@ -177,7 +177,7 @@ async def test_parallel_workers_deliver_a_memory_once(tmp_path, clock):
         memories = (await two.memory.list(user="ann")).items
         [oslo] = [each for each in memories if "Oslo" in each.text]
         assert len(oslo.sources) == 6
-        assert await one.services.store.memories.undelivered() == []
+        assert await one.services.store.due_pairs("deliveries_due") == []
 
 
 async def test_a_correction_deletes_the_wrong_text(tmp_path, clock):

@@ -18,9 +18,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.languages import english
+from cuebook.languages import english, english_pattern
 from cuebook.memory.tokenizer import stop_words, words
 from cuebook.records.answers import LONGEST, repair_json
+from cuebook.records.expression import Expression
 from cuebook.records.persona import Experience
 
 # ---- weights of words -----------------------------------------------------------------------------------------------
@@ -72,16 +73,13 @@ _KEYS: Final = frozenset({"exp_id", "who", "when", "what", "experience_text"})
 _NO_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE: Final = re.compile(r", (?:or )?|; |: ")
-#: Framing phrases of a `when`. The rest of the sentence is its topic.
-_FRAME: Final = re.compile(
-    r"(?:(?:please )?(?:use|apply|choose|select|pick)(?: this| it| me)?\b[ ,:]*)?(?:only )?"
-    r"(?:when(?:ever)?|if|for|in case|after|before|while|once)?\b[ ,:]*"
-    r"(?:(?:the |a |an |your |some)?"
-    r"(?:users?|customers?|clients?|persons?|people|someone|somebody|they|he|she|it|you)\b(?:'s)? ?)?"
-    r"(?:(?:is|are|has|have|had|asks?|asked|wants?|wanted|needs?|needed|requests?|requested|asking|requires?|mentions?|"
-    r"talks?|speaks?)\b ?)*(?:(?:for|to|about|of|that|you)\b)? ?",
-    re.IGNORECASE,
-)
+
+
+def _pattern(name: str) -> Expression:
+    return Expression(lambda: english_pattern("replies", name), re.IGNORECASE)
+
+
+_FRAME: Final = _pattern("frame")
 
 
 class ScoredExperience(Struct, frozen=True, kw_only=True):
@@ -261,24 +259,13 @@ def choose(scored: Sequence[ScoredExperience], *, most: int) -> list[ScoredExper
 
 
 _REASONING: Final = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_YES: Final = re.compile(r"\W*(?:true|yes|y|1|relevant|selected|applicable|applies)\b", re.IGNORECASE)
+_YES: Final = _pattern("yes")
 #: Keys of a record that hold its candidate's id, and keys that hold its verdict; letter case aside.
 _IDS: Final = ("id", "exp_id", "experience_id", "experience", "name")
 _VERDICTS: Final = ("relevant", "is_relevant", "selected", "applicable", "applies", "use", "score", "verdict")
 
-#: In prose: where a clause ends, what excludes a candidate, and what excludes only the candidate behind it.
-_REPLY_CLAUSE: Final = re.compile(
-    r"(?<=[.!?;])\s|(?<=[^,{\[])\n|(?<![\w-])(?:but|however|whereas|while|though|although)(?![\w-])", re.IGNORECASE
-)
-_NEGATION: Final = re.compile(
-    r"\b(?:not?|none|neither|nor|never|without|cannot|false|irrelevant|un(?:related|selected|used|needed)|except|"
-    r"exclud\w*|reject\w*|skip\w*|discard\w*|ignor\w*|omit\w*)\b|n['’]t\b|[✗❌]", re.IGNORECASE,
-)  # fmt: skip
-_EXCLUDES_NEXT: Final = re.compile(
-    r"\b(?:not|nor|no|never|without|except(?: for)?|rather than|instead of)[\s\"'`*(]*\Z", re.IGNORECASE
-)
-_JOINS_NEXT: Final = re.compile(r"[\s,&/\"'`*()\[\]-]*(?:(?:and|or|nor)\b[\s\"'`*(]*)?", re.IGNORECASE)
-_NOTHING: Final = re.compile(r"\b(?:none|neither|nothing|no (?:relevant )?experiences?)\b", re.IGNORECASE)
+_REPLY_CLAUSE, _NEGATION, _NOTHING = _pattern("clause"), _pattern("negation"), _pattern("nothing")
+_EXCLUDES_NEXT, _JOINS_NEXT = _pattern("excludes_next"), _pattern("joins_next")
 
 
 def read_reply(text: str, offered: Sequence[str]) -> tuple[str, ...] | None:

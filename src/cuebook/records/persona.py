@@ -25,7 +25,6 @@ ModelId = Annotated[str, Meta(max_length=200)]
 
 EVENTS: Final[tuple[EventName, ...]] = get_args(EventName)
 METHODS: Final[tuple[str, ...]] = get_args(Method)
-TRIGGERS: Final[tuple[str, ...]] = get_args(TriggerType)
 PRESETS: Final[tuple[str, ...]] = get_args(Preset)
 #: Defaults of a metaprompt.
 TEMPERATURE: Final = 0.3
@@ -157,9 +156,9 @@ class _Metaprompt(Document, frozen=True, kw_only=True):
     id: Name
     description: str = ""
     trigger: Trigger | None = None
-    prompt_template: _Question | _Template | None = None
-    prompt_key: Annotated[str, Meta(max_length=160)] = ""
-    strategy_key: Annotated[str, Meta(max_length=80)] = ""
+    template: _Question | _Template | None = field(default=None, name="promptTemplate")
+    key: Annotated[str, Meta(max_length=160)] = field(default="", name="promptKey")
+    strategy: Annotated[str, Meta(max_length=80)] = field(default="", name="strategyKey")
     model_id: ModelId = ""
     temperature: Annotated[float, Meta(ge=0, le=2)] = TEMPERATURE
     max_output_tokens: Annotated[int, Meta(ge=1, le=32_000)] = OUTPUT_TOKENS
@@ -191,12 +190,8 @@ def read_persona(document: object) -> tuple[Persona | None, list[Fault]]:
     definition, faults = validate(document, _Definition)
     if definition is None or not isinstance(document, Mapping):
         return None, faults
-    named = isinstance(definition.sentiment_tracking, str)
-    tracking = (
-        SentimentTracking(profile=definition.sentiment_tracking)
-        if isinstance(definition.sentiment_tracking, str)
-        else definition.sentiment_tracking
-    )
+    named = definition.sentiment_tracking
+    tracking = SentimentTracking(profile=named) if isinstance(named, str) else named
     if not tracking.profile:  # with one, the check waits until the profile is known
         faults += check_thresholds(tracking, "sentimentTracking")
     faults += check_unique("metaPrompts", [each.id for each in definition.meta_prompts])
@@ -215,7 +210,7 @@ def read_persona(document: object) -> tuple[Persona | None, list[Fault]]:
         base_system_prompt=_text(definition.base_system_prompt),
         chain={link: slug for link, slug in structs.asdict(definition.prompts).items() if slug},
         tracking=tracking,
-        tracked=frozenset() if named or not isinstance(written, Mapping) else fields_of(written),
+        tracked=frozenset() if isinstance(named, str) or not isinstance(written, Mapping) else fields_of(written),
         metaprompts=tuple({each.id: _metaprompt(each) for each in definition.meta_prompts}.values()),
     )
     return persona, faults
@@ -240,25 +235,17 @@ def _text(value: str | _Template | tuple[_Piece, ...]) -> str:
 
 
 def _metaprompt(metaprompt: _Metaprompt) -> Metaprompt:
-    default = SHIPPED_TRIGGERS.get(metaprompt.id, Trigger(type="manual"))
+    trigger = metaprompt.trigger or SHIPPED_TRIGGERS.get(metaprompt.id, Trigger(type="manual"))
     return Metaprompt(
-        id=metaprompt.id,
-        description=metaprompt.description,
-        trigger=metaprompt.trigger or default,
-        template=_text(metaprompt.prompt_template or ""),
-        key=metaprompt.prompt_key,
-        strategy=metaprompt.strategy_key,
-        model_id=metaprompt.model_id,
-        temperature=metaprompt.temperature,
-        max_output_tokens=metaprompt.max_output_tokens,
+        **(structs.asdict(metaprompt) | {"trigger": trigger, "template": _text(metaprompt.template or "")})
     )
 
 
 def _check(metaprompt: _Metaprompt, path: str) -> Iterator[Fault]:
     """Yield the faults of inconsistent fields of a metaprompt."""
-    if metaprompt.prompt_template and metaprompt.prompt_key:
+    if metaprompt.template and metaprompt.key:
         yield Fault(f"{path}.promptKey", "cannot be combined with promptTemplate. Write one of them.")
-    if not metaprompt.prompt_template and not metaprompt.prompt_key and metaprompt.id not in SHIPPED_TRIGGERS:
+    if not metaprompt.template and not metaprompt.key and metaprompt.id not in SHIPPED_TRIGGERS:
         near = get_close_matches(metaprompt.id, SHIPPED_TRIGGERS, n=1)
         meant = f" Did you mean the id {near[0]!r}, which ships?" if near else ""
         yield Fault(f"{path}.promptTemplate", f"missing. Write the question, or name a prompt as promptKey.{meant}")

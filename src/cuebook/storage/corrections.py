@@ -1,4 +1,4 @@
-"""Store manual corrections of memory, and corrected summaries by compare-and-set."""
+"""Find and erase what manual corrections of memory concern: summaries, items and memories derived from a post."""
 
 import json
 from collections import Counter
@@ -6,22 +6,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cuebook.interfaces.store import CorrectionInput
 from cuebook.memory.corrections import OWN, says
-from cuebook.records.memory import Correction, Item, Memory, Scope, Summary
+from cuebook.records.memory import Correction, Memory, Scope
 from cuebook.records.turn import Manifest
-from cuebook.storage import access, memories, reads, summaries
+from cuebook.storage import access
 from cuebook.storage.access import (
     ConversationRow,
-    corrections_of,
     encode_json,
     keep_corrections,
-    last_correction,
-    own_epoch,
     raise_epoch,
     unuse,
 )
-from cuebook.storage.database.transaction import Noun, Transaction, read, record, write
+from cuebook.storage.database.transaction import Transaction, record
 from cuebook.storage.memories import deliver_anew
 from cuebook.storage.tree import tip_at
 
@@ -32,74 +28,7 @@ _ROLLING = "rollingSummary"
 _manifest = msgspec.json.Decoder(Manifest).decode
 
 
-class CorrectionStore(Noun):
-    """Stores corrections of conversations."""
-
-    @read
-    def of(self, transaction: Transaction, scope: Scope, conversation: str) -> tuple[Correction, ...]:
-        """Return a conversation's corrections in order of creation. Raises NotFound."""
-        return corrections_of(transaction, access.need(transaction, scope, conversation))
-
-    @write
-    def keep(self, transaction: Transaction, scope: Scope, correction: Correction) -> None:
-        """Store a correction. Raises NotFound."""
-        access.need(transaction, scope, correction.conversation)
-        keep_corrections(transaction, scope, correction)
-
-    @read
-    def said_in(self, transaction: Transaction, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
-        """Return memories of users and personas that come from some of a conversation's posts."""
-        row = access.need(transaction, scope, conversation)
-        return memories.with_sources(transaction, scope.tenant, rows_said_in(transaction, row, posts))
-
-    @read
-    def due(self, transaction: Transaction, *, limit: int = 100) -> list[tuple[str, str]]:
-        """Return conversations whose current summary lacks the newest correction: tenant and id."""
-        return transaction.run("corrections_due", limit=limit).fetchall()
-
-    @write
-    def save(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        correcting: CorrectionInput,
-        summary: Summary,
-        items: Sequence[Item],
-        *,
-        sinks: Sequence[str] = (),
-    ) -> bool:
-        """Store a corrected summary and changed items. Return False, and store nothing, after a concurrent change."""
-        row = access.unchanged(transaction, scope, correcting.conversation, epoch=correcting.epoch)
-        if row is None or _standing(transaction, row, summary.upto_seq) != correcting.summary.version:
-            return False
-        if last_correction(transaction, row) != summary.corrected:
-            return False
-        previous = correcting.summary.version
-        summaries.insert_summary(transaction, row, summary, items, previous=previous, sinks=sinks)
-        if summary.upto_seq == row.mark:
-            transaction.run("corrections_done", **row.key, corrected=summary.corrected)
-        return True
-
-    @read
-    def read(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, upto: int | None = None
-    ) -> CorrectionInput | None:
-        """Load the summary that ends at a post, by default the current one, or None if it includes all corrections."""
-        row = access.need(transaction, scope, conversation)
-        version = _standing(transaction, row, row.mark if upto is None else upto)
-        summary = reads.summary(transaction, row, version) if version else None
-        if summary is None or summary.corrected >= last_correction(transaction, row):
-            return None
-        return CorrectionInput(
-            conversation=row.record(),
-            summary=summary,
-            items=tuple(summaries.items_at(transaction, row, version, ended=True)),
-            corrections=corrections_of(transaction, row),
-            epoch=own_epoch(transaction, row),
-        )
-
-
-def _standing(transaction: Transaction, row: ConversationRow, upto: int) -> int:
+def standing(transaction: Transaction, row: ConversationRow, upto: int) -> int:
     """Return the newest summary version that ends at a post, 0 for none."""
     return int(transaction.value("summary_ending", **row.key, mark=upto) or 0)
 

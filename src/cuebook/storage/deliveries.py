@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cuebook.interfaces.store import (
     CitedPost,
+    CorrectionInput,
     DeliveryInput,
     MemoryMatches,
     MemoryQuery,
@@ -14,10 +15,9 @@ from cuebook.memory.owner_memories import FIRST, REPEAT
 from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, Policy, PolicyTerms, read_policy
 from cuebook.records.conversation import Post
 from cuebook.records.key import Key
-from cuebook.records.memory import Item, Memory, Place, Scope
-from cuebook.storage import access, memories, reads, summaries
+from cuebook.records.memory import Correction, Item, Memory, Place, Scope, Summary
+from cuebook.storage import access, corrections, memories, reads, summaries
 from cuebook.storage.access import ConversationRow, corrections_of, current_epoch, keep_corrections, last_correction
-from cuebook.storage.corrections import CorrectionStore
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, record, write
 from cuebook.storage.keys import settings_of
 from cuebook.storage.search import SearchCache
@@ -159,13 +159,7 @@ class MemoryStore(Noun):
 
     def __init__(self, database: Database, cache: SearchCache) -> None:
         super().__init__(database)
-        self.corrections = CorrectionStore(database)
         self._cache = cache
-
-    @read
-    def undelivered(self, transaction: Transaction, *, limit: int = 100) -> list[tuple[str, str]]:
-        """Return conversations due for delivery: tenant and id."""
-        return transaction.run("deliveries_due", limit=limit).fetchall()
 
     @read
     def delivering(
@@ -360,3 +354,63 @@ class MemoryStore(Noun):
             count += memories.remove(transaction, scope.tenant, each.no)
             transaction.run("place_changed", **memories.place_values(scope.tenant, each.place))
         return count
+
+    # ---- corrections
+
+    @read
+    def corrections(self, transaction: Transaction, scope: Scope, conversation: str) -> tuple[Correction, ...]:
+        """Return a conversation's corrections in order of creation. Raises NotFound."""
+        return corrections_of(transaction, access.need(transaction, scope, conversation))
+
+    @write
+    def keep_correction(self, transaction: Transaction, scope: Scope, correction: Correction) -> None:
+        """Store a correction. Raises NotFound."""
+        access.need(transaction, scope, correction.conversation)
+        keep_corrections(transaction, scope, correction)
+
+    @read
+    def said_in(self, transaction: Transaction, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
+        """Return memories of users and personas that come from some of a conversation's posts."""
+        row = access.need(transaction, scope, conversation)
+        return memories.with_sources(transaction, scope.tenant, corrections.rows_said_in(transaction, row, posts))
+
+    @write
+    def save_corrected(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        correcting: CorrectionInput,
+        summary: Summary,
+        items: Sequence[Item],
+        *,
+        sinks: Sequence[str] = (),
+    ) -> bool:
+        """Store a corrected summary and changed items. Return False, and store nothing, after a concurrent change."""
+        row = access.unchanged(transaction, scope, correcting.conversation, epoch=correcting.epoch)
+        if row is None or corrections.standing(transaction, row, summary.upto_seq) != correcting.summary.version:
+            return False
+        if last_correction(transaction, row) != summary.corrected:
+            return False
+        previous = correcting.summary.version
+        summaries.insert_summary(transaction, row, summary, items, previous=previous, sinks=sinks)
+        if summary.upto_seq == row.mark:
+            transaction.run("corrections_done", **row.key, corrected=summary.corrected)
+        return True
+
+    @read
+    def correcting(
+        self, transaction: Transaction, scope: Scope, conversation: str, *, upto: int | None = None
+    ) -> CorrectionInput | None:
+        """Load the summary that ends at a post, by default the current one, or None if it includes all corrections."""
+        row = access.need(transaction, scope, conversation)
+        version = corrections.standing(transaction, row, row.mark if upto is None else upto)
+        summary = reads.summary(transaction, row, version) if version else None
+        if summary is None or summary.corrected >= last_correction(transaction, row):
+            return None
+        return CorrectionInput(
+            conversation=row.record(),
+            summary=summary,
+            items=tuple(summaries.items_at(transaction, row, version, ended=True)),
+            corrections=corrections_of(transaction, row),
+            epoch=access.own_epoch(transaction, row),
+        )

@@ -291,16 +291,6 @@ class ErasureStore(Noun):
         values = {"tenant": scope.tenant, "id": receipt.id, "body": _encode(receipt)}
         return transaction.run("receipt_finish", **values).rowcount > 0
 
-    @read
-    def idle(self, transaction: Transaction, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Return conversations without posts since a time: tenant and id, oldest first."""
-        return transaction.run("conversations_idle", before=before, limit=limit).fetchall()
-
-    @read
-    def untouched(self, transaction: Transaction, *, before: float, limit: int) -> list[tuple[str, str]]:
-        """Return memories that were not stated, repeated or changed since a time: tenant and id, oldest first."""
-        return transaction.run("memories_untouched", before=before, limit=limit).fetchall()
-
 
 # ---- targets --------------------------------------------------------------------------------------------------------
 

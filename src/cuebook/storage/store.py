@@ -69,6 +69,13 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         """Store the answer of a request, and return the first one stored. Raises KeyReused."""
         return await self.database.write(lambda transaction: request.finish(transaction, answer))
 
+    @read
+    def due_pairs(
+        self, transaction: Transaction, statement: str, /, *, limit: int = 100, **values: Any
+    ) -> list[tuple[str, str]]:
+        """Return due conversations or memories of all tenants, as a named statement selects them: tenant and id."""
+        return transaction.run(statement, limit=limit, **values).fetchall()
+
     @write
     def drop_answers(self, transaction: Transaction, scope: Scope) -> None:
         """Delete the stored answers of requests, which may contain data that is about to be erased."""

@@ -102,7 +102,7 @@ class PlacesContract:
         await store.append(
             OWNER, Batch(conversation="c", drafts=drafts("one", "two", "three"), now=NOW, user="ann", delivers=True)
         )
-        assert await store.memories.undelivered() == [(OWNER.tenant, "c")]
+        assert await store.due_pairs("deliveries_due") == [(OWNER.tenant, "c")]
         read = await store.memories.delivering(OWNER, "c", limit=2)
         assert read is not None
         assert ([post.seq for post in read.posts], read.done) == ([1, 2], (0, 0))
@@ -129,9 +129,9 @@ class PlacesContract:
         new = memory(ANN, "2", "y", written=False, sources=(last,), supersedes="1")
         change = PlaceChange(place=ANN, generation=0, memories=(old, new))
         assert await store.memories.deliver(OWNER, read, [change], now=NOW)
-        assert await store.memories.undelivered() == []
+        assert await store.due_pairs("deliveries_due") == []
         await store.move_head(OWNER, "c", posts[1].id, now=NOW)
-        assert await store.memories.undelivered() == [(OWNER.tenant, "c")]
+        assert await store.due_pairs("deliveries_due") == [(OWNER.tenant, "c")]
         left = await store.memories.delivering(OWNER, "c", limit=9)
         assert left is not None
         assert left.left

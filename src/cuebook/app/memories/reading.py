@@ -31,7 +31,7 @@ from cuebook.records.memory_answers import StoredMemory, stored_memory
 async def get_item(services: Services, name: str, user: str | None) -> Memory:
     """Return an item of a conversation. Raises NotFound, also for another user's conversation."""
     conversation, item = await _item(services, name, user)
-    return as_memory(conversation, item, await services.store.memories.corrections.of(Scope(user=user), conversation))
+    return as_memory(conversation, item, await services.store.memories.corrections(Scope(user=user), conversation))
 
 
 async def check_item(services: Services, name: str, user: str | None) -> None:
@@ -51,16 +51,16 @@ async def correct_item(
     """
     conversation, item = await _item(services, name, user)
     await check_item(services, name, user)
-    scope, store = Scope(user=user), services.store.memories.corrections
+    scope, store = Scope(user=user), services.store.memories
     correction = correction_of(conversation, item.sources, item.text, text)
     for each in await store.said_in(scope, conversation, item.sources):
         if user in (None, owner_of(each.place)) and says(each.text, correction):
             with suppress(NotFound):  # it was deleted meanwhile
                 await also(each)
-    await store.keep(scope, correction)
+    await store.keep_correction(scope, correction)
     await tell(services, [correction])
     now = corrected([item], [replace(correction, no=1)])[0]
-    return as_memory(conversation, now, await store.of(scope, conversation))
+    return as_memory(conversation, now, await store.corrections(scope, conversation))
 
 
 async def tell(services: Services, corrections: Sequence[Correction]) -> None:

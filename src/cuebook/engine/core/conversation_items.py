@@ -18,7 +18,7 @@ async def items_at_head(services: Services, scope: Scope, conversation: str) -> 
     """Return a conversation's current items, ended ones too, with items of the newest UNREAD unsummarized posts. Raises
     NotFound.
     """
-    written = await services.store.memories.corrections.of(scope, conversation)
+    written = await services.store.memories.corrections(scope, conversation)
     summary = await services.store.summary(scope, conversation)
     items = await services.store.items(scope, conversation, ended=True)
     items = corrected(items, written, since=summary.corrected if summary else 0)

@@ -151,7 +151,7 @@ COMPACTION = Job(name="compaction", due=_due, run=_run)
 
 
 async def _correction_due(services: Services, query: DueQuery) -> list[DueWork[str]]:
-    return of_conversations(await services.store.memories.corrections.due(limit=query.limit))
+    return of_conversations(await services.store.due_pairs("corrections_due", limit=query.limit))
 
 
 CORRECTION = Job(name="correction", due=_correction_due, run=correct_summary)

@@ -37,7 +37,7 @@ _USER = "user"
 
 
 async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
-    return of_conversations(await services.store.memories.undelivered(limit=query.limit))
+    return of_conversations(await services.store.due_pairs("deliveries_due", limit=query.limit))
 
 
 async def deliver(services: Services, scope: Scope, conversation: str) -> bool:

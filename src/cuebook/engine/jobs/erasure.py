@@ -127,7 +127,7 @@ async def _from_conversations(
                 if item is not None and not await is_guest(services, scope, item[0]):
                     correction = correction_of(item[0], item[1].sources, item[1].text, "")
                     corrections.append(correction)
-                    of_it = await store.corrections.said_in(scope, item[0], correction.posts)
+                    of_it = await store.said_in(scope, item[0], correction.posts)
                     names |= dict.fromkeys(each.id for each in of_it if says(each.text, correction))
             continue
         for memory in await store.get(scope, name.removeprefix("memory:")):
@@ -236,9 +236,8 @@ async def _too_old(services: Services, kind: Kind, days: float, *, limit: int) -
     """Return tenant and id of expired entries of a kind that may be deleted."""
     if not days:
         return ()
-    before, erasure = services.clock.now() - days * DAY_S, services.store.erasure
-    find = erasure.idle if kind == "conversation" else erasure.untouched
-    return await find(before=before, limit=limit)
+    statement = "conversations_idle" if kind == "conversation" else "memories_untouched"
+    return await services.store.due_pairs(statement, before=services.clock.now() - days * DAY_S, limit=limit)
 
 
 # ---- Erasures since a time -------------------------------------------------------------------------------------------

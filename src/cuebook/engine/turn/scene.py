@@ -148,17 +148,17 @@ async def correct_summary(services: Services, scope: Scope, conversation: str, *
 
     Return whether a corrected summary was stored.
     """
-    store = services.store.memories.corrections
+    store = services.store.memories
     for _ in range(CORRECTION_RETRIES):
         try:
-            correcting = await store.read(scope, conversation, upto=upto)
+            correcting = await store.correcting(scope, conversation, upto=upto)
         except NotFound:
             return False  # erased
         if correcting is None:
             return False
         services.failpoint("correct.read")
         summary, items = await asyncio.to_thread(_correct, services, correcting)
-        if await store.save(scope, correcting, summary, items, sinks=tuple(services.sinks)):
+        if await store.save_corrected(scope, correcting, summary, items, sinks=tuple(services.sinks)):
             services.notify_jobs()
             return True
     return False
