@@ -272,6 +272,29 @@ async def test_a_history_that_is_too_long_keeps_calls_beside_their_outputs(tmp_p
         assert (replay.verdict, {each.kind for each in replay.window.dropped}) == ("identical", {"post"})
 
 
+async def test_persona_and_summary_are_items_around_the_clients_system_text(tmp_path):
+    (tmp_path / "personas").mkdir()
+    (tmp_path / "personas/helper.json").write_text(json.dumps({"id": "helper", "baseSystemPrompt": "You are Finn."}))
+    upstream = ScriptedUpstream()
+    settings = {"budget__context": 2_500, "budget__reply": 500, "budget__system": 500, "model__name": "gpt-5.2"}
+    async with cue_on(tmp_path, upstream=upstream, **settings) as cue:
+        client, history = Responses(cue, upstream), [{"role": "developer", "content": "Be brief."}]
+        for n in range(25):
+            history += [asks(f"My boat number {n} is moored in harbor {n}. " * 9)]
+            history += (await client.send(history, output_text(f"Answer {n}."), model="helper", instructions="Rhyme."))[
+                "output"
+            ]
+            await cue.settle()
+        persona, own, summary, *path = client.sent
+        assert (persona["role"], persona["content"]) == ("system", "You are Finn.")
+        assert (own, summary["role"]) == (history[0], "system")
+        assert "summarized" in summary["content"]
+        assert path == history[-len(path) - 1 : -1]
+        assert (upstream.sent()["instructions"], upstream.sent()["model"]) == ("Rhyme.", "gpt-5.2")
+        replay = await cue.turns.replay(client.head.conversation, client.head.turn)
+        assert replay.verdict == "identical"
+
+
 async def test_other_wires_do_not_send_the_items_of_this_one(client):
     await client.send("Hi", THOUGHT, COMPACTION, output_text("Hello."), conversation_name=NAME)
     await client.send("Go on.", COMPACTION, conversation=NAME, compacts=True)
@@ -284,15 +307,19 @@ async def test_other_wires_do_not_send_the_items_of_this_one(client):
     assert b"encrypted_content" not in client.upstream.requests[-1].body
 
 
-async def test_compacting_a_kept_history_sends_it_whole(client):
+@pytest.mark.parametrize("asked", [None, "Compact."])
+async def test_compacting_a_kept_history_sends_it_whole(client, asked):
     first = await client.send("My name is Ann.", output_text("Hello."))
-    await client.send("Compact.", COMPACTION, compacts=True, previous_response_id=first["id"])
-    texts = [{"type": "message", "role": "user", "content": "My name is Ann."}, output_text("Hello.")]
-    assert client.sent == [
-        {**texts[0], "content": client.sent[0]["content"]},
-        texts[1],
-        {"role": "user", "content": "Compact."},
-    ]
+    begun, new = client.head.conversation, [{"role": "user", "content": asked}] if asked else []
+    compacted = await client.send(
+        asked, asks("My name is Ann."), COMPACTION, compacts=True, previous_response_id=first["id"]
+    )
+    assert client.sent == [asks("My name is Ann."), output_text("Hello."), *new]
+    assert "previous_response_id" not in client.upstream.sent()
+    await client.send([*compacted["output"], asks("Who am I?")], output_text("Ann."))
+    assert (client.head.conversation, client.head.is_side_branch) == (begun, False)
+    with pytest.raises(InvalidInput, match="input"):
+        await client.send(None, previous_response_id=first["id"])
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -440,13 +440,16 @@ def test_conversation_keeps_the_items_of_the_provider(native_client: openai.Open
     first = native_client.responses.create(model="gpt-5.2", input="Hi.", conversation=made.id)
     assert first.conversation is not None
     assert first.conversation.id == made.id
-    native_client.responses.create(model="gpt-5.2", input="Who?", conversation=made.id)
+    second = native_client.responses.create(model="gpt-5.2", input="Who?", conversation=made.id)
     assert native.sent()["input"][2:4] == [REASONING, output_text("Hello.")]
     assert "conversation" not in native.sent()
     listed = native_client.conversations.items.list(made.id, order="asc").data
     assert [each.type for each in listed] == ["message", "message", "reasoning", "message", "message", "message"]
+    native.say(response("resp_3", COMPACTION, object="response.compaction"))
+    assert native_client.responses.compact(model="gpt-5.2", previous_response_id=second.id).output[0].id == "cmp_1"
+    assert len(native.sent()["input"]) == len(listed), "the whole conversation is compacted"
     native_client.conversations.items.delete(listed[2].id or "", conversation_id=made.id)
-    assert len(native_client.conversations.items.list(made.id).data) == 4, "the answer is deleted with its reasoning"
+    assert len(native_client.conversations.items.list(made.id).data) == 5, "the answer is deleted with its reasoning"
 
 
 def test_compacting_needs_an_upstream_with_this_api(client: openai.OpenAI, local_client: openai.OpenAI) -> None:

@@ -156,8 +156,11 @@ def continued(data: Mapping[str, Any]) -> tuple[str | None, str | None]:
     return previous, conversation
 
 
-def read_response_request(body: bytes) -> ResponseRequest:
-    """Parse a request. Raises InvalidInput naming the field."""
+def read_response_request(body: bytes, *, compacts: bool = False) -> ResponseRequest:
+    """Parse a request. Raises InvalidInput naming the field.
+
+    A request that `compacts` an answer and what precedes it needs no input.
+    """
     try:
         own = msgspec.json.decode(body, type=dict[str, Raw])
         data = msgspec.json.decode(body, type=dict[str, Any])
@@ -172,6 +175,8 @@ def read_response_request(body: bytes) -> ResponseRequest:
         items = [Raw(msgspec.json.encode({"role": "user", "content": value}))]
     elif isinstance(value, list) and value:
         items = msgspec.json.decode(own["input"], type=list[Raw])
+    elif compacts and previous and not value:
+        items = []
     else:
         raise wrong("input", "a string or a non-empty list of items")
     return ResponseRequest(data=data, own=own, items=items, previous=previous, conversation=conversation)

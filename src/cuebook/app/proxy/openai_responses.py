@@ -33,7 +33,7 @@ class Responses:
         self._services, self._upstream = services, upstream
         self._most = most
 
-    async def refused(self, body: bytes, *, user: str | None = None) -> InvalidInput | None:
+    async def refused(self, body: bytes, *, user: str | None = None, compacts: bool = False) -> InvalidInput | None:
         """Return why a request must be forwarded instead of answered here, None if it can be answered.
 
         Raises InvalidInput if neither works: it cannot be parsed and continues a response that the upstream does not
@@ -41,7 +41,7 @@ class Responses:
         """
         native = is_native(self._services, self._upstream)
         try:
-            request = read_response_request(body)
+            request = read_response_request(body, compacts=compacts)
             if native and request.data.get("background"):
                 raise cannot_express("background")
         except InvalidInput as error:

@@ -70,7 +70,7 @@ def turn_request(
     An Idempotency-Key is bound to the `keyed` fields. Raises InvalidInput naming the field,
     NotFound for an organization that is not the caller's.
     """
-    messages = _read_messages(services, fields)
+    messages = _read_messages(services, call, fields)
     lead = next((n for n, each in enumerate(messages) if each.role != SYSTEM), len(messages))
     front = messages[: lead if call.leading is None else min(lead, call.leading)]
     value = value_of(fields, "metadata")
@@ -124,7 +124,7 @@ def read_fields(body: bytes) -> dict[str, Raw]:
         raise InvalidInput(msg, where="body") from None
 
 
-def _read_messages(services: Services, fields: Mapping[str, Raw]) -> list[ResentMessage]:
+def _read_messages(services: Services, call: RelayCall, fields: Mapping[str, Raw]) -> list[ResentMessage]:
     try:
         raws = _raws.decode(fields["messages"])
     except KeyError:
@@ -133,7 +133,7 @@ def _read_messages(services: Services, fields: Mapping[str, Raw]) -> list[Resent
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f"messages: expected a list of messages ({error})"
         raise InvalidInput(msg, where="messages") from None
-    if not raws:
+    if not raws and call.parent is None:
         msg = "messages: empty. Send at least one message."
         raise InvalidInput(msg, where="messages")
     return [_read_message(services, bytes(raw), number) for number, raw in enumerate(raws)]

@@ -91,7 +91,7 @@ class ResponsesWire(TranslatedWire):
         answers are stored, by the provider's id.
         """
         super().__init__(services, upstream, call)
-        self._request = read_response_request(call.body)
+        self._request = read_response_request(call.body, compacts=compacts)
         self._compacts, self._answers = compacts, answers
         self._provider_id = ""  # of a stored answer that cannot be continued
         self._front: list[Raw] = []  # items that are system text of the client

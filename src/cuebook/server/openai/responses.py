@@ -21,7 +21,7 @@ from cuebook.server.streaming import StreamResponse
 class ResponseAsked(Struct, frozen=True):
     """OpenAI's request body. Fields that are not listed here are read too."""
 
-    input: str | list[dict[str, Any]] = ""
+    input: str | list[dict[str, Any]] | None = ""
     model: str = ""
     stream: bool | None = None
     previous_response_id: str | None = None
@@ -69,7 +69,7 @@ async def compact(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIRes
 async def _respond(request: AnyRequest, data: Any, *, compacts: bool = False) -> ASGIResponse:
     cue, user = cue_of(request), asked_by(request)
     body = await cue.responses.with_items(data, user=user)
-    if cue.upstream_url and await cue.responses.refused(body, user=user):
+    if cue.upstream_url and await cue.responses.refused(body, user=user, compacts=compacts):
         return await pass_through(request)
     call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
     return StreamResponse(
