@@ -43,6 +43,7 @@ class Program(Struct, kw_only=True, dict=True, forbid_unknown_fields=True):
     fast: bool = False  # runs in `make test`, with the package of the tests that `pins` names
     conversations: int = 1  # that Cuebook stores
     utility: int = 0  # that Cuebook stores as utility calls
+    settings: dict[str, str] = {}  # environment variables of `cuebook serve`
     resends: list[str] = []  # fields of answers that it resends, which strict providers reject
     differences: list[str] = []  # of the requests, as differences.py names them
 

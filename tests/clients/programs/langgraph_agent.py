@@ -1,7 +1,5 @@
 """LangGraph: a graph with a tool node, a checkpointer and two threads, on OpenAI's and Anthropic's wires."""
 
-import sys
-
 from langchain_anthropic import ChatAnthropic
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -16,20 +14,23 @@ def ferry_time(island: str) -> str:
     return f"{island} at 9:45"
 
 
-chat = ChatOpenAI(model="gpt-5-mini") if "--openai" in sys.argv else ChatAnthropic(model="claude-sonnet-5")
-model = chat.bind_tools([ferry_time])
-graph = StateGraph(MessagesState)
-graph.add_node("model", lambda state: {"messages": [model.invoke(state["messages"])]})
-graph.add_node("tools", ToolNode([ferry_time]))
-graph.add_conditional_edges("model", tools_condition)
-graph.add_edge("tools", "model")
-graph.set_entry_point("model")
-app = graph.compile(checkpointer=InMemorySaver())
-for thread in ("one", "two"):
-    config = {"configurable": {"thread_id": thread}}
-    for question in (f"Where does ferry {thread} leave?", "Please look up the ferry.", "And back?"):
-        answer = app.invoke({"messages": [("user", question)]}, config)["messages"][-1].content
-        print(answer if isinstance(answer, str) else answer[0]["text"])
-    for part, _ in app.stream({"messages": [("user", "Thank you.")]}, config, stream_mode="messages"):
-        print(part.content, end="|")
-    print()
+for chat in (ChatOpenAI(model="gpt-5-mini"), ChatAnthropic(model="claude-sonnet-5")):
+    model = chat.bind_tools([ferry_time])
+    graph = StateGraph(MessagesState)
+    graph.add_node("model", lambda state, model=model: {"messages": [model.invoke(state["messages"])]})
+    graph.add_node("tools", ToolNode([ferry_time]))
+    graph.add_conditional_edges("model", tools_condition)
+    graph.add_edge("tools", "model")
+    graph.set_entry_point("model")
+    app = graph.compile(checkpointer=InMemorySaver())
+    for thread in ("one", "two"):
+        config = {"configurable": {"thread_id": thread}}
+        for question in (
+            f"Where does ferry {thread} leave, {type(chat).__name__}?",
+            "Please look up the ferry.",
+            "And back?",
+        ):
+            print(app.invoke({"messages": [("user", question)]}, config)["messages"][-1].text)
+        for part, _ in app.stream({"messages": [("user", "Thank you.")]}, config, stream_mode="messages"):
+            print(part.text, end="|")
+        print()

@@ -20,13 +20,12 @@ for model in ("openai/gpt-5-mini", "anthropic/claude-sonnet-5"):
         messages.append({"role": "user", "content": question})
         message = litellm.completion(model=model, messages=messages, tools=tools).choices[0].message
         if message.tool_calls:
-            calls = [call.model_dump() for call in message.tool_calls]
-            messages.append({"role": "assistant", "content": message.content, "tool_calls": calls})
+            messages.append(message)
             for call in message.tool_calls:
                 island = json.loads(call.function.arguments)["island"]
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": f"{island} at 9:45"})
             message = litellm.completion(model=model, messages=messages, tools=tools).choices[0].message
-        messages.append({"role": "assistant", "content": message.content})
+        messages.append(message)
         print(message.content)
     messages.append({"role": "user", "content": "And back?"})
     stream = litellm.completion(model=model, messages=messages, tools=tools, stream=True)

@@ -1,4 +1,4 @@
-// OpenAI's library for Node: history, a tool call and a streamed answer.
+// OpenAI's library for Node: history with the answers' own messages, a tool call and a streamed answer.
 import OpenAI from "openai";
 
 const client = new OpenAI();
@@ -10,13 +10,13 @@ for (const question of ["Where does the ferry leave?", "Please look up the ferry
   messages.push({ role: "user", content: question });
   let { message } = (await client.chat.completions.create({ model: "gpt-5-mini", messages, tools })).choices[0];
   if (message.tool_calls) {
-    messages.push({ role: "assistant", content: message.content, tool_calls: message.tool_calls });
+    messages.push(message);
     for (const call of message.tool_calls) {
       messages.push({ role: "tool", tool_call_id: call.id, content: "At 9:45" });
     }
     message = (await client.chat.completions.create({ model: "gpt-5-mini", messages, tools })).choices[0].message;
   }
-  messages.push({ role: "assistant", content: message.content });
+  messages.push(message);
   console.log(message.content);
 }
 messages.push({ role: "user", content: "And back?" });
