@@ -77,14 +77,9 @@ class MemoryMatches(Struct, frozen=True, kw_only=True):
     keys: Mapping[int, str] = {}
     mean_cosine: float = 0.0  # of all with a vector
     akin: float = 1.0
-
-
-class MemoryContext(MemoryMatches, frozen=True, kw_only=True):
-    """Memory that a turn may use from other conversations: the effective policy, and the memories of its places."""
-
-    policy: Policy
-    places: tuple[Place, ...] = ()
-    settings: LongTermMemory = SHARING_ALLOWED  # of the named organization
+    policy: Policy = Policy()  # of a turn: its effective policy,
+    places: tuple[Place, ...] = ()  # the places that it may read,
+    settings: LongTermMemory = SHARING_ALLOWED  # and those of the named organization
 
 
 class CitedPost(Struct, frozen=True):
@@ -180,7 +175,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     last_turn: TurnOn | None = None  # the newest turn on the loaded path; another branch may have a newer one
     reflection: Reflection | None = None  # the newest mood state on the loaded path
     tuning: TuningState | None = None  # the conversation's tuning, None before its first run
-    known: MemoryContext | None = None  # cross-conversation memories, if requested
+    known: MemoryMatches | None = None  # cross-conversation memories, if requested
     families: Mapping[str, Family] = {}  # the existing requested prompts, with their ancestors
     epoch: int = 0  # number of erasures in the tenant
     corrected: int = 0  # the newest correction of the conversation, if it has a summary

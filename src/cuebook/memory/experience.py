@@ -174,13 +174,9 @@ def clauses(when: str) -> tuple[str, ...]:
     results: list[str] = []
     for sentence in map(str.strip, _SENTENCE.split(when[:READ])):
         parts = _CLAUSE.split(sentence)
-        results += [_unframed(part) for part in ([sentence, *parts] if len(parts) > 1 else parts) if part.strip()]
+        whole = [sentence, *parts] if len(parts) > 1 else parts
+        results += [_FRAME.sub("", part, 1).strip() or part.strip() for part in whole if part.strip()]
     return tuple(dict.fromkeys(results))[:MOST_CLAUSES]
-
-
-def _unframed(text: str) -> str:
-    frame = _FRAME.match(text)
-    return (text[frame.end() :].strip() if frame else "") or text.strip()
 
 
 def score(

@@ -227,13 +227,14 @@ def _any_of(name: str) -> Expression:
     """Return an expression that finds a pattern in lower-case text. Alternatives that start with a word boundary are
     tried only at one.
     """
-    return Expression(lambda: _edged(english_lines("private", name)))
 
+    def edged() -> str:
+        patterns = english_lines("private", name)
+        edged = [pattern.removeprefix(r"\b") for pattern in patterns if pattern.startswith(r"\b")]
+        others = [pattern for pattern in patterns if not pattern.startswith(r"\b")]
+        return "|".join([rf"\b(?:{'|'.join(edged)})", *others] if edged else others)
 
-def _edged(patterns: tuple[str, ...]) -> str:
-    edged = [pattern.removeprefix(r"\b") for pattern in patterns if pattern.startswith(r"\b")]
-    others = [pattern for pattern in patterns if not pattern.startswith(r"\b")]
-    return "|".join([rf"\b(?:{'|'.join(edged)})", *others] if edged else others)
+    return Expression(edged)
 
 
 def _pattern(name: str, flags: re.RegexFlag = re.NOFLAG) -> Expression:

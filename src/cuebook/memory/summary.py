@@ -64,7 +64,9 @@ def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count
     """
     current = [replace(each, valid_from=on_the_wall(each.valid_from, zone)) for each in items if each.valid_to is None]
     entries = sorted((each for each in current if each.trust == "user"), key=lambda each: (each.valid_from, each.seq))
-    markdown = _appended(entries, previous, max_tokens, count) or _selected(entries, max_tokens, count)
+    markdown = _appended(entries, previous, max_tokens, count) or _markdown(
+        _choose([_line(each) for each in entries], int(max_tokens * FILLED), count)
+    )
     others = [each for each in current if each.trust != "user"]
     return Digest(
         markdown, _memory_json(entries, max_tokens, count), _tainted(others, int(max_tokens * TAINTED_SHARE), count)
@@ -108,10 +110,6 @@ class _Line(Struct, frozen=True):
 
 def _line(item: Item) -> _Line:
     return _Line(_midnight(item.valid_from), _flat(item), item)
-
-
-def _selected(items: Sequence[Item], max_tokens: int, count: Count) -> str:
-    return _markdown(_choose([_line(each) for each in items], int(max_tokens * FILLED), count))
 
 
 def _choose(lines: Sequence[_Line], max_tokens: int, count: Count) -> list[_Line]:

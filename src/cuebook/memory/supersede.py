@@ -196,7 +196,9 @@ class _Board:
         linked.sort(key=lambda other: other.item.seq)
         earlier = [other for other in linked if other.item.seq <= item.seq and not self._replaced_before(other, item)]
         later = [other for other in linked if other.item.seq > item.seq]
-        again = any(self._rare(older, quote_words) for older, _ in near)
+        again = any(
+            self.df[word] <= RARE for older, _ in near for word in older.topic.keys() & quote_words.topic.keys()
+        )
         if again and item.trust == "user" and item.weight > LISTED / 2:  # a repeated question does not become a fact
             more = AGAIN if quote_words.update or quote_words.values else AGAIN_PLAIN
             item = replace(item, weight=round(min(1.0, item.weight + more / FULL_SCORE), 4))
@@ -293,9 +295,6 @@ class _Board:
         if differ == {"code"}:
             return shorter >= SAME_WITH_CODE and longer >= SAME_OF_LONGER_WITH_CODE
         return bool(differ or new.update) and shorter >= least
-
-    def _rare(self, old: QuoteWords, new: QuoteWords) -> bool:
-        return any(self.df[word] <= RARE for word in old.topic.keys() & new.topic.keys())
 
     def merged(self) -> Merged:
         """Return the merge outcome."""

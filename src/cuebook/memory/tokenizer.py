@@ -55,7 +55,8 @@ def words(text: str) -> list[str]:
         return [stem for token in tokens for stem in _stems(token[:LONGEST_WORD])]
     results: list[str] = []
     for run in chain.from_iterable(map(_runs, tokens)):
-        results += _characters(run) if _UNSPACED.match(run) else _stems(run[:LONGEST_WORD])
+        # Pairs of neighbours and each character, so that a query of one character matches too.
+        results += [*run, *_pairs(run)] if _UNSPACED.match(run) else _stems(run[:LONGEST_WORD])
     return results
 
 
@@ -243,11 +244,6 @@ def _runs(token: str) -> list[str]:
 
 def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)]
-
-
-def _characters(run: str) -> list[str]:
-    """Return each character and each pair of neighbours, so that a query of one character matches too."""
-    return [*run, *_pairs(run)]
 
 
 def _drop_foreign(tokens: list[str]) -> list[str]:

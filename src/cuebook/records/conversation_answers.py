@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from msgspec import UNSET, Struct, UnsetType, field
 
 from cuebook.records.answer import Answer, Time, as_answer, to_wire
-from cuebook.records.conversation import Conversation, Part, Post, PostState, Role, Round, RoundState, SharedEntry
+from cuebook.records.conversation import Conversation, Post, PostState, Role, Round, RoundState, SharedEntry
 from cuebook.records.memory import Summary
 from cuebook.records.mind import ReflectionEntry
 from cuebook.records.turn import RETRY_OF, Anchor, Block, Dropped, Step, Turn, TurnState, Usage, Window
@@ -292,15 +292,11 @@ def post_entry(value: Post, ids: Mapping[int, str]) -> PostEntry:
         recipient=value.recipient,
         role=value.role,
         message=value.message,
-        parts=tuple(map(_part_entry, value.parts)),
+        parts=tuple(PartEntry(type=each.type, content=each.content, extra=each.extra) for each in value.parts),
         created_at=Time(value.created_at),
         tokens=value.tokens,
         state=value.state,
     )
-
-
-def _part_entry(value: Part) -> PartEntry:
-    return PartEntry(type=value.type, content=value.content, extra=value.extra)
 
 
 def round_entry(value: Round, ids: Mapping[int, str]) -> RoundEntry:

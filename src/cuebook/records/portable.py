@@ -305,15 +305,12 @@ def rounds_of(posts: Sequence[Post], states: Mapping[int, RoundState]) -> list[R
             id=f"round-{seq}",
             seq=seq,
             user_query=next((post.message for post in members if post.seq == seq), ""),
-            state=states.get(seq) or ("finished" if not seq or _answered(members) else "created"),
+            state=states.get(seq)
+            or ("finished" if not seq or any(post.role == ASSISTANT for post in members) else "created"),
             posts=tuple(members),
         )
         for seq, members in grouped.items()
     ]
-
-
-def _answered(posts: Iterable[Post]) -> bool:
-    return any(post.role == ASSISTANT for post in posts)
 
 
 def role_rounds(rounds: Iterable[Round], role: str, *, include_failed: bool = False) -> list[Round]:

@@ -51,15 +51,11 @@ def _corrects(sentence: str) -> bool:
 # ---- confusion ------------------------------------------------------------------------------------------------------
 
 
-def _keyword_pattern() -> str:
-    return "|".join(f"({english_pattern('confusion', each)})" for each in _keywords())
-
-
 def _keywords() -> list[str]:
     return list(english("confusion")["keywords"])
 
 
-_KEYWORD: Final = Expression(_keyword_pattern)
+_KEYWORD: Final = Expression(lambda: "|".join(f"({english_pattern('confusion', each)})" for each in _keywords()))
 #: Strings of which every match contains one.
 _SIGNS: Final = (
     "confus", "understand", " get ", " follow", "see what you", "clear", "mean", "clarif", "huh", "sense", " sure",

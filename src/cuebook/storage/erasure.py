@@ -91,7 +91,11 @@ def _redacted(transaction: Transaction, row: ConversationRow, erased: ErasedPost
     posts, left = len(erased.gone), transaction.value("posts_left", **row.key)
     tally.touched.append(AffectedConversation(conversation_id=row.id, posts=posts, left=left))
     tally.stays.update({"othersPosts": left, "emptyPlaces": posts})
-    tally.counts["auditTexts"] += _erase_audit(transaction, row.tenant, row.id, lambda record: _repeats(record, erased))
+
+    def repeats(record: Record) -> bool:
+        return record.turn in erased.turns or any(erased.quoted.stand_in(text.text) for text in record.texts.values())
+
+    tally.counts["auditTexts"] += _erase_audit(transaction, row.tenant, row.id, repeats)
 
 
 def _erase_user(transaction: Transaction, tenant: str, user: str, tally: ErasureTally, erasing: ErasureInput) -> None:
@@ -171,10 +175,6 @@ def _erase_audit(
         if record is None or ((not conversation or record.conversation == conversation) and which(record)):
             erased += transaction.run("audit_erase", tenant=tenant, seq=row["seq"], texts=b"{}").rowcount
     return erased
-
-
-def _repeats(record: Record, erased: ErasedPosts) -> bool:
-    return record.turn in erased.turns or any(erased.quoted.stand_in(text.text) for text in record.texts.values())
 
 
 def _was_told(record: Record, user: str) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuebook.interfaces.store import MemoryContext, MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
+from cuebook.interfaces.store import MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
 from cuebook.memory.scopes import KEPT, Participants, effective, read_places
 from cuebook.memory.supersede import nearest
@@ -42,7 +42,7 @@ def memory_context(
     *,
     dense: Dense | None = None,
     keep: Sequence[str] = (),
-) -> MemoryContext:
+) -> MemoryMatches:
     """Load the memories of other conversations for a turn. `row` is its conversation, if any.
 
     `dense` is its query's vector; `keep` are ids of memories that it used before.
@@ -58,15 +58,14 @@ def memory_context(
     if others and not _all_of(transaction, scope.tenant, memory_look.organization, others):
         places = tuple(each for each in places if each.kind != "organization")
     if not places:
-        return MemoryContext(policy=policy, settings=settings)
+        return MemoryMatches(policy=policy, settings=settings)
     memory_query = MemoryQuery(text=memory_look.text, dense=dense, limit=memory_look.limit, standing=memory_look.limit)
     matched = find(transaction, scope.tenant, places, memory_query, search_cache)
     memories = list(matched.memories)
     for id_ in set(keep) - {each.id for each in memories}:
         again = with_sources(transaction, scope.tenant, by_memory_id(transaction, scope.tenant, id_))
         memories += [each for each in again if each.place in places]
-    fields = msgspec.structs.asdict(matched) | {"memories": tuple(memories)}
-    return MemoryContext(policy=policy, places=places, settings=settings, **fields)
+    return replace(matched, memories=tuple(memories), policy=policy, places=places, settings=settings)
 
 
 def _all_of(transaction: Transaction, tenant: str, organization: str | None, users: Sequence[str]) -> bool:
@@ -88,7 +87,7 @@ def find(
 
     Each place is searched by itself: other places do not affect the cost or the ranking.
     """
-    query = read_query(memory_query.text) if memory_query.text else None
+    query, dense = read_query(memory_query.text) if memory_query.text else None, memory_query.dense
     results: list[int] = []
     cosines, vectors = 0.0, 0
     held, frequencies = 0, Counter[str]()
@@ -101,7 +100,7 @@ def find(
             owner_matches = matching(transaction, tenant, place, memory_query, search_cache, query=query)
         held, frequencies = held + owner_matches.held, frequencies + Counter(owner_matches.frequencies)
         keys |= owner_matches.keys
-        near = _close(transaction, tenant, place, memory_query, search_cache)
+        near = search_cache.matrices.close(transaction, tenant, scope_of_place(place), dense) if dense else None
         if near is not None:
             close[place] = near
             cosines, vectors = cosines + near.total, vectors + len(near.seqs)
@@ -171,13 +170,6 @@ def matching(
     name = "memory_find" if memory_query.at is None else "memory_find_at"
     results = transaction.run(name, match=match, limit=memory_query.limit, **at)
     return MemoryMatches(found=tuple(no for (no,) in results), held=here.held, frequencies=counts)
-
-
-def _close(
-    transaction: Transaction, tenant: str, place: Place, memory_query: MemoryQuery, search_cache: SearchCache
-) -> Close | None:
-    dense = memory_query.dense
-    return search_cache.matrices.close(transaction, tenant, scope_of_place(place), dense) if dense else None
 
 
 def _closest(

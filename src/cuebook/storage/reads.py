@@ -10,7 +10,7 @@ from typing import Any
 
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.prompts import DEPTH
-from cuebook.interfaces.store import Alignment, MemoryContext, PathQuery, PostSpot, Scene, SearchLook, StoredAnswer
+from cuebook.interfaces.store import Alignment, MemoryMatches, PathQuery, PostSpot, Scene, SearchLook, StoredAnswer
 from cuebook.prompts.names import overrides, project_of
 from cuebook.records.answer import Page
 from cuebook.records.conversation import Conversation, PathPost, Post, RoundState
@@ -264,7 +264,7 @@ def _known(
     remembered: search.SearchCache,
     *,
     said: Sequence[str] = (),
-) -> MemoryContext | None:
+) -> MemoryMatches | None:
     """Load the memories of other conversations, if requested; `said` are ids of memories used before."""
     if path_query.memory is None:
         return None

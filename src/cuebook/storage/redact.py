@@ -221,7 +221,11 @@ def _take_derived(transaction: Transaction, row: ConversationRow, going: ErasedP
     counts["blobs"] = sum(unuse(transaction, place, digest) for digest in digests)
     for turn in transaction.rows("turns_told", **place):
         told = json.loads(turn["metadata"])
-        metadata = {name: value for name, value in told.items() if name not in _DERIVED and not _tells(value, quoted)}
+        metadata = {
+            name: value
+            for name, value in told.items()
+            if name not in _DERIVED and not quoted.stand_in(json.dumps(value, ensure_ascii=False))
+        }
         if metadata != told:
             transaction.run("turn_metadata", **place, n=turn["n"], metadata=encode_json(metadata))
     return counts
@@ -230,10 +234,6 @@ def _take_derived(transaction: Transaction, row: ConversationRow, going: ErasedP
 def _quotes(transaction: Transaction, tenant: str, digest: bytes, quoted: CopyIndex) -> bool:
     body = transaction.value("blob_get", tenant=tenant, digest=digest)
     return body is not None and quoted.stand_in(body.decode("utf-8", "replace"))
-
-
-def _tells(value: object, quoted: CopyIndex) -> bool:
-    return quoted.stand_in(json.dumps(value, ensure_ascii=False))
 
 
 def _empty(

@@ -134,7 +134,8 @@ def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft]
         if draft.key:
             transaction.run("post_text_insert", id=no << SHIFT | seq, scope=scope, key=draft.key)
             row.words += draft.key.count(" ") + 1
-        _hear(row, draft.sender)
+        if draft.sender not in row.speakers and len(row.speakers) < SPEAKERS:
+            row.speakers = (*row.speakers, draft.sender)
     row.last_seq = seq
     return tip
 
@@ -157,12 +158,6 @@ def keep(transaction: Transaction, row: ConversationRow, body: bytes) -> bytes:
     transaction.run("blob_insert", tenant=row.tenant, digest=digest, body=body)
     transaction.run("blob_use", **row.key, digest=digest)
     return digest
-
-
-def _hear(row: ConversationRow, sender: str) -> None:
-    """Store a speaker's name."""
-    if sender not in row.speakers and len(row.speakers) < SPEAKERS:
-        row.speakers = (*row.speakers, sender)
 
 
 def tenant_token(tenant: str) -> str:

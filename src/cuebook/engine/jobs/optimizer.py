@@ -79,7 +79,11 @@ async def run_once(services: Services, scope: Scope, conversation: str) -> Snaps
         now = max(services.clock.now(), before + 1e-3)  # distinguishes two runs at the same instant
         store = services.store.tuning
         if await store.keep(scope, analysis.conversation, tuning, snapshot, before=before, now=now):
-            return snapshot or _untuned(services, analysis)
+            if snapshot is not None:
+                return snapshot
+            few = f"conversation {conversation!r} has {analysis.judged.total} of the {LEAST_POSTS} posts required"
+            same = _snapshot(services, analysis, analysis.tuning, analysis.judged.used)
+            return msgspec.structs.replace(same, untuned=few)
     msg = f"Other processes keep tuning conversation {conversation!r}. Try again."
     raise Conflict(msg)
 
@@ -101,12 +105,6 @@ def _made(services: Services, analysis: Analysis) -> tuple[TuningState, Snapshot
         tuning = msgspec.structs.replace(tuning, tokens_saved=tuning.tokens_saved + saved)
         snapshot = _snapshot(services, analysis, tuning, after)
     return tuning, snapshot
-
-
-def _untuned(services: Services, analysis: Analysis) -> Snapshot:
-    """Return the snapshot of a run that changes nothing, with the reason."""
-    few = f"conversation {analysis.conversation.id!r} has {analysis.judged.total} of the {LEAST_POSTS} posts required"
-    return msgspec.structs.replace(_snapshot(services, analysis, analysis.tuning, analysis.judged.used), untuned=few)
 
 
 def _snapshot(services: Services, analysis: Analysis, tuning: TuningState, after: int) -> Snapshot:

@@ -148,7 +148,8 @@ async def _reflect(
         judged, rendered = await reheard(services, scope, read, scene, tracking)
         records += rendered
         calls = [call for call in calls if call.trigger != BY_MODEL]
-        calls = [*_newly(reflection_tasks(persona, tracking, judged), calls), *calls]
+        new = reflection_tasks(persona, tracking, judged)  # triggered by the new sentiment
+        calls = [*(each for each in new if each.trigger != BY_MODEL and each not in calls), *calls]
     turn = _TurnInput(scope=scope, read=read, scene=scene, persona=persona, signals=judged or first)
     metaprompts = {each.id: each for each in metaprompts_of(persona.metaprompts, tracking)}
     mind, runs = read.before.mind if read.before else NEUTRAL, list[MetapromptRun]()
@@ -277,11 +278,6 @@ def _receipt(services: Services, turn: _TurnInput, version: Version, run: Metapr
         services, version, "reflect", agent=REFLECTOR, context=context, output=output, conversation=conversation
     )
     return replace(record, turn=turn.read.turn.n)
-
-
-def _newly(calls: Sequence[MetapromptTask], metaprompt_tasks: Sequence[MetapromptTask]) -> list[MetapromptTask]:
-    """Return tasks triggered by the new sentiment, without those already requested."""
-    return [call for call in calls if call.trigger != BY_MODEL and call not in metaprompt_tasks]
 
 
 def _recent(path: Sequence[PathPost]) -> str:

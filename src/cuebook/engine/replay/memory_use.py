@@ -92,17 +92,14 @@ async def _alike(services: Services, answers: Sequence[str]) -> list[float]:
     embedder, similarity of meaning. One word may be the only difference.
     """
     first, *others = [set(words(each)) for each in answers]
-    shared = [_dice(first, other) for other in others]
+    sums = [(len(first & other), len(first) + len(other)) for other in others]
+    shared = [2 * both / total if total else 1.0 for both, total in sums]  # Dice's coefficient
     vectors = await embed_queries(services, answers)
     if vectors is None:
         return shared
     one = memoryview(vectors[0].vector).cast("f")
     meant = [sum(x * y for x, y in zip(one, memoryview(each.vector).cast("f"), strict=True)) for each in vectors[1:]]
     return [min(word, max(0.0, meaning)) for word, meaning in zip(shared, meant, strict=True)]
-
-
-def _dice(one: set[str], other: set[str]) -> float:
-    return 2 * len(one & other) / (len(one) + len(other)) if one or other else 1.0
 
 
 def _use(source: str, conversation: Conversation, turn: Turn, score: float, by: str) -> Use:

@@ -5,7 +5,7 @@ that differences come only from the change. Nothing is stored, except an audit r
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -21,11 +21,11 @@ from cuebook.engine.turn.compare import prefix_ratio
 from cuebook.engine.turn.system_prompt import spoken, values_of
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.interfaces import ModelRequest
-from cuebook.interfaces.store import MemoryContext, MemoryLook, MemoryQuery
+from cuebook.interfaces.store import MemoryLook, MemoryQuery
 from cuebook.memory.scopes import SHARED_WITH, SHARING_ALLOWED, SPOKEN_WITH, Participants, read_places
 from cuebook.prompts.names import DEFAULT, Reference, own_prompt, parse_reference
 from cuebook.records.conversation import messages_digest
-from cuebook.records.memory import Memory, Place, Scope
+from cuebook.records.memory import Place, Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import ResolvedVersion, Version
 from cuebook.records.turn import Block, Manifest, Window
@@ -105,7 +105,9 @@ async def _with_version(services: Services, recorded: RecordedTurn, change: Othe
             continue
         is_used = True
         try:
-            rendered = _rendered(resolved, values)
+            if isinstance(resolved, CuebookError):
+                raise resolved
+            rendered = spoken(resolved, values)[1]
         except CuebookError as error:
             unsaid = str(error)
             continue
@@ -153,12 +155,6 @@ async def _resolve(services: Services, change: OtherVersion, reference: Referenc
     active = tuple(stood.get(each.branch, each) for each in family.active)
     resolved = await resolved_of(services, versions[0], {**families, slug: replace(family, active=active)})
     return resolved if {each.source for each in stood.values()} & set(resolved.lineage) else None
-
-
-def _rendered(result: ResolvedVersion | CuebookError, values: Mapping[str, str]) -> str:
-    if isinstance(result, CuebookError):
-        raise result
-    return spoken(result, values)[1]
 
 
 def _persona_of(services: Services, recorded: RecordedTurn) -> Persona:
@@ -259,11 +255,13 @@ async def _memories_at(services: Services, scope: Scope, recorded: RecordedTurn,
         text=text, dense=await embed_query(services, text) if text else None, at=when, limit=limit, standing=limit
     )
     matched = await services.store.memories.find(scope, places, memory_query)
-    memories = tuple(replace(each, valid_to=None) for each in matched.memories if _is_valid(each, when))
-    fields = {name: getattr(matched, name) for name in matched.__struct_fields__} | {"memories": memories}
-    scene = replace(
-        recorded.scene, known=MemoryContext(policy=policy, places=places, settings=settings, **fields), told={}
+    memories = tuple(
+        replace(each, valid_to=None)
+        for each in matched.memories
+        if each.valid_from <= when and (each.valid_to is None or each.valid_to > when)
     )
+    known = replace(matched, memories=memories, policy=policy, places=places, settings=settings)
+    scene = replace(recorded.scene, known=known, told={})
     return select_memories(services, scene, query, turn=turn.n)
 
 
@@ -278,10 +276,6 @@ async def _organization(services: Services, scope: Scope, recorded: RecordedTurn
             if place is not None:
                 return place.id
     return None
-
-
-def _is_valid(memory: Memory, when: float) -> bool:
-    return memory.valid_from <= when and (memory.valid_to is None or memory.valid_to > when)
 
 
 # ---- Replay ---------------------------------------------------------------------------------------------------------
