@@ -6,6 +6,7 @@ import json
 import socket
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -38,7 +39,7 @@ class Recorder:
     def __init__(self) -> None:
         self.requests: list[bytes] = []
         self.answers: list[list[bytes]] = []
-        self.lists_models = False
+        self.models = b""  # the list that Cuebook gets, when it asks
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
         threading.Thread(target=self._serve, daemon=True).start()
@@ -51,8 +52,8 @@ class Recorder:
                 return
             with closing(connection):
                 request = read_request(connection)
-                if request.startswith(b"GET /v1/models ") and not self.lists_models:  # Cuebook asks, at some time
-                    connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                if request.startswith(b"GET /v1/models ") and b"user-agent: cuebook" in request.lower():
+                    connection.sendall(whole(self.models, status="200 OK" if self.models else "404 Not Found")[0])
                     continue
                 self.requests.append(request)
                 for piece in self.answers.pop(0):
@@ -211,7 +212,6 @@ def test_path_names_the_conversation_and_models_come_from_upstream(
     recorder: Recorder, serve_live: Callable[..., Live]
 ) -> None:
     live = serve_live(shadow(recorder.url))
-    recorder.lists_models = True
     recorder.answers = [whole(reply("Hello Ann.")), whole(b'{"data": ["theirs"]}')]
     say(live.url, "/c/trip/u/ann/v1/chat/completions", chat("I am Ann."), "X-Cuebook-Note: ours")
     listed = say(live.url, "/v1/models", b"", method="GET")
@@ -223,6 +223,21 @@ def test_path_names_the_conversation_and_models_come_from_upstream(
     assert (turn["query"], turn["reply"], turn["replay"]) == ("I am Ann.", "Hello Ann.", "identical")
     assert turn["metadata"]["shadow"]["1"]["model"] == "gpt-5.2"
     assert turn["window"]["tokens"] > 0
+
+
+def test_the_budget_in_shadow_mode_is_that_of_the_upstreams_list(
+    recorder: Recorder, serve_live: Callable[..., Live]
+) -> None:
+    recorder.models = b'{"data": [{"id": "gpt-5.2", "context_length": 9000}]}'
+    recorder.answers = [whole(reply("Hello.")), whole(reply("Hello."))]
+    live = serve_live(shadow(recorder.url))
+    say(live.url, "/c/trip/v1/chat/completions", chat("I am Ann."))
+    while not live.cue.services.caches.listed_contexts:
+        time.sleep(0.01)
+    say(live.url, "/c/other/v1/chat/completions", chat("I am Bob."))
+    live.ask_cue(live.cue.settle)
+    context = live.ask_cue(lambda: live.cue.turns.show("other", 1)).metadata["window"]["context"]
+    assert (context["tokens"], context["source"]) == (9_000, "upstream")
 
 
 def test_openai_client_continues_its_conversation_in_shadow_mode(

@@ -16,6 +16,7 @@ from http import HTTPStatus
 import msgspec
 from msgspec import Struct, field
 
+from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.erasure import forgotten_since
@@ -34,6 +35,8 @@ from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.interfaces.store import Lease
 from cuebook.records.memory import Scope
+from cuebook.records.turn import SHADOW
+from cuebook.wire.too_long import read_too_long
 
 # ---- Compressed bodies ----------------------------------------------------------------------------------------------
 
@@ -305,6 +308,7 @@ class Shadow:
                 if not record.status:
                     await step.finish(state="failed", error=record.broken)
                     return
+                _learn_limits(record, turn, step.metadata[SHADOW][str(turn.lease.step)].get("clientTokens", 0))
                 reader = wire.reader()
                 with suppress(UpstreamError):  # the client received it
                     async with closing(relay_answer(record, step, reader)) as pieces:
@@ -323,6 +327,15 @@ class Shadow:
     def _unkept(self, reason: str, error: Exception) -> None:
         self._lose(reason)
         log.warning("Shadow mode: a call was not stored (%s): %s", reason, type(error).__name__)
+
+
+def _learn_limits(record: ShadowedCall, turn: OpenTurn, tokens: int) -> None:
+    """Remember the limit that an error for a prompt of `tokens` teaches, as live mode does."""
+    if record.status < HTTPStatus.BAD_REQUEST:
+        return
+    error = read_too_long(record.status, _unpacked(b"".join(record.pieces), record.headers))
+    if error is not None:
+        learn_limits(record.services, turn.request.target, turn.lease.conversation, error, tokens)
 
 
 async def _truncated(services: Services, scope: Scope, turn: OpenTurn) -> tuple[int, ...]:
