@@ -69,10 +69,6 @@ class _Version(Document, frozen=True, kw_only=True, rename=None):
     sync: bool = False
 
 
-class _Array(Document, frozen=True, kw_only=True, rename=None):
-    prompts: tuple[_Version, ...] = ()
-
-
 class _Prompt(Document, frozen=True, kw_only=True, rename=None):
     """The common fields of a prompt's versions, in the form of Cortex's program."""
 
@@ -108,8 +104,10 @@ class _Link(Document, frozen=True, kw_only=True, rename=None):
     parent_branch: str = MAIN
 
 
-class _Three(Document, frozen=True, kw_only=True, rename=None):
-    prompts: tuple[_Prompt, ...] = ()
+class _File(Document, frozen=True, kw_only=True, rename=None):
+    """Either form: `prompts` are versions, or the common fields of `versions`."""
+
+    prompts: tuple[Any, ...] = ()
     versions: tuple[_NumberedVersion, ...] = ()
     inheritance: tuple[_Link, ...] = ()
 
@@ -121,11 +119,16 @@ def rows_of(document: Any) -> list[Row]:
             f"document: expected an object or a list of them, got {format_value(document)}", where="document"
         )
     whole = document if isinstance(document, Mapping) else {"prompts": document}
-    if "versions" in whole or "inheritance" in whole:
-        return _of_three(check(_renamed(whole, "versions"), _Three))
-    written = _renamed(whole, "prompts")
-    versions = check(written, _Array).prompts
-    return [_row(each, f"prompts[{at}]", written["prompts"][at]) for at, each in enumerate(versions)]
+    is_cortex = "versions" in whole or "inheritance" in whole
+    file = check(_renamed(whole, "versions" if is_cortex else "prompts"), _File)
+    if is_cortex:
+        return _of_cortex(check(file.prompts, tuple[_Prompt, ...], "prompts"), file.versions, file.inheritance)
+    return [
+        _row(each, path, parent=f"{path}.inherits" if "inherits" in written else "")
+        for path, each, written in (
+            (f"prompts[{at}]", check(row, _Version, f"prompts[{at}]"), row) for at, row in enumerate(file.prompts)
+        )
+    ]
 
 
 def _renamed(document: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -168,11 +171,10 @@ def _sections(data: Mapping[str, Any], path: str) -> dict[str, str]:
     return sections
 
 
-# ---------------------------------------------------------------- the array
-def _row(read: _Version, path: str, written: Mapping[str, Any]) -> Row:
-    sections = _sections(read.sections, f"{path}.sections")
+def _row(read: _Version, path: str, *, parent: str, inside: str = "") -> Row:
+    """Return a row; `parent` is the path of its parent, `inside` that of its sections below `path`."""
+    sections = _sections(read.sections, f"{path}{inside}.sections")
     overriding = _overriding(read, path, sections)
-    inherits = read.inherits
     version = Version(
         slug=check_slug(read.slug, where=f"{path}.slug"),
         branch=check_branch(read.branch, where=f"{path}.branch"),
@@ -182,14 +184,14 @@ def _row(read: _Version, path: str, written: Mapping[str, Any]) -> Row:
         override_sections=overriding,
         params=read_params(read.params, where=f"{path}.params"),
         engine=read.engine,
-        inherits=str(parse_reference(inherits, where=f"{path}.inherits")) if inherits else None,
-        metadata=_metadata(read.metadata, path),
+        inherits=str(parse_reference(read.inherits, where=f"{path}.inherits")) if read.inherits else None,
+        metadata=_metadata(read.metadata, f"{path}{inside}"),
         tags=read.tags,
         author=read.author,
         description=read.description,
         sync=read.sync,
     )
-    return Row(path, version, read.version, bool(read.semver), f"{path}.inherits" if "inherits" in written else "")
+    return Row(path, version, read.version, bool(read.semver), parent)
 
 
 def _overriding(version: _Version, path: str, sections: Mapping[str, str]) -> dict[str, str]:
@@ -207,19 +209,19 @@ def _overriding(version: _Version, path: str, sections: Mapping[str, str]) -> di
 
 
 # ---------------------------------------------------------------- prompts, versions, inheritance
-def _of_three(three: _Three) -> list[Row]:
+def _of_cortex(
+    listed: tuple[_Prompt, ...], versions: tuple[_NumberedVersion, ...], links: tuple[_Link, ...]
+) -> list[Row]:
     """Return the rows of Cortex's form: a prompt completes its versions, and links define the parents."""
     prompts: dict[str, tuple[_Prompt, str]] = {}
-    for at, prompt in enumerate(three.prompts):
+    for at, prompt in enumerate(listed):
         path, slug = f"prompts[{at}]", check_slug(prompt.slug, where=f"prompts[{at}].slug")
         if slug in prompts:
             where = f"{path}.slug"
             raise InvalidInput(f"{where}: {slug!r} is a duplicate of {prompts[slug][1]}", where=where)
         prompts[slug] = (prompt, path)
-    parents = _parents(three.inheritance)
-    rows = [
-        _numbered(each, f"versions[{at}]", prompts.get(each.slug), parents) for at, each in enumerate(three.versions)
-    ]
+    parents = _parents(links)
+    rows = [_numbered(each, f"versions[{at}]", prompts.get(each.slug), parents) for at, each in enumerate(versions)]
     written = {(row.version.slug, row.version.branch) for row in rows}
     for child, (_, where) in parents.items():
         if child not in written:
@@ -250,28 +252,26 @@ def _numbered(
     parents: Mapping[_Branch, tuple[str, str]],
 ) -> Row:
     shared, shared_path = prompt or (_Prompt(slug=numbered.slug), "")
-    slug = check_slug(numbered.slug, where=f"{path}.slug")
-    branch = check_branch(numbered.branch, where=f"{path}.branch")
-    sections = _sections(numbered.content.sections, f"{path}.content.sections")
-    overriding = _sections(numbered.override_sections, f"{path}.override_sections")
-    parent = parents.get((slug, branch))
-    version = Version(
-        slug=slug,
-        branch=branch,
-        type=numbered.content.type or shared.type or "prompt",
-        sections={key: text for key, text in sections.items() if key not in overriding},
+    content, overriding = numbered.content, numbered.override_sections
+    parent, parent_path = parents.get((numbered.slug, numbered.branch), ("", ""))
+    version = _Version(
+        slug=numbered.slug,
+        branch=numbered.branch,
+        version=numbered.version,
+        type=content.type or shared.type,
+        sections={name: text for name, text in content.sections.items() if name not in overriding},
         override_sections=overriding,
-        inherits=parent[0] if parent else None,
+        inherits=parent,
         metadata={
             **({"name": shared.name} if shared.name else {}),
             **_metadata(shared.metadata, shared_path),
-            **_metadata(numbered.content.metadata, f"{path}.content"),
+            **content.metadata,
         },
         tags=shared.tags,
         author=numbered.author,
         description=shared.description,
     )
-    return Row(path, version, numbered.version, inherits=parent[1] if parent else "")
+    return _row(version, path, parent=parent_path, inside=".content")
 
 
 _Chains = Mapping[tuple[str, str], Sequence[Version]]

@@ -4,7 +4,7 @@ A Version is immutable. A branch's head is its newest Version; its active Versio
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct, field
 
@@ -107,6 +107,8 @@ class Branch(Answer, frozen=True, kw_only=True):
 
 class PromptEvent(Answer, frozen=True, kw_only=True):
     """An event in a prompt's history; `to` is the version that became active or labeled."""
+
+    COLUMNS: ClassVar = ("at", "kind", "branch", "number", "to", "label", "by", "reason")
 
     kind: EventKind
     branch: str

@@ -9,6 +9,7 @@ from cuebook.app.prompts.arguments import ForkOrigin
 from cuebook.app.prompts.impact import Impact
 from cuebook.app.prompts.reading import RenderedPrompt
 from cuebook.app.prompts.writing import KEEP, Prompts
+from cuebook.prompts.lint import LintFinding
 from cuebook.prompts.names import Reference
 from cuebook.prompts.rating import QualityRating
 from cuebook.prompts.rollback_evidence import Course
@@ -21,6 +22,7 @@ __all__ = [
     "Course",
     "ForkOrigin",
     "Impact",
+    "LintFinding",
     "ObservationResult",
     "PromptEvent",
     "Prompts",

@@ -1,7 +1,7 @@
 """The answers of prompt operations as JSON shows them: versions, branches, labels, history, ratings and differences."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct, field
 
@@ -89,6 +89,8 @@ class RolledBack(VersionIdentity, frozen=True, kw_only=True):
 
 class BranchStatus(Branch, frozen=True, kw_only=True):
     """A branch with the status of its automatic rollback."""
+
+    COLUMNS: ClassVar = ("name", "head", "active", "semver", "weight", "observations", "rolled_back")
 
     rollback: RollbackStatus
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -10,7 +11,7 @@ from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
-from cuebook.prompts.lint import MOST_TOKENS, LintFinding, lint
+from cuebook.prompts.lint import MOST_TOKENS, LintFinding, Severity, lint
 from cuebook.prompts.lint import rules as lint_rules
 from cuebook.prompts.names import candidates, own_names, parse_reference
 from cuebook.prompts.rating import QualityRating, rate
@@ -18,7 +19,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 
 #: Severities of findings, worst first.
-SEVERITIES = ("error", "warning", "info")
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 #: Number of observations used for a rating.
 _OBSERVED = 1_000
 

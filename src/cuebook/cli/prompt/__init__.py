@@ -6,12 +6,12 @@ from cuebook.cli.operations import add_operations
 from cuebook.cli.prompt import branch, choose, edit, sync, transfer  # noqa: F401  # each registers its commands
 from cuebook.cli.prompt.group import app
 from cuebook.cli.prompt.lint import print_clusters
-from cuebook.cli.prompt.show import print_history, print_prompts
+from cuebook.cli.prompt.show import print_prompts
 from cuebook.cli.prompt.tester import try_out
 
 __all__ = ["app", "manager", "tester"]
 
-add_operations(app, "prompt", {"list": print_prompts, "log": print_history, "clusters": print_clusters})
+add_operations(app, "prompt", {"list": print_prompts, "clusters": print_clusters})
 #: Command order in the help.
 _ORDER = (
     "list show log diff new edit test branch merge label rollback clear select observe push pull drift export import"

@@ -8,6 +8,7 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import ForkOrigin
 from cuebook.cli.group import command
+from cuebook.cli.operations import print_answer
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, report, slug_of, wait, whoever, write_through
 from cuebook.cli.state import State
@@ -39,7 +40,7 @@ def branch_(
     A branch is a variant for `select`. It starts with a copy of a version and develops independently of it.
     """
     if name is None:
-        _list_branches(state, prompt)
+        _list_branches(state, slug_of(prompt))
         return
 
     async def fork(cue: Cuebook) -> Wire:
@@ -55,25 +56,12 @@ def branch_(
     report(state, made, f"created branch {made['branch']} of {made['slug']} from {origin}")
 
 
-def _list_branches(state: State, prompt: str) -> None:
-    page = wait(state, lambda cue: cue.prompts.branches(slug_of(prompt)))
+def _list_branches(state: State, slug: str) -> None:
+    page = wait(state, lambda cue: cue.prompts.branches(slug))
     if state.json:
         screen.say_json(to_wire(page))
         return
-    rows = [
-        (
-            each.name,
-            str(each.head),
-            str(each.active),
-            each.semver,
-            f"{each.weight:.3f}",
-            f"{each.observations:,}",
-            ", ".join(map(str, each.rolled_back)),
-        )
-        for each in page
-    ]
-    names = ("branch", "head", "active", "semver", "weight", "observations", "rolled back")
-    screen.table(names, rows, right=names[1:3] + names[4:6], fold=("branch",))
+    print_answer(page, "")
     for each in page:
         screen.say(f"{each.name}: rollback {each.rollback.decision}: {each.rollback.reason}")
 
@@ -146,7 +134,11 @@ def label(
     `cuebook prompt log` shows each move.
     """
     if name is None:
-        _list_labels(state, prompt)
+        page = wait(state, lambda cue: cue.prompts.labels(slug_of(prompt)))
+        if state.json:
+            screen.say_json(to_wire(page))
+        else:
+            print_answer(page, f"no labels. Run `cuebook prompt label {slug_of(prompt)} LABEL` to create one.")
         return
 
     async def move(cue: Cuebook) -> Label:
@@ -158,21 +150,6 @@ def label(
 
     moved = wait(state, move)
     report(state, moved, f"label {name} points to {moved.branch}:{moved.number}")
-
-
-def _list_labels(state: State, prompt: str) -> None:
-    page = wait(state, lambda cue: cue.prompts.labels(slug_of(prompt)))
-    if state.json:
-        screen.say_json(to_wire(page))
-        return
-    rows = [
-        (each.name, f"{each.branch}:{each.number}", each.moved_by, str(each.moved_at)[:19].replace("T", " "))
-        for each in page
-    ]
-    if not rows:
-        screen.say(f"no labels. Run `cuebook prompt label {slug_of(prompt)} LABEL` to create one.")
-        return
-    screen.table(("label", "version", "moved by", "time"), rows)
 
 
 @command(

@@ -3,12 +3,10 @@
 from collections import Counter
 from typing import Annotated
 
-import msgspec
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import QualityRating
+from cuebook.app.prompts import LintFinding, QualityRating
 from cuebook.app.prompts import lint as linting
 from cuebook.app.prompts.clusters import Clusters
 from cuebook.app.prompts.folder import PromptFolder
@@ -46,19 +44,18 @@ def lint(
         _list_rules(state)
         return
 
-    async def run(cue: Cuebook) -> list[Wire]:
-        found = await linting.lint_prompts(cue.services, PromptFolder(cue.prompts.root), prompts or ())
-        return [msgspec.to_builtins(each) for each in found]
+    async def run(cue: Cuebook) -> list[LintFinding]:
+        return await linting.lint_prompts(cue.services, PromptFolder(cue.prompts.root), prompts or ())
 
     found = wait(state, run, autopush=False)
-    counts = Counter(each["severity"] for each in found)
+    counts = Counter(each.severity for each in found)
     if state.json:
-        screen.say_json({"counts": {name: counts[name] for name in linting.SEVERITIES}, "findings": found})
+        screen.say_json(to_wire({"counts": {name: counts[name] for name in linting.SEVERITIES}, "findings": found}))
     else:
         for each in found:
-            where = " ".join(filter(None, (each["slug"], each["where"])))
-            said = each["message"] if each["message"].startswith(where) else f"{where}: {each['message']}"
-            screen.verdict(_STATES[each["severity"]], each["rule"], said)
+            where = " ".join(filter(None, (each.slug, each.where)))
+            said = each.message if each.message.startswith(where) else f"{where}: {each.message}"
+            screen.verdict(_STATES[each.severity], each.rule, said)
         lines = [
             f"{counts[name]:,} {name}{'s' * (counts[name] != 1 and name != 'info')}" for name in linting.SEVERITIES
         ]
@@ -72,9 +69,7 @@ def _list_rules(state: State) -> None:
     if state.json:
         screen.say_json({"items": listed})
     else:
-        screen.table(
-            ("rule", "severity", "description"), [(each["rule"], each["severity"], each["what"]) for each in listed]
-        )
+        screen.table(("rule", "severity", "description"), [tuple(each.values()) for each in listed])
 
 
 @command(app, "cuebook prompt rate persona/kind", "cuebook prompt rate persona/kind@trial --json", name="rate")

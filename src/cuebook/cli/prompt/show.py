@@ -17,7 +17,7 @@ from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import Page, to_wire
 from cuebook.records.prompt import Branch as BranchState
-from cuebook.records.prompt import Param, PromptEvent, Version
+from cuebook.records.prompt import Param, Version
 
 
 def print_prompts(page: Page[PromptEntry]) -> None:
@@ -118,28 +118,6 @@ def _param(param: Param) -> str:
     default = "" if param.default is None else f" = {param.default!r}"
     note = f", {param.description}" if param.description else ""
     return screen.line_of(f"{param.name}{'' if param.required else '?'}: {param.type}{default}{note}")
-
-
-def print_history(page: Page[PromptEvent]) -> None:
-    """Print a page of a prompt's history."""
-    rows = [
-        (
-            str(each.at)[:19].replace("T", " "),
-            each.kind,
-            f"{each.branch}:{each.number}",
-            _what(each),
-            each.by,
-            each.reason,
-        )
-        for each in page
-    ]
-    screen.table(("time", "event", "version", "to", "by", "reason"), rows)
-    if page.next:
-        screen.say(f"more results: --cursor {page.next}")
-
-
-def _what(event: PromptEvent) -> str:
-    return event.label or (f"{event.branch}:{event.to}" if event.kind == "rollback" else "")
 
 
 @command(

@@ -8,7 +8,7 @@ import typer
 from cuebook.app.prompts.files import SyncChange
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import DryRun, app, wait
+from cuebook.cli.prompt.group import DryRun, app, report, wait
 from cuebook.cli.state import State
 from cuebook.records.answer import to_wire
 from cuebook.records.prompt import MAIN
@@ -34,14 +34,9 @@ def push(
 
     If a file is invalid, report it and store nothing.
     """
-    sync_changes = wait(state, lambda cue: cue.prompts.push(dry_run=dry_run, force=force), autopush=False)
-    if state.json:
-        screen.say_json({"dryRun": dry_run, "items": to_wire(sync_changes)})
-        return
-    for each in sync_changes:
-        screen.say(f"{each.path}: {'would be ' * dry_run}{_pushed(each)}")
-    if not sync_changes:
-        screen.say("no changes on disk")
+    changes = wait(state, lambda cue: cue.prompts.push(dry_run=dry_run, force=force), autopush=False)
+    lines = [f"{each.path}: {'would be ' * dry_run}{_pushed(each)}" for each in changes]
+    report(state, {"dryRun": dry_run, "items": changes}, *(lines or ["no changes on disk"]))
 
 
 def _pushed(each: SyncChange) -> str:
@@ -60,14 +55,9 @@ def pull(
 
     Older versions go to .objects. registry.json is rebuilt.
     """
-    sync_changes = wait(state, lambda cue: cue.prompts.pull(dry_run=dry_run, force=force), autopush=False)
-    if state.json:
-        screen.say_json({"dryRun": dry_run, "items": to_wire(sync_changes)})
-        return
-    for each in sync_changes:
-        screen.say(f"{each.path}: {'would be ' * dry_run}written, {_name(each)} ({each.semver})")
-    if not sync_changes:
-        screen.say("no changes in the database")
+    changes = wait(state, lambda cue: cue.prompts.pull(dry_run=dry_run, force=force), autopush=False)
+    lines = [f"{each.path}: {'would be ' * dry_run}written, {_name(each)} ({each.semver})" for each in changes]
+    report(state, {"dryRun": dry_run, "items": changes}, *(lines or ["no changes in the database"]))
 
 
 @command(app, "cuebook prompt drift", "cuebook prompt drift --json", name="drift")
