@@ -9,7 +9,10 @@ from turn_helpers import NAME, cue_on
 
 from cuebook import Cuebook
 from cuebook.app.cuebook import Head, RelayCall
+from cuebook.app.transcripts import write_transcript
 from cuebook.errors import InvalidInput, NotFound
+from cuebook.records.conversation import LoadedConversation
+from cuebook.records.memory import Scope
 from cuebook.testing.upstream import (
     EVENTS,
     Answer,
@@ -305,6 +308,17 @@ async def test_other_wires_do_not_send_the_items_of_this_one(client):
     texts = [each["content"] for each in client.upstream.messages()]
     assert [each[0]["text"] if isinstance(each, list) else each for each in texts] == ["Hi", "Hello.", "Go on.", "Who?"]
     assert b"encrypted_content" not in client.upstream.requests[-1].body
+    posts = await client.cue.services.store.posts(Scope(), NAME)
+    conversation = await client.cue.services.store.conversation(Scope(), NAME)
+    exported = write_transcript(LoadedConversation(conversation=conversation, posts=tuple(posts)), form="openai")
+    assert [each["role"] for each in json.loads(exported)["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+        "user",
+        "assistant",
+    ]
+    assert "encrypted_content" not in exported
 
 
 @pytest.mark.parametrize("asked", [None, "Compact."])

@@ -24,6 +24,8 @@ CHAT_KINDS: Final = ("message", "function_call", "function_call_output", "reason
 #: Types of items that a client may add to a conversation.
 STORED_KINDS: Final = (*CHAT_KINDS, COMPACTION, "custom_tool_call", "custom_tool_call_output")
 
+#: Fields of the part of a chat message for a compaction item. Anthropic's has a text too.
+_OPAQUE: Final = {"type", "encrypted_content"}
 #: Tuples, because values to look up come from JSON and may be lists.
 _ROLES: Final = ("user", ASSISTANT, "system", "developer")
 _TEXTS: Final = ("input_text", "output_text", "text")
@@ -298,6 +300,6 @@ def without_items(chat: bytes) -> bytes:
         return chat
     message = msgspec.json.decode(chat)
     message.pop(ITEMS, None)
-    if isinstance(content := message["content"], list):
-        message["content"] = [part for part in content if part.get("type") != COMPACTION]
-    return _encode(message) if message["content"] or message.get("tool_calls") else b""
+    if isinstance(content := message.get("content"), list):
+        message["content"] = [part for part in content if part.keys() != _OPAQUE]
+    return _encode(message) if message.get("content") or message.get("tool_calls") else b""

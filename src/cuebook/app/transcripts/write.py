@@ -14,6 +14,7 @@ from cuebook.records.conversation import Conversation, LoadedConversation, Post
 from cuebook.records.conversation_answers import conversation_entry, ids_of, post_entry
 from cuebook.records.turn import title_of
 from cuebook.wire.chat_messages import write_message
+from cuebook.wire.responses_items import without_items
 
 Format = Literal["cuebook", "openai", "taskweaver-json", "taskweaver-yaml"]
 #: Fields that are always written, even if empty.
@@ -31,7 +32,8 @@ def write_transcript(value: LoadedConversation, *, form: Format = "cuebook", one
     if form == "cuebook":
         return _own(conversation, value.posts, one_line=one_line)
     if form == "openai":
-        messages = [_wire(post, conversation.user) for post in value.posts]
+        chats = (without_items(post.wire or write_message(post, user=conversation.user)) for post in value.posts)
+        messages = [msgspec.json.decode(chat) for chat in chats if chat]
         about = {"id": conversation.id, "user": conversation.user}
         return _dump({key: value for key, value in about.items() if value} | {"messages": messages}, one_line=one_line)
     document = portable.conversation_to_dict(
@@ -79,10 +81,6 @@ def _verbatim(wire: bytes) -> Any:
     """Return a message as JSON, or as a string of its bytes if a JSON round trip would change them."""
     value = msgspec.json.decode(wire)
     return value if msgspec.json.encode(json.loads(json.dumps(value))) == wire else wire.decode()
-
-
-def _wire(post: Post, user: str | None) -> Any:
-    return msgspec.json.decode(post.wire or write_message(post, user=user))
 
 
 def _dump(value: object, *, one_line: bool) -> str:

@@ -30,6 +30,7 @@ from cuebook.records.persona import Persona
 from cuebook.records.prompt import ResolvedVersion, Version
 from cuebook.records.turn import Block, Manifest, Window
 from cuebook.window.window import Text
+from cuebook.wire.anthropic_requests import plain_chat
 
 #: Task name for the model adapter and the audit log.
 PURPOSE = "counterfactual"
@@ -398,7 +399,7 @@ async def ask_model(
 ) -> str:
     """Return the model's answer to a window. Raises the model's errors, and BackendError for an incomplete answer."""
     request = ModelRequest(
-        messages=window.messages,
+        messages=plain_chat(window.messages),
         purpose=PURPOSE,
         conversation=recorded.conversation.id,
         zone=recorded.request.zone,
