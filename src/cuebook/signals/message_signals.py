@@ -136,7 +136,7 @@ def _counted(
         satisfaction=before.satisfaction + 1 if positive else 0,
         neutral=before.neutral + 1 if neutral else 0,
         idle=before.idle + 1 if idle else 0,
-        confusion=before.confusion + 1 if is_confused(sentiment, keywords, tracking=tracking) else 0,
+        confusion=before.confusion + 1 if _confused(sentiment, keywords, tracking) else 0,
         scores=(*before.scores, sentiment.score)[-max(tracking.history_window, 1) :],
     )
 
@@ -208,11 +208,6 @@ def past_cooldown(name: str, counters: Counters, *, tracking: SentimentTracking,
     turn, at = counters.fired[name]
     over = now < at or (now - at) * 1000 >= tracking.cooldown_ms
     return counters.turns - turn > tracking.cooldown_turns and over
-
-
-def is_confused(sentiment: Sentiment, keywords: tuple[str, ...], *, tracking: SentimentTracking) -> bool:
-    """Return whether a message is confused."""
-    return _confused(sentiment, keywords, tracking) is not None
 
 
 def _frustrated(sentiment: Sentiment, counters: Counters, tracking: SentimentTracking) -> Event | None:

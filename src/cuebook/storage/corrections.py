@@ -2,12 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
 
 import msgspec
 
-from cuebook.memory.corrections import OWN, says
-from cuebook.records.memory import Correction, Memory, Scope
+from cuebook.memory.corrections import says
+from cuebook.records.memory import Correction, Scope
 from cuebook.records.turn import Manifest
 from cuebook.storage import access
 from cuebook.storage.access import (
@@ -17,7 +16,7 @@ from cuebook.storage.access import (
     raise_epoch,
     unuse,
 )
-from cuebook.storage.database.transaction import Transaction, record
+from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.memories import deliver_anew
 from cuebook.storage.tree import tip_at
 
@@ -31,15 +30,6 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 def standing(transaction: Transaction, row: ConversationRow, upto: int) -> int:
     """Return the newest summary version that ends at a post, 0 for none."""
     return int(transaction.value("summary_ending", **row.key, mark=upto) or 0)
-
-
-def rows_said_in(transaction: Transaction, row: ConversationRow, posts: Sequence[str]) -> list[Memory]:
-    """Return memory rows of users and personas with sources among these posts of a conversation."""
-    results: dict[int, Memory] = {}
-    for each in transaction.rows("memories_from", **row.key):
-        if each["post"] in posts and each["kind"] in OWN:
-            results[each["no"]] = record(Memory, each)
-    return list(results.values())
 
 
 def forgotten(transaction: Transaction, row: ConversationRow, correction: Correction) -> Counter[str]:

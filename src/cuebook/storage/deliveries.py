@@ -11,6 +11,7 @@ from cuebook.interfaces.store import (
     MemoryQuery,
     PlaceChange,
 )
+from cuebook.memory.corrections import OWN
 from cuebook.memory.owner_memories import FIRST, REPEAT
 from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, Policy, PolicyTerms, read_policy
 from cuebook.records.conversation import Post
@@ -372,7 +373,12 @@ class MemoryStore(Noun):
     def said_in(self, transaction: Transaction, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
         """Return memories of users and personas that come from some of a conversation's posts."""
         row = access.need(transaction, scope, conversation)
-        return memories.with_sources(transaction, scope.tenant, corrections.rows_said_in(transaction, row, posts))
+        rows = {
+            each["no"]: record(Memory, each)
+            for each in transaction.rows("memories_from", **row.key)
+            if each["post"] in posts and each["kind"] in OWN
+        }
+        return memories.with_sources(transaction, scope.tenant, list(rows.values()))
 
     @write
     def save_corrected(

@@ -366,9 +366,9 @@ def posts_on(transaction: Transaction, row: ConversationRow, runs: Runs, limit: 
         end = last if limit is None else min(last, first + limit - len(posts) - 1)
         if end < first:
             break
-        posts += whole_posts(
-            transaction, row.tenant, transaction.run("posts_stretch", **row.key, first=first, last=end).fetchall()
-        )
+        results = transaction.run("posts_stretch", **row.key, first=first, last=end).fetchall()
+        apart = bodies(transaction, row.tenant, [each[14] for each in results if each[14] is not None])
+        posts += [_post(each, apart.get(each[14]) if each[14] is not None else None) for each in results]
     return posts
 
 
@@ -382,12 +382,6 @@ def newest(runs: Runs, count: int) -> Runs:
         remaining.append((start, last))
         count -= last - start + 1
     return remaining
-
-
-def whole_posts(transaction: Transaction, tenant: str, results: Sequence[Sequence[Any]]) -> list[Post]:
-    """Return posts from rows of `posts_stretch`; bodies stored apart are fetched."""
-    bodies_by_digest = bodies(transaction, tenant, [row[14] for row in results if row[14] is not None])
-    return [_post(row, bodies_by_digest.get(row[14]) if row[14] is not None else None) for row in results]
 
 
 def _post(row: Sequence[Any], body: bytes | None) -> Post:

@@ -155,7 +155,11 @@ async def erase_mirror(services: Services) -> bool:
                 erased: set[str] = set()
                 after = 0
                 while records := await services.audit.records(Scope(), after=after, limit=_PAGE):
-                    erased.update(each.hash for each in records if is_erased(each))
+                    erased.update(  # their commitments remain
+                        each.hash
+                        for each in records
+                        if not each.texts and (each.input_context or each.interpolated_text or each.output_summary)
+                    )
                     after = records[-1].seq
                 await asyncio.to_thread(rewrite, file, erased)
         except OSError as error:
@@ -293,11 +297,6 @@ def _append(file: BinaryIO, records: list[Record]) -> None:
 
 
 # ---- Erasure --------------------------------------------------------------------------------------------------------
-
-
-def is_erased(record: Record) -> bool:
-    """Return whether a record's texts were erased while its commitments remain."""
-    return not record.texts and bool(record.input_context or record.interpolated_text or record.output_summary)
 
 
 def rewrite(file: Path, erased: Collection[str]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.sqlite_files import MEMORY, connect, is_large, prepare, rewritten, truncated
+from cuebook.storage.database.sqlite_files import LARGE, MEMORY, connect, prepare, rewritten, truncated
 from cuebook.storage.database.sqlite_writer import Writer, explain, translate
 from cuebook.storage.database.statements import Statements
 from cuebook.storage.database.transaction import Failpoints, Transaction
@@ -110,7 +110,7 @@ class SqliteDatabase:
         try:
             with closing(connect(self.path)) as connection:
                 connection.execute("PRAGMA busy_timeout = 0")  # do not wait: another thread may do the same
-                if not large and is_large(self.path):
+                if not large and Path(self.path).stat().st_size > LARGE:
                     truncated(connection)
                     return False
                 clean = False

@@ -15,7 +15,7 @@ from cuebook.storage.database.transaction import Failpoints
 APPLICATION_ID = 0x63756562
 
 MEMORY = ":memory:"
-#: Most bytes of a file that an erasure rewrites before it returns: about half a second of work.
+#: Most bytes of a file that an erasure rewrites before it returns: about half a second of work (7 s a GB).
 LARGE = 64 * 1024 * 1024
 #: Milliseconds for which a write waits for another process.
 PATIENCE = 30000
@@ -194,11 +194,6 @@ def _empty_log(connection: sqlite3.Connection) -> None:
         return  # other processes use the file: the last one to close it truncates the log
     finally:
         connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
-
-
-def is_large(path: str) -> bool:
-    """Return whether rewriting a file takes too long to wait for (0.4 s for 56 MB, about 7 s a GB)."""
-    return Path(path).stat().st_size > LARGE
 
 
 def rewritten(connection: sqlite3.Connection) -> bool:
