@@ -53,8 +53,7 @@ class Reference(Struct, frozen=True):
 
 def check_slug(slug: object, *, where: str = "slug") -> str:
     """Return a checked prompt id, such as `persona/helper` or `_meta/concise`; raise InvalidInput with the reason."""
-    if not isinstance(slug, str):
-        raise InvalidInput(f"{where}: expected a string, got {type(slug).__name__}", where=where)
+    slug = _text(slug, where)
     if not slug:
         raise InvalidInput(f"{where}: an id needs at least one character", where=where)
     if len(slug) > MAX_ID:
@@ -70,34 +69,36 @@ def check_slug(slug: object, *, where: str = "slug") -> str:
 
 def check_branch(branch: object, *, where: str = "branch") -> str:
     """Return a checked branch name; raise InvalidInput with the reason. It is one part of an id, and not a number."""
-    if not isinstance(branch, str):
-        raise InvalidInput(f"{where}: expected a string, got {type(branch).__name__}", where=where)
-    fault = "it reads as a version's number" if branch.isdecimal() else _fault(branch)
-    if fault:
-        raise InvalidInput(f"{where}: {branch[:MAX_PART]!r} is not a valid branch name: {fault}", where=where)
-    return branch
+    name = _text(branch, where)
+    fault = "it reads as a version's number" if name.isdecimal() else _fault(name)
+    return _checked(name, fault, where=where, what="branch name")
 
 
-def check_section(name: object, *, where: str = "sections") -> str:
+def check_section(section: object, *, where: str = "sections") -> str:
     """Return a checked section name; raise InvalidInput with the reason. Any script, one line, no end of a comment.
 
     It appears in a file's marker `<!-- @section NAME -->` and is a key of digests, hence NFC.
     """
+    name = _text(section, where)
+    reasons = (
+        (not 0 < len(name) <= MAX_PART, f"it has {len(name)} characters; 1 to {MAX_PART} are allowed"),
+        (name != name.strip(), "it begins or ends with a space"),
+        (not name.isprintable(), "it contains an invisible character"),
+        (_COMMENT_END in name, f"{_COMMENT_END!r} would end its marker"),
+        (unicodedata.normalize("NFC", name) != name, "write its characters composed (NFC)"),
+    )
+    return _checked(name, next((why for holds, why in reasons if holds), ""), where=where, what="section name")
+
+
+def _text(name: object, where: str) -> str:
     if not isinstance(name, str):
-        raise InvalidInput(f"{where}: expected a section's name, got {type(name).__name__}", where=where)
-    fault = ""
-    if not name or len(name) > MAX_PART:
-        fault = f"it has {len(name)} characters; 1 to {MAX_PART} are allowed"
-    elif name != name.strip():
-        fault = "it begins or ends with a space"
-    elif not name.isprintable():
-        fault = "it contains an invisible character"
-    elif _COMMENT_END in name:
-        fault = f"{_COMMENT_END!r} would end its marker"
-    elif unicodedata.normalize("NFC", name) != name:
-        fault = "write its characters composed (NFC)"
+        raise InvalidInput(f"{where}: expected a string, got {type(name).__name__}", where=where)
+    return name
+
+
+def _checked(name: str, fault: str, *, where: str, what: str) -> str:
     if fault:
-        raise InvalidInput(f"{where}: {name[:MAX_PART]!r} is not a valid section name: {fault}", where=where)
+        raise InvalidInput(f"{where}: {name[:MAX_PART]!r} is not a valid {what}: {fault}", where=where)
     return name
 
 
@@ -126,14 +127,10 @@ def read_place(text: str, *, branch: str | None = None, version: int | None = No
     return Reference(reference.slug, reference.branch or branch, reference.number if version is None else version)
 
 
-def check_project(name: object, *, where: str = "project") -> str:
+def check_project(project: object, *, where: str = "project") -> str:
     """Return a checked project name, "" for none; raise InvalidInput with the reason. It is one part of an id."""
-    if not isinstance(name, str):
-        raise InvalidInput(f"{where}: expected a string, got {type(name).__name__}", where=where)
-    fault = _fault(name) if name else ""
-    if fault:
-        raise InvalidInput(f"{where}: {name[:MAX_PART]!r} is not a valid project name: {fault}", where=where)
-    return name
+    name = _text(project, where)
+    return _checked(name, _fault(name) if name else "", where=where, what="project name")
 
 
 def project_of(asked: str | None, kept: object, otherwise: str) -> str:

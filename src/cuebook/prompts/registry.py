@@ -66,6 +66,11 @@ class RegistryEntry(Struct, frozen=True, kw_only=True):
     extra: Mapping[str, Any] = {}
 
 
+#: Fields that both an entry and a version have: the entry's field and the version's.
+_SAME = (
+    ("id", "slug"), ("branch", "branch"), ("version", "semver"), ("type", "type"), ("description", "description"),
+    ("author", "author"), ("tags", "tags"), ("sync", "sync"),
+)  # fmt: skip
 #: The keys of an entry; others are kept in `extra`.
 _FIELDS: Final = frozenset(RegistryEntry.__struct_fields__) - {"extra"}
 
@@ -143,21 +148,14 @@ def _entry(version: Version, *, path: str, head: bool, labels: Iterable[Label]) 
     when = datetime.fromtimestamp(version.created_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if version.created_at else ""
     here = (version.branch, version.number)
     return RegistryEntry(
-        id=version.slug,
-        version=version.semver,
+        **{name: getattr(version, field) for name, field in _SAME},
         number=version.number,
-        branch=version.branch,
-        type=version.type,
-        description=version.description,
-        author=version.author,
         last_updated=when,
-        tags=version.tags,
         params=tuple(param.name for param in version.params),
         path=path,
         digest=version.digest,
         head=head,
         labels=tuple(sorted(label.name for label in labels if (label.branch, label.number) == here)),
-        sync=version.sync,
         extra={ORIGIN: version.branched_from} if version.branched_from and version.branch != MAIN else {},
     )
 
@@ -283,16 +281,9 @@ def complete(version: Version, entry: RegistryEntry) -> Version:
     """Return the version of a file without front matter (kAI's), completed from its registry entry."""
     return replace(
         version,
-        slug=entry.id,
-        branch=entry.branch,
+        **{field: getattr(entry, name) for name, field in _SAME},
         number=entry.number,
-        semver=entry.version,
-        type=entry.type,
-        description=entry.description,
-        author=entry.author,
-        tags=entry.tags,
         params=tuple(Param(name=name) for name in entry.params),
-        sync=entry.sync,
         created_at=time_of(entry.last_updated),
     )
 
@@ -311,11 +302,6 @@ def time_of(text: str) -> float:
 
 #: Advice for a stale registry.
 _ANEW = f"run `cuebook prompt pull` to rebuild {FILE}"
-#: Fields that both an entry and the file have: the entry's field and the version's.
-_SAME = (
-    ("id", "slug"), ("branch", "branch"), ("version", "semver"), ("type", "type"), ("description", "description"),
-    ("author", "author"), ("tags", "tags"), ("sync", "sync"),
-)  # fmt: skip
 #: A mismatch between registry and files: the path, the prompt's id ("" for none) and the message.
 Disagreement = tuple[str, str, str]
 

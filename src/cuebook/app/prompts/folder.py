@@ -11,7 +11,7 @@
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -87,9 +87,9 @@ class PromptFolder:
         entries = {entry.path: entry for entry in registry.entries} if registry else {}
         results: dict[Place, PromptFile] = {}
         odd: list[tuple[str, str]] = []
-        for path in self._paths(odd if lenient else None):
+        for path, why in self._paths():
             try:
-                each = self._prompt(path, self.bytes_of(path), entries.get(path), fault)
+                each = self._prompt(path, why, entries.get(path), fault)
                 self._check_alone(each, results.setdefault(each.place, each))
             except (InvalidInput, BackendError) as error:
                 if not lenient:
@@ -108,7 +108,7 @@ class PromptFolder:
 
     def texts(self) -> dict[str, bytes]:
         """Return the bytes of all files that a registry may list, prompts and objects, by path."""
-        return {name: self.bytes_of(name) for name in self._paths()} | self._objects()
+        return {name: self.bytes_of(name) for name, fault in self._paths() if not fault} | self._objects()
 
     def _objects(self) -> dict[str, bytes]:
         objects = self.root / registries.OBJECTS
@@ -152,41 +152,38 @@ class PromptFolder:
                 self.located(str(error), registries.FILE), where=self.display_name(registries.FILE)
             )
 
-    def _paths(self, odd: list[tuple[str, str]] | None = None) -> list[str]:
-        """Return the sorted paths of all prompt files; append invalid folders to `odd` if given."""
-        return sorted(self._walk("", odd)) if self.root.is_dir() else []
+    def _paths(self) -> list[tuple[str, str]]:
+        """Return the sorted paths of all prompt files and of what must not be there, each with its fault, "" for none.
 
-    def _walk(self, below: str, odd: list[tuple[str, str]] | None) -> Iterator[str]:
-        try:
-            with os.scandir(self.root / below) as entries:
-                listed = sorted(entries, key=lambda each: each.name)
-        except OSError as error:
-            raise BackendError(f"{self.display_name(below)}: cannot be read ({error.strerror})") from error
-        for each in listed:
-            path = f"{below}{each.name}"
-            if each.name.startswith(".") or each.name == README:
-                continue
-            if each.is_dir(follow_symlinks=False):
-                yield from self._walk(f"{path}/", odd)
-            elif each.is_dir():
-                file_name = self.display_name(path)
-                msg = f"{file_name}: link to a folder. Move the folder itself here."
-                if odd is None:
-                    raise InvalidInput(msg, where=file_name)
-                odd.append((file_name, msg))
-            elif each.name.endswith(ENDING):
-                yield path
-            elif each.name.lower().endswith(ENDING) and each.name.lower() != README.lower():
-                file_name = self.display_name(path)
-                msg = f"{file_name}: the suffix must be {ENDING!r}. Rename the file."
-                if odd is None:
-                    raise InvalidInput(msg, where=file_name)
-                odd.append((file_name, msg))
+        Raises BackendError.
+        """
+        results: list[tuple[str, str]] = []
+        for folder, inner, names in os.walk(self.root, onerror=self._refuse) if self.root.is_dir() else ():
+            below = Path(folder).relative_to(self.root)
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            links = [name for name in inner if (self.root / below / name).is_symlink()]
+            results += [((below / name).as_posix(), "link to a folder. Move the folder itself here.") for name in links]
+            for name in names:
+                if name.startswith(".") or name == README or not name.lower().endswith(ENDING):
+                    continue
+                if name.endswith(ENDING):
+                    results.append(((below / name).as_posix(), ""))
+                elif name.lower() != README.lower():
+                    why = f"the suffix must be {ENDING!r}. Rename the file."
+                    results.append(((below / name).as_posix(), why))
+        return sorted(results)
+
+    def _refuse(self, error: OSError) -> None:
+        below = Path(error.filename).relative_to(self.root).as_posix()
+        raise BackendError(f"{self.display_name(below)}: cannot be read ({error.strerror})") from error
 
     def _prompt(
-        self, path: str, data: bytes, entry: registries.RegistryEntry | None, fault: InvalidInput | None
+        self, path: str, why: str, entry: registries.RegistryEntry | None, fault: InvalidInput | None
     ) -> PromptFile:
         file_name = self.display_name(path)
+        if why:
+            raise InvalidInput(f"{file_name}: {why}", where=file_name)
+        data = self.bytes_of(path)
         if not data.strip(b"\x00 \t\r\n\xef\xbb\xbf"):
             raise InvalidInput(f"{file_name}: empty. Write its text, or delete it.", where=file_name)
         folder, _, name = path.removesuffix(ENDING).rpartition("/")
