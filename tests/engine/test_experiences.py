@@ -85,7 +85,7 @@ async def test_prompt_impact_counts_experiences(tmp_path: Path) -> None:
         await cue.prompts.save("persona/kind", {"body": "Be kind."})
         assert await selected_ids(cue, ASKED) == ["refund"]
         await cue.prompts.save("persona/kind", {"body": "Be kind and brief."})
-        impact = await cue.prompts.impact("persona/kind", 1, 2)
+        impact = (await cue.prompts.diff("persona/kind", 1, 2)).impact
         assert (impact.turns, impact.reproduced) == (1, 1)
 
 

@@ -9,7 +9,7 @@ import pytest
 from turn_helpers import NAME, Client, ask_and_settle, cue_on, open_with_memory, system
 
 from cuebook import Ask
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.errors import NotFound
 from cuebook.testing.upstream import ScriptedUpstream
 
 SHORT = "You are $agent_name."
@@ -91,7 +91,7 @@ async def test_the_estimate_equals_windows_assembled_with_the_other_version(proj
     assert truth["post"][0] > 1
     async with cue_on(project / "short", **fixed_key(project)) as cue:
         await cue.prompts.save("persona/helper", {"body": LONG})
-        impact = await cue.prompts.impact("persona/helper", 1)
+        impact = (await cue.prompts.diff("persona/helper", 1)).impact
         assert (impact.turns, impact.reproduced, impact.refused, impact.missed) == (16, 16, 0, ())
         assert effect_counts(impact.left_out) == truth
         assert effect_counts(impact.let_in) == back
@@ -103,7 +103,7 @@ async def test_the_estimate_equals_windows_assembled_with_the_other_version(proj
         assert (impact.prompt.before, impact.prompt.after) == tuple(map(cue.services.count, texts))
         assert impact.prefix_kept < 0.2, "nothing behind the persona's text can come from the cache"
         await cue.turns.replay(NAME, 16)
-        reverse = await cue.prompts.impact("persona/helper", 2, 1)
+        reverse = (await cue.prompts.diff("persona/helper", 2, 1)).impact
         assert effect_counts(reverse.let_in) == truth
         assert effect_counts(reverse.left_out) == back
         assert reverse.prompt.change == -impact.prompt.change
@@ -125,7 +125,7 @@ async def test_displaced_memories_are_counted(project):
     assert truth["memory"][1] > 3
     async with cue_on(project / "short", **fixed_key(project)) as cue:
         await cue.prompts.save("persona/helper", {"body": long})
-        impact = await cue.prompts.impact("persona/helper", 1, 2, turns=29)
+        impact = (await cue.prompts.diff("persona/helper", 1, 2, turns=29)).impact
         assert (impact.turns, impact.reproduced) == (29, 29)
         assert effect_counts(impact.left_out) == truth
         assert impact.left_out[0].kind == "memory"
@@ -143,26 +143,25 @@ async def test_only_the_newest_turns_of_all_conversations_are_measured(project):
             cue.services.clock.advance(60)
         await cue.ask(Ask("hello", "other", persona="assistant"))
         await cue.prompts.save("persona/helper", {"body": LONG})
-        assert (await cue.prompts.impact("persona/helper", 1, turns=4)).turns == 4
-        every = await cue.prompts.impact("persona/helper", 1)
+        assert (await cue.prompts.diff("persona/helper", 1, turns=4)).impact.turns == 4
+        every = (await cue.prompts.diff("persona/helper", 1)).impact
         assert (every.turns, every.looked_at) == (6, 7)
         assert every.summary == f"{every.prompt.change:+,} tokens; leaves out nothing in the last 6 turns"
-        same = await cue.prompts.impact("persona/helper", 1, 1)
+        same = (await cue.prompts.diff("persona/helper", 1, 1)).impact
         assert (same.prompt.change, same.prefix_kept) == (0, 1.0)
-        with pytest.raises(InvalidInput, match="turns: 0"):
-            await cue.prompts.impact("persona/helper", 1, turns=0)
+        assert (await cue.prompts.diff("persona/helper", 1, turns=0)).impact is None
         with pytest.raises(NotFound, match="Unknown version 9"):
-            await cue.prompts.impact("persona/helper", 9)
+            await cue.prompts.diff("persona/helper", 9)
 
 
 async def test_an_unused_prompt_reports_only_its_tokens(project):
     async with cue_on(project) as cue:
         await cue.prompts.save("unused", {"body": "One two three."})
         await cue.prompts.save("unused", {"body": "One two three four five six."})
-        impact = await cue.prompts.impact("unused", 1)
+        impact = (await cue.prompts.diff("unused", 1)).impact
         assert (impact.turns, impact.share, impact.summary) == (0, 0.0, "+4 tokens; no turn is recorded")
         await cue.ask(Ask("hello", NAME))
-        assert (await cue.prompts.impact("unused", 1)).summary == "+4 tokens; none of the last 1 turn used it"
+        assert (await cue.prompts.diff("unused", 1)).impact.summary == "+4 tokens; none of the last 1 turn used it"
 
 
 async def test_children_of_a_prompt_are_affected_unless_pinned(project):
@@ -173,15 +172,15 @@ async def test_children_of_a_prompt_are_affected_unless_pinned(project):
         for each in asks(8, 600):
             await cue.ask(each)
         await cue.prompts.save("base/manners", {"body": "Be kind, and say so." * 20})
-        impact = await cue.prompts.impact("base/manners", 1)
+        impact = (await cue.prompts.diff("base/manners", 1)).impact
         assert (impact.turns, impact.reproduced) == (8, 8)
         assert impact.left_out
         texts = [f"{body}\n\nBe brief.\n\nYou are Ada." for body in ("Be kind.", "Be kind, and say so." * 20)]
         assert (impact.prompt.before, impact.prompt.after) == tuple(map(cue.services.count, texts))
-        assert (await cue.prompts.impact("base/middle", 1, 1)).turns == 8
+        assert (await cue.prompts.diff("base/middle", 1, 1)).impact.turns == 8
         await cue.prompts.save("persona/helper", {"own": SHORT}, params=["agent_name"], inherits="base/manners@main:1")
         await cue.ask(Ask("and now?", "pinned", persona="helper"))
-        assert (await cue.prompts.impact("base/manners", 1)).turns == 8
+        assert (await cue.prompts.diff("base/manners", 1)).impact.turns == 8
 
 
 async def test_a_branch_is_measured_where_either_version_was_used(project):
@@ -191,9 +190,9 @@ async def test_a_branch_is_measured_where_either_version_was_used(project):
             await cue.ask(each)
         await cue.prompts.fork("persona/helper", "trial")
         await cue.prompts.save("persona/helper", {"body": LONG}, branch="trial")
-        assert (await cue.prompts.impact("persona/helper", 1, 2, branch="trial")).turns == 0
+        assert (await cue.prompts.diff("persona/helper", 1, 2, branch="trial")).impact.turns == 0
         await cue.prompts.save("persona/helper", {"body": LONG})
-        assert (await cue.prompts.impact("persona/helper", 1)).turns == 8
+        assert (await cue.prompts.diff("persona/helper", 1)).impact.turns == 8
 
 
 async def test_a_version_that_does_not_fit_or_render_is_reported(project):
@@ -202,15 +201,15 @@ async def test_a_version_that_does_not_fit_or_render_is_reported(project):
         for each in asks(4, 400):
             await cue.ask(each)
         await cue.prompts.save("persona/helper", {"body": LONG * 3})
-        impact = await cue.prompts.impact("persona/helper", 1)
+        impact = (await cue.prompts.diff("persona/helper", 1)).impact
         assert (impact.turns, impact.refused, impact.share, impact.window.after) == (4, 4, 1.0, 0)
         assert "does not fit 100 % of the last 4 turns: they would fail" in impact.summary
-        back = await cue.prompts.impact("persona/helper", 2, 1)
+        back = (await cue.prompts.diff("persona/helper", 2, 1)).impact
         assert (back.turns, [(each.turns, each.reason) for each in back.missed]) == (
             0, [(4, "its window does not hold the version before either")],
         )  # fmt: skip
         await cue.prompts.save("persona/helper", {"body": "You are $whom."}, params=["whom"])
-        impact = await cue.prompts.impact("persona/helper", 1)
+        impact = (await cue.prompts.diff("persona/helper", 1)).impact
         assert (impact.prompt.after, sum(each.turns for each in impact.unsaid)) == (0, 4)
         assert "whom" in impact.unsaid[0].reason
         assert "cannot be rendered in 4 turns" in impact.summary
@@ -226,7 +225,7 @@ async def test_a_turn_with_erased_posts_is_skipped_and_reported(project):
         file.execute("DELETE FROM post WHERE seq = 5")  # the third query: three windows contain it
         file.commit()
     async with cue_on(project) as cue:
-        impact = await cue.prompts.impact("persona/helper", 1)
+        impact = (await cue.prompts.diff("persona/helper", 1)).impact
         assert (impact.turns, [(each.turns, each.reason) for each in impact.missed]) == (2, [(3, "erased")])
         assert impact.summary.endswith("; 3 turns not measured (3 erased)")
 
@@ -241,7 +240,7 @@ async def test_windows_of_clients_with_own_system_text_and_tools_are_reproduced(
         for each in asks(9):
             await client.say(each.text, model="helper", tools=tools)
         await cue.prompts.save("persona/helper", {"body": LONG})
-        impact = await cue.prompts.impact("persona/helper", 1)
+        impact = (await cue.prompts.diff("persona/helper", 1)).impact
         assert (impact.turns, impact.reproduced) == (9, 9)
         assert impact.left_out
         assert 0 < impact.window.change < impact.prompt.change
@@ -256,5 +255,5 @@ async def test_turns_with_memories_are_reproduced_as_sent(tmp_path, clock):
             reply = await ask_and_settle(cue, clock, text, f"c{number}")
         assert sum(each.source.startswith("memory:") for each in reply.window.blocks) == 2
         await cue.prompts.save("persona/assistant", {"body": LONG})
-        impact = await cue.prompts.impact("persona/assistant", 1)
+        impact = (await cue.prompts.diff("persona/assistant", 1)).impact
         assert (impact.turns, impact.reproduced) == (3, 3)

@@ -83,12 +83,12 @@ def test_http_and_python_report_the_same_impact(used_project: CommandRunner, ser
     result: dict[str, Any] = used_project.json("prompt", "diff", ID, "1", "2")
     config = load_config(used_project.folder, environment={})
     with BlockingCuebook.open(config, worker=False) as cue:
-        measured = cue.prompts.impact(ID, 1)
+        measured = cue.prompts.diff(ID, 1).impact
         assert (measured.turns, measured.summary) == (12, result["impact"]["summary"])
         assert cue.prompts.edited(ID, cue.prompts.get(ID)) is None
         assert measured.share == pytest.approx(result["impact"]["share"], abs=1e-4)
-        assert cue.prompts.impact(ID, 1, user="ann").left_out == measured.left_out
-        assert not any(each.at for each in cue.prompts.impact(ID, 1, user="bob").left_out), (
+        assert cue.prompts.diff(ID, 1, user="ann").impact.left_out == measured.left_out
+        assert not any(each.at for each in cue.prompts.diff(ID, 1, user="bob").impact.left_out), (
             "Bob must not see turns of ann."
         )
     live = serve_live(config)
@@ -106,7 +106,7 @@ async def test_impact_report_does_not_change_recorded_turns(used_project: Comman
     async with Cuebook.open(load_config(used_project.folder, environment={}), worker=False) as cue:
         await cue.prompts.save(ID, {"body": f"{LONG}You are $agent_name."})
         before = (await cue.turns.replay("c", 12)).digest
-        await cue.prompts.impact(ID, 1)
+        await cue.prompts.diff(ID, 1)
         assert (await cue.turns.replay("c", 12)).digest == before
         reply = await cue.ask(Ask("And now?", "c", persona="ferry", user="ann", token_budget=500))
         assert reply.turn == 13

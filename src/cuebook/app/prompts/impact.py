@@ -98,13 +98,10 @@ class Impact(Struct, frozen=True, kw_only=True, rename="camel"):
 async def measure(
     services: Services, before: Version, after: Version, *, turns: int = TURNS, user: str | None = None
 ) -> Impact:
-    """Measure a change on the last `turns` turns that used the prompt. Raises InvalidInput.
+    """Measure a change on the last `turns` turns that used the prompt.
 
     Builds two or three windows per turn and stores nothing. With `user`, only turns of their conversations are listed.
     """
-    if not 1 <= turns <= MOST_TURNS:
-        msg = f"turns: {turns}. Must be between 1 and {MOST_TURNS}."
-        raise InvalidInput(msg, where="turns")
     branches = frozenset({before.branch, after.branch})
     one, other = OtherVersion(before, branches), OtherVersion(after, branches)
     written = [services.count(text_of(await resolved_of(services, each))) for each in (before, after)]

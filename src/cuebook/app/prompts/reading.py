@@ -22,7 +22,7 @@ from cuebook.app.prompts.answers import (
 )
 from cuebook.app.prompts.arguments import HIGHEST, BranchName, LabelName, Number, Prefix, Project, Resolve, Slug
 from cuebook.app.prompts.clusters import Clusters, clusters_of
-from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Impact, Tokens, measure
+from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Tokens, measure
 from cuebook.app.prompts.lint import lint_prompts, rate_version
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import GUARD, OBSERVATIONS
@@ -327,24 +327,6 @@ class PromptReading(Namespace):
         mean similarity is at least `least`. Raises InvalidInput.
         """
         return await clusters_of(self._services, prefix=prefix, least=least)
-
-    async def impact(
-        self,
-        slug: str,
-        a: int,
-        b: int | None = None,
-        *,
-        branch: str | None = None,
-        turns: int = TURNS,
-        user: str | None = None,
-    ) -> Impact:
-        """Return the effect of version `b` (default: the active one) on past windows, compared with `a`.
-
-        Measures the last `turns` turns (1 to 200) that used the prompt. With `user`, only turns of their conversations
-        are listed. Raises NotFound, InvalidInput.
-        """
-        before, after = await self.get(slug, branch=branch, version=a), await self.get(slug, branch=branch, version=b)
-        return await measure(self._services, before, after, turns=turns, user=user)
 
     async def weights(self, slug: str) -> list[EdgeWeights]:
         """Return the edge weight history of each observed version, from the newest 5,000 observations.

@@ -119,14 +119,25 @@ class Prompts(PromptReading):
             **{name: value for name, value in changes.items() if value is not None},
         )
         ready = await _numbered(version, before, semver)
-        stored = await self._store([ready], base=base, by=author or by, named=semver is not None)
+        stored = await self.store([ready], base=base, by=author or by, named=semver is not None)
         return as_answer(VersionIdentity, stored[0])
 
     async def store(
-        self, versions: Sequence[Version], *, base: int | None = None, if_changed: bool = False, by: str = ""
+        self,
+        versions: Sequence[Version],
+        *,
+        base: int | None = None,
+        if_changed: bool = False,
+        named: bool = False,
+        by: str = "",
     ) -> list[Version]:
-        """Store complete versions, all or none, each as its branch's head. Raises InvalidInput, Conflict, NotFound."""
-        return await self._store(versions, base=base, if_changed=if_changed, by=by)
+        """Store complete versions, all or none, each as its branch's head. Raises InvalidInput, Conflict, NotFound.
+
+        If their semantic versions were `named` by an author, one that another text has is a conflict.
+        """
+        await self.check(versions)
+        writes = [Write(version=each, base=base, if_changed=if_changed, named=named) for each in versions]
+        return await save_writes(self._services, writes, by=by)
 
     async def check(self, versions: Sequence[Version]) -> None:
         """Check that versions can be stored, alone and together. Raises InvalidInput."""
@@ -207,7 +218,7 @@ class Prompts(PromptReading):
         if clashes or others:
             raise _merge_conflict(branch, into, [*clashes, *others])
         version = replace(ours, sections=sections, override_sections=over, number=0, digest="", author="")
-        stored = await self._store([await _numbered(version, ours, None)], base=None, by=by)
+        stored = await self.store([await _numbered(version, ours, None)], by=by)
         return as_answer(VersionIdentity, stored[0])
 
     @operation("PUT /api/prompts/{slug}/labels", role="admin", stores=True)
@@ -388,19 +399,6 @@ class Prompts(PromptReading):
         )
 
     # inside
-
-    async def _store(
-        self,
-        versions: Sequence[Version],
-        *,
-        base: int | None,
-        by: str,
-        if_changed: bool = False,
-        named: bool = False,
-    ) -> list[Version]:
-        await self.check(versions)
-        writes = [Write(version=each, base=base, if_changed=if_changed, named=named) for each in versions]
-        return await save_writes(self._services, writes, by=by)
 
     async def _head(self, family: Family | None, branch: str) -> Version | None:
         """Return a branch's newest version."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import lookup
+from cuebook.app.prompts.tester import try_out as render_for_author
 from cuebook.cli.group import Project, command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, app, pairs, wait, whoever
@@ -51,7 +51,7 @@ def try_out(
     params = pairs(param, "--param")
     who = whoever(None) if log else None
     options: dict[str, Any] = {"branch": branch, "version": version, "diff": diff, "log": who, "project": project}
-    data = wait(state, lambda cue: lookup.try_out(cue.services, slug, params, **options))
+    data = wait(state, lambda cue: render_for_author(cue.services, slug, params, **options))
     if state.json:
         screen.say_json(data)
     elif text:
