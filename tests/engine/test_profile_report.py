@@ -33,13 +33,13 @@ async def send(cue: Cuebook, messages: list[Any], **fields: Any) -> None:
     assert [piece async for piece in pieces]
 
 
-async def plant(cue: Cuebook, clock: FrozenClock, turns: int = TURNS) -> None:
+async def plant(cue: Cuebook, clock: FrozenClock, turns: int = TURNS, *, times: int = 3, **fields: Any) -> None:
     """Send a growing history, as most clients do. The summaries of each turn are ready before the next."""
     messages: list[Any] = [{"role": "system", "content": "You keep a garden."}]
     for number in range(turns):
         text = f"Bed {number} gets {number + 3} tulips of sort Rembrandt{number * 7}, and Kees{number} waters them. "
-        messages.append({"role": "user", "content": text * 3})
-        await send(cue, messages)
+        messages.append({"role": "user", "content": text * times})
+        await send(cue, messages, **fields)
         messages.append({"role": "assistant", "content": ANSWER})
         await cue.settle()
         clock.advance(120)
@@ -70,17 +70,23 @@ async def test_each_profile_has_figures_of_the_same_calls(shadow: bool) -> None:
         assert found["fit"].costs["USD"] > 0
 
 
-async def test_the_figures_are_those_of_a_run_with_the_profile() -> None:
+@pytest.mark.parametrize(
+    "fields", [{}, pytest.param({"model": "gpt-4", "times": 17}, marks=pytest.mark.slow)], ids=["fits", "overflows"]
+)
+async def test_the_figures_are_those_of_a_run_with_the_profile(fields: dict[str, Any]) -> None:
     clock = FrozenClock()
     async with opened(clock) as cue:
-        await plant(cue, clock)
+        await plant(cue, clock, **fields)
         replayed = (await figures(cue))["standard"]
     clock = FrozenClock()
     async with opened(clock, **{"memory.profile": "standard"}) as cue:
-        await plant(cue, clock)
+        await plant(cue, clock, **fields)
         assert replayed.tokens == await sent_tokens(cue)
         again = (await figures(cue))["standard"]
         assert (again.tokens, again.costs, again.recall) == (replayed.tokens, replayed.costs, replayed.recall)
+        [turn] = await cue.services.store.turns(Scope(), "garden", last=1)
+        reasons = {each.reason for each in turn.steps[0].manifest.dropped}
+        assert reasons == {"replaced by the summary"}, "the summary is newer than what a small window leaves out"
 
 
 async def test_a_model_without_a_price_is_named(clock: FrozenClock) -> None:

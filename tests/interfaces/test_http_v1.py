@@ -303,7 +303,10 @@ def test_client_retries_stay_in_one_conversation(relayed: Live, upstream: Upstre
     assert answer.choices[0].message.content == second.choices[0].message.content
     items = httpx.get(f"{relayed.url}/api/conversations").json()["items"]
     assert len(items) == 2, "A request that is not a retry starts another conversation."
-    turns = [httpx.get(f"{relayed.url}/api/conversations/{each['id']}/turns").json()["items"] for each in items]
+    turns = [
+        httpx.get(f"{relayed.url}/api/conversations/{each['id']}/turns?allAttempts=true").json()["items"]
+        for each in items
+    ]
     assert sorted([turn["state"] for turn in each] for each in turns) == [
         ["failed", "failed", "finished"],
         ["finished"],

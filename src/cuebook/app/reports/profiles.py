@@ -281,7 +281,7 @@ class _ConversationReplay:
         if profile.trigger != "posts" or all(post.seq != mark for post in path):
             return False
         after = [post.tokens for post in path if post.seq > mark]
-        far = reach(self._services.settings.limits, recorded.request.token_budget)
+        far = reach(recorded.request.limits.limits, recorded.request.token_budget)
         return len(after) <= profile.tail + profile.most and sum(after) <= far.full // 2
 
     def _rule(self, model: str) -> CacheRule | None:

@@ -10,7 +10,7 @@ from cuebook.engine.core.services import Services, Settings
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import CorrectionInput, MemoryLook, PathQuery, Scene, SearchLook
 from cuebook.memory.corrections import corrected, says, unquoted
-from cuebook.memory.rolling import choose
+from cuebook.memory.rolling import RELAY, choose
 from cuebook.memory.schema import compact
 from cuebook.memory.scopes import Policy, read_control
 from cuebook.memory.summary import write
@@ -19,6 +19,7 @@ from cuebook.prompts.names import candidates, own_names
 from cuebook.records.conversation import Stretch
 from cuebook.records.memory import Dense, Item, Scope, Summary
 from cuebook.records.turn import Ask, Turn
+from cuebook.window.budget import Limits
 from cuebook.window.partition import reach
 
 #: Posts from full text; their neighbors are added. On LoCoMo dev 24 are as good as 200 (R@10 79.0, 79.2).
@@ -26,19 +27,26 @@ CANDIDATES = 32
 
 
 async def load_scene(
-    services: Services, scope: Scope, ask: Ask, *, parent: int | None, query_vector: Dense | None, whole: bool = False
+    services: Services,
+    scope: Scope,
+    ask: Ask,
+    *,
+    parent: int | None,
+    query_vector: Dense | None,
+    limits: Limits,
+    listed: bool = False,
 ) -> Scene:
     """Load the scene of a new turn after the post `parent`. A summary that contains corrected text is corrected.
 
-    `whole`: load the posts that the summary covers too.
+    `listed`: the client sent its own history. Load the posts that the summary covers too.
     """
     settings = services.settings
-    profile = choose(settings.compaction, ask.mode)
+    profile = choose(settings.compaction, ask.mode or (RELAY if listed else None))
     terms: Any = {"prompts": candidate_prompts(settings, ask.persona), "memory": memory_query(services, ask)}
     terms |= {"project": ask.project, "otherwise": settings.project}
     terms |= {"steady_posts": profile.tail + profile.most if profile.trigger == "posts" else 0}
-    base = path_query(services, ask.conversation, ask.text, parent=parent, budget=ask.token_budget, dense=query_vector)
-    query = replace(base, **terms, whole=whole)
+    where: Any = {"parent": parent, "limits": limits, "budget": ask.token_budget, "dense": query_vector}
+    query = replace(path_query(services, ask.conversation, ask.text, **where), **terms, whole=listed)
     scene = await services.store.scene(scope, query)
     if scene.summary and scene.summary.corrected < scene.corrected:
         await correct_summary(services, scope, ask.conversation, upto=scene.summary.upto_seq)
@@ -65,10 +73,14 @@ def path_query(
     *,
     parent: int | None,
     budget: int | None,
+    limits: Limits | None = None,
     dense: Dense | None = None,
 ) -> PathQuery:
-    """Return a turn's store query: as much of the path as may fit, and search results for the query."""
-    far = reach(services.settings.limits, budget)
+    """Return a turn's store query: as much of the path as may fit, and search results for the query.
+
+    `limits` are those of the model; default: the settings.
+    """
+    far = reach(limits or services.settings.limits, budget)
     return PathQuery(
         conversation=conversation,
         parent=parent,

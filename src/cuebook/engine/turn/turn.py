@@ -9,11 +9,11 @@ jobs give priority to a waiting caller.
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, nullcontext, suppress
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from cuebook.engine.core.context_limits import learn_limits
+from cuebook.engine.core.context_limits import learn_limits, limits_of
 from cuebook.engine.core.recall import embed_query, recall_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_windows, previous_window
@@ -133,7 +133,9 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
         return await decide_step(services, scope, request, place, place.waiting_turn)
     ask = replace(place.ask, text="", utility=True) if request.bare else place.ask
     query_vector = await embed_query(services, ask.text) if services.settings.recall else None
-    scene = await load_scene(services, scope, ask, parent=place.parent, query_vector=query_vector, whole=place.listed)
+    limits = limits_of(services, request.target, ask.conversation).limits
+    where: Any = {"parent": place.parent, "query_vector": query_vector, "limits": limits, "listed": place.listed}
+    scene = await load_scene(services, scope, ask, **where)
     turn = scene.conversation.turns + 1 if scene.conversation else 1
     apart = place.is_side_branch or ask.utility
     signals = None if apart else await detect_signals(services, scene, ask, place.drafts)
