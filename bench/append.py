@@ -105,13 +105,13 @@ def _by_hand(connection: sqlite3.Connection, appends: Iterator[Bare], *, reads: 
 def _bare_appends(connection: sqlite3.Connection, said: list[Draft]) -> list[Bare]:
     """Compute what the store would: seqs, sums, the full-text row and the counters."""
     row = dict(zip(*_conversation(connection), strict=True))
-    no, tenant, head, words = row["no"], row["tenant"], row["head"], row["words"]
+    no, tenant, head = row["no"], row["tenant"], row["head"]
     sums = connection.execute(SQL["post_at"], {"tenant": tenant, "no": no, "seq": head}).fetchone()
     round_, tokens, count = sums[3], sums[4], sums[5]
     scope = f"c{no} {owner_token(tenant, None)}"
     made = []
     for seq, draft in enumerate(said, head + 1):
-        tokens, count, words = tokens + draft.tokens, count + 1, words + draft.key.count(" ") + 1
+        tokens, count = tokens + draft.tokens, count + 1
         round_ = seq if draft.opens_round else round_
         post = (
             tenant, no, seq, draft.id, seq - 1, 1, 0, round_, draft.sender, draft.recipient, draft.role, draft.state,
@@ -120,7 +120,7 @@ def _bare_appends(connection: sqlite3.Connection, said: list[Draft]) -> list[Bar
         )  # fmt: skip
         grown = {
             "head": seq, "last_seq": seq, "now": draft.created_at, "mark": 0, "backlog": count,
-            "backlog_tokens": tokens, "speakers": row["speakers"], "words": words, "no": no,
+            "backlog_tokens": tokens, "speakers": row["speakers"], "no": no,
         }  # fmt: skip
         here = {"tenant": tenant, "no": no}
         lookups = ({"tenant": tenant, "id": CONVERSATION}, {**here, "id": draft.id}, {**here, "seq": seq - 1})

@@ -21,9 +21,8 @@ from cuebook.memory.tokenizer import is_pair, query_words, read_period, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import NO_MODEL_LABEL, Hit, SearchResult
 
-# Limits for the store's query. On LoCoMo dev 50 posts give what 400 give (79.4 R@10).
-CANDIDATES: Final = 200  # posts by bm25
-NEIGHBOURS_OF: Final = 100  # the best of these, whose neighbours on the path are fetched too,
+# Limits for the store's query, beside the number of posts by bm25.
+NEIGHBOURS_OF: Final = 100  # the best of these posts, whose neighbours on the path are fetched too,
 REACH: Final = 2  # this many before and this many after (1 loses 0.8 points, none 6)
 
 # Words are those of a key, without stop words: two thirds of those written.

@@ -10,8 +10,6 @@ from cuebook.errors import NotFound
 
 #: The kinds of objects that can be erased.
 Kind = Literal["user", "conversation", "persona", "organization", "memory", "item"]
-#: The kinds that a request can name; items of a conversation have their own endpoint.
-KINDS: tuple[Kind, ...] = ("user", "conversation", "persona", "organization", "memory")
 #: The placeholder for erased text and its sender in a conversation that remains.
 ERASED, NOBODY = "[erased]", "erased"
 #: `state` of an erased post.

@@ -210,7 +210,6 @@ class SearchResult(Struct, frozen=True, kw_only=True):
 
     found: tuple[PostMatch, ...] = ()
     posts: int = 0  # posts in scope
-    mean_words: float = 1.0
     frequencies: Mapping[str, int] = {}  # term -> posts in scope that contain it
     mean_cosine: float = 0.0  # of the posts in scope with a vector
     akin: float = 1.0

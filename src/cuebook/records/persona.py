@@ -181,10 +181,6 @@ class _Definition(Document, frozen=True, kw_only=True):
     meta_prompts: Annotated[tuple[_Metaprompt, ...], Meta(max_length=64)] = ()
 
 
-#: The fields of a definition, in the order of writing.
-FIELDS: Final = tuple(each.encode_name for each in structs.fields(_Definition))
-
-
 def read_persona(document: object) -> tuple[Persona | None, list[Fault]]:
     """Return a persona, as far as its definition is valid, and all faults."""
     definition, faults = validate(document, _Definition)

@@ -39,7 +39,6 @@ class ConversationRow(Struct, kw_only=True):
     backlog_tokens: int
     compact_last_at: float
     compact_failures: int
-    words: int
     utility: bool
     company: tuple[tuple[int, int], ...]  # seq ranges of posts from times with several participants; 0 = open end
 
@@ -53,7 +52,7 @@ class ConversationRow(Struct, kw_only=True):
         """Return the columns that change with the tree."""
         return {
             "no": self.no, "head": self.head, "last_seq": self.last_seq, "mark": self.mark, "backlog": self.backlog,
-            "backlog_tokens": self.backlog_tokens, "words": self.words, "speakers": encode_json(self.speakers),
+            "backlog_tokens": self.backlog_tokens, "speakers": encode_json(self.speakers),
         }  # fmt: skip
 
     def record(self) -> Conversation:

@@ -149,9 +149,8 @@ def _take(
     row = need(transaction, Scope(row.tenant), row.id)
     ids = {post.id for post in going.gone}
     counts = Counter(_take_derived(transaction, row, going))
-    counts["fullText"], words = _empty(transaction, row, going, weigh=weigh)
+    counts["fullText"] = _empty(transaction, row, going, weigh=weigh)
     tally.rows.update(+counts)
-    row.words -= words
     lose_corrections(transaction, row, ids)
     unlearn(transaction, row.tenant, row.no, tally, ids)
     deliver_anew(transaction, row.tenant, row.no)
@@ -238,9 +237,9 @@ def _quotes(transaction: Transaction, tenant: str, digest: bytes, quoted: CopyIn
 
 def _empty(
     transaction: Transaction, row: ConversationRow, going: ErasedPosts, *, weigh: Callable[[PathPost], int]
-) -> tuple[int, int]:
-    """Empty the text of posts; return the numbers of index entries and of words."""
-    found = words = 0
+) -> int:
+    """Empty the text of posts; return the number of index entries."""
+    found = 0
     for post in going.gone:
         role: Role = ASSISTANT if post.role == "tool" else post.role  # the result no longer refers to a call
         sender = NOBODY if going.user is not None and post.sender == going.user else post.sender
@@ -251,16 +250,12 @@ def _empty(
         transaction.run("post_erase", **row.key, seq=post.seq, **values)
         if post.body is not None:
             unuse(transaction, row.key, post.body)
-        id_ = row.no << SHIFT | post.seq
-        post_words = transaction.value("post_text_words", id=id_)
-        if post_words is not None:
-            words += post_words.count(" ") + 1
-            found += transaction.run("post_text_delete", id=id_).rowcount
+        found += transaction.run("post_text_delete", id=row.no << SHIFT | post.seq).rowcount
     sums = {0: 0}
     for post in going.posts:
         sums[post.seq] = sums[post.parent] + post.tokens
         transaction.run("post_sum", **row.key, seq=post.seq, path_tokens=sums[post.seq])
-    return found, words
+    return found
 
 
 def _settle(transaction: Transaction, row: ConversationRow, user: str | None, *, anew: bool) -> None:
@@ -270,7 +265,6 @@ def _settle(transaction: Transaction, row: ConversationRow, user: str | None, *,
     left = tuple(each for each in row.participants if each != user)
     row.company, row.participants = company_of(row, left), left
     row.speakers = tuple(each for each in row.speakers if each != user)
-    row.words = max(0, row.words)
     if anew:
         tip = tip_at(transaction, row, row.head)
         row.mark, row.backlog, row.backlog_tokens = 0, tip.path_count, tip.path_tokens

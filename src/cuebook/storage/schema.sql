@@ -15,7 +15,7 @@ CREATE TABLE conversation (
     updated_at REAL NOT NULL, fence INTEGER NOT NULL, lease_turn INTEGER NOT NULL, lease_until REAL NOT NULL,
     open_round INTEGER NOT NULL, mark INTEGER NOT NULL, backlog INTEGER NOT NULL, backlog_tokens INTEGER NOT NULL,
     compact_not_before REAL NOT NULL, compact_last_at REAL NOT NULL, compact_failures INTEGER NOT NULL,
-    words INTEGER NOT NULL, lease_holder TEXT, company TEXT NOT NULL DEFAULT '[]', utility INTEGER NOT NULL DEFAULT 0,
+    lease_holder TEXT, company TEXT NOT NULL DEFAULT '[]', utility INTEGER NOT NULL DEFAULT 0,
     opening BLOB, ending BLOB
 );
 CREATE UNIQUE INDEX conversation_id ON conversation (tenant, id);

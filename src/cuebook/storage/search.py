@@ -199,7 +199,6 @@ def search(
     return SearchResult(
         found=tuple(_placed(post_matches, close)),
         posts=posts,
-        mean_words=max(1.0, row.words / max(1, posts)),
         frequencies=frequencies,
         mean_cosine=usual(close.total, len(close.seqs)) if close else 0.0,
         akin=akin_among(search_look.dense.akin, len(close.seqs) if close else 0) if search_look.dense else 1.0,
@@ -250,7 +249,7 @@ def search_owned(
         for no in (*own, *joined[:CONVERSATIONS]):
             by_conversation.setdefault(no, [])
     post_matches: list[PostMatch] = []
-    posts = words = 0
+    posts = 0
     cosines, vectors = 0.0, 0
     closest = _closest(transaction, scope, by_conversation, search_look, search_cache)
     for no, (row, runs, close, best) in closest.items():
@@ -258,13 +257,12 @@ def search_owned(
         if not seqs:
             continue
         post_matches.extend(_placed(_with_neighbours(transaction, row, runs, seqs), close))
-        posts, words = posts + row.last_seq, words + row.words
+        posts += row.last_seq
         if close is not None:
             cosines, vectors = cosines + close.total, vectors + len(close.seqs)
     return SearchResult(
         found=tuple(post_matches),
         posts=posts,
-        mean_words=max(1.0, words / max(1, posts)),
         mean_cosine=usual(cosines, vectors),
         akin=akin_among(search_look.dense.akin, vectors) if search_look.dense else 1.0,
     )

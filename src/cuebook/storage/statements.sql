@@ -12,13 +12,13 @@ SELECT count(*) AS conversations, CAST(coalesce(sum(last_seq), 0) AS BIGINT) AS 
 -- Insert a conversation.
 INSERT INTO conversation (tenant, id, user_id, persona, participants, speakers, metadata, head, last_seq, turns, generation, created_at,
     updated_at, fence, lease_turn, lease_until, open_round, mark, backlog, backlog_tokens, compact_not_before, compact_last_at,
-    compact_failures, words)
-VALUES (:tenant, :id, :user, :persona, :participants, '[]', '{}', 0, 0, 0, 0, :now, :now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    compact_failures)
+VALUES (:tenant, :id, :user, :persona, :participants, '[]', '{}', 0, 0, 0, 0, :now, :now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 
 -- name: conversation_grow
 -- Update head and counters after posts were stored.
 UPDATE conversation SET head = :head, last_seq = :last_seq, generation = generation + 1, updated_at = :now, mark = :mark,
-    backlog = :backlog, backlog_tokens = :backlog_tokens, speakers = :speakers, words = :words
+    backlog = :backlog, backlog_tokens = :backlog_tokens, speakers = :speakers
 WHERE no = :no;
 
 -- name: conversation_head
@@ -1082,17 +1082,13 @@ UPDATE post SET recipient = :nobody WHERE tenant = :tenant AND conversation = :n
 -- Update the running sum at a post.
 UPDATE post SET path_tokens = :path_tokens WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 
--- name: post_text_words
--- Select the indexed words of a post.
-SELECT c1 FROM post_text_content WHERE id = :id;
-
 -- name: post_text_delete
 -- Delete a post from the full-text index.
 DELETE FROM post_text WHERE rowid = :id;
 
 -- name: conversation_erased
 -- Reset a conversation after an erasure: no derived data, and open turns are invalidated.
-UPDATE conversation SET participants = :participants, company = :company, speakers = :speakers, words = :words, mark = :mark,
+UPDATE conversation SET participants = :participants, company = :company, speakers = :speakers, mark = :mark,
     backlog = :backlog, backlog_tokens = :backlog_tokens, compact_not_before = 0, generation = generation + 1,
     opening = NULL, ending = NULL WHERE no = :no;
 

@@ -133,7 +133,6 @@ def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft]
             raise Conflict(msg)
         if draft.key:
             transaction.run("post_text_insert", id=no << SHIFT | seq, scope=scope, key=draft.key)
-            row.words += draft.key.count(" ") + 1
         if draft.sender not in row.speakers and len(row.speakers) < SPEAKERS:
             row.speakers = (*row.speakers, draft.sender)
     row.last_seq = seq

@@ -32,6 +32,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "CREATE INDEX conversation_opening ON conversation (tenant, opening) WHERE opening IS NOT NULL",
         "CREATE INDEX conversation_ending ON conversation (tenant, ending) WHERE ending IS NOT NULL",
     ),
+    ("ALTER TABLE conversation DROP COLUMN words",),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
