@@ -152,7 +152,8 @@ async def test_a_retry_after_a_failed_turn_stores_the_query_once(cue, client):
     client.upstream.say(completion("a2"))
     await client.send()
     assert await path(cue) == ["u1", "a1", "u2", "a2"]
-    assert [turn.state for turn in await cue.turns.list(NAME, all_attempts=True)] == ["finished", "failed", "finished"]
+    turns = await cue.turns.list(NAME, all_attempts=True)
+    assert [turn.state for turn in turns] == ["finished", "failed", "finished"]
 
 
 @pytest.mark.parametrize("named", [True, False])
