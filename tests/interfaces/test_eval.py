@@ -136,7 +136,7 @@ def test_gold_list_is_compared_with_the_items(evals: Evals) -> None:
     assert report["recall"]["origin"] == "gold"
     current_facts = report["currentFacts"]
     assert (current_facts["current"], current_facts["superseded"]) == (2, 1)
-    assert current_facts["shown"] + len(current_facts["missing"]) == 2
+    assert current_facts["held"] + len(current_facts["missing"]) == 2
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ async def test_no_fact_is_lost_over_twenty_compactions() -> None:
     assert report.recall.origin == "gold"
     facts = report.current_facts
     assert facts is not None
-    assert facts.shown / facts.current >= 0.88
+    assert facts.held / facts.current >= 0.88
     assert not report.items.contradictions
 
 
@@ -205,7 +205,7 @@ async def test_bundled_conversation_loses_no_fact() -> None:
     assert all(not row.dropped for row in report.survival if row.whose == "gold")
     facts = report.current_facts
     assert facts is not None
-    assert facts.shown / facts.current >= 0.9
+    assert facts.held / facts.current >= 0.9
     assert not report.items.contradictions
 
 

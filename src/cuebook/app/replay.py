@@ -1,7 +1,7 @@
 """Replay a recorded conversation through the whole pipeline, with its recorded times, ids and answers."""
 
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from cuebook.app.transcripts import Transcript
 from cuebook.engine.core.drafts import Posted, role_of, sender_of
-from cuebook.interfaces import RelayAnswer, RelayRequest
 from cuebook.records.conversation import Post
+from cuebook.testing.doubles import FrozenClock
+from cuebook.testing.upstream import Answer
 from cuebook.wire.chat_messages import read_message, write_message
 
 #: Start time of a conversation without times: arbitrary, but the same in every run.
@@ -111,19 +112,9 @@ def is_system(post: RecordedPost) -> bool:
     return post.role in ("system", "developer")
 
 
-class ReplayClock:
-    """A clock that shows the time of the replayed post and never goes back."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-
-    def now(self) -> float:
-        """Return the current Unix time of the recording."""
-        return self._now
-
-    def at(self, when: float) -> None:
-        """Advance to a post's time."""
-        self._now = max(self._now, when)
+def advance_to(clock: FrozenClock, when: float) -> None:
+    """Advance a clock to a post's time; it never goes back."""
+    clock.set(max(clock.now(), when))
 
 
 class ReplayDice:
@@ -141,42 +132,12 @@ class ReplayDice:
         return f"{prefix}-{self._made}"
 
 
-class _RecordedAnswer:
-    """A recorded answer as an upstream would send it, in one chunk."""
-
-    status = 200
-    headers: Mapping[str, str] = {"content-type": "application/json"}
-
-    def __init__(self, message: Mapping[str, Any], model: str) -> None:
-        calls = bool(message.get("tool_calls"))
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
-        named = {"model": model} if model else {}
-        self._body = msgspec.json.encode({"object": "chat.completion", **named, "choices": [choice]})
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body."""
-        yield self._body
-
-    async def aclose(self) -> None:
-        """Do nothing: no resource is open."""
-
-
-class RecordedUpstream:
-    """Answers every request with the next recorded answer, and records the requests' sizes."""
-
-    base_url = "recorded:"
-
-    def __init__(self, model: str = "") -> None:
-        self.answers: deque[Mapping[str, Any]] = deque()
-        self._model = model  # the model name in the answers
-
-    async def send(self, request: RelayRequest) -> RelayAnswer:
-        """Answer a request."""
-        del request
-        return _RecordedAnswer(self.answers.popleft(), self._model)
-
-    async def aclose(self) -> None:
-        """Do nothing: no resource is open."""
+def recorded_answer(message: Mapping[str, Any], model: str = "") -> Answer:
+    """Return a recorded message as an upstream's whole answer; `model` is the model name in it."""
+    calls = bool(message.get("tool_calls"))
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+    named = {"model": model} if model else {}
+    return Answer(pieces=[msgspec.json.encode({"object": "chat.completion", **named, "choices": [choice]})])
 
 
 class RecordedCall(Struct, frozen=True):

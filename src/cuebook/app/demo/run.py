@@ -19,13 +19,13 @@ from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import (
     RecordedCall,
     RecordedPost,
-    RecordedUpstream,
-    ReplayClock,
     ReplayDice,
+    advance_to,
     calls_of,
     is_dated,
     is_system,
     posts_of,
+    recorded_answer,
 )
 from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
@@ -38,6 +38,8 @@ from cuebook.records.conversation_answers import summary_state
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.records.memory_answers import item_entry
 from cuebook.records.turn import Ask, Window
+from cuebook.testing.doubles import FrozenClock
+from cuebook.testing.upstream import ScriptedUpstream
 from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator, CacheTotals, rule_named
 from cuebook.window.post_forms import weigh
 from cuebook.wire.chat_messages import read_message
@@ -228,26 +230,28 @@ class Stage:
     """The recorded environment: clock, ids, answers, and the client's system text in every call."""
 
     def __init__(self, model: str = "") -> None:
-        self.clock, self.dice, self.upstream = ReplayClock(), ReplayDice(), RecordedUpstream(model)
+        self.clock, self.dice, self.upstream = FrozenClock(0.0), ReplayDice(), ScriptedUpstream()
+        self._model = model
         self._system: list[Mapping[str, Any]] = []
 
     async def play(self, cue: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
         """Send the new messages and store them and the recorded answer under their own ids."""
-        self.clock.at(call.new[-1].when)
+        advance_to(self.clock, call.new[-1].when)
         if call.answer is None or call.answer.role != "assistant":
             await self._listen(cue, transcript, call, meter)
             return
         posts = list(dropwhile(is_system, call.new))
         self._system += [post.message for post in call.new[: len(call.new) - len(posts)]]
         self.dice.ids.extend([post.id for post in posts] + [call.answer.id])
-        self.upstream.answers.append(call.answer.message)
+        self.upstream.say(recorded_answer(call.answer.message, self._model))
+        self.upstream.requests.clear()
         messages = [*self._system, *(post.message for post in posts)]
         body = msgspec.json.encode({"model": "recorded", "messages": messages})
         name, user = transcript.conversation, transcript.user
         request = Request(body=body, headers={}, conversation=name, user=user, server_history=True)
         async for piece in cue.relay(request):
             if isinstance(piece, Head):
-                self.clock.at(call.answer.when)
+                advance_to(self.clock, call.answer.when)
         conversation = await cue.conversations.get(name)
         shown = await cue.turns.replay(name, conversation.turns)
         meter.measure(call, shown.window)

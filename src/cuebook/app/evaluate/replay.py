@@ -8,10 +8,11 @@ from msgspec import Struct
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.gold import Fact, some
 from cuebook.app.memories.search import listed_items
-from cuebook.app.replay import RecordedPost, ReplayClock, calls_of, is_system, posts_of
+from cuebook.app.replay import RecordedPost, advance_to, calls_of, is_system, posts_of
 from cuebook.app.transcripts import Transcript
 from cuebook.memory.facts import FactToken, tokens_of
 from cuebook.records.memory import Hit, Scope, Summary
+from cuebook.testing.doubles import FrozenClock
 from cuebook.wire.chat_messages import read_message
 
 # ---- survival -------------------------------------------------------------------------------------------------------
@@ -121,7 +122,7 @@ class ReplayedPost(Struct, frozen=True):
 class Rehearsal:
     """The replay of one transcript: its posts so far, the passes made, and the fates of the facts they covered."""
 
-    def __init__(self, cue: Cuebook, clock: ReplayClock, transcript: Transcript, facts: Sequence[Fact]) -> None:
+    def __init__(self, cue: Cuebook, clock: FrozenClock, transcript: Transcript, facts: Sequence[Fact]) -> None:
         self._cue, self._clock, self._transcript = cue, clock, transcript
         self.heard: list[ReplayedPost] = []
         self.summary: Summary | None = None
@@ -141,7 +142,7 @@ class Rehearsal:
         for number, call in enumerate(calls, 1):
             progress(number, len(calls), name)
             posts = [*call.new, *([call.answer] if call.answer else [])]
-            self._clock.at(posts[-1].when)
+            advance_to(self._clock, posts[-1].when)
             await self._cue.append(name, [post.posted() for post in posts], user=self._transcript.user)
             clean = self._cue.services.writer.clean
             self.heard += [

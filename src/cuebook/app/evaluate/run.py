@@ -19,32 +19,22 @@ from cuebook.app.demo import shipped
 from cuebook.app.evaluate.items import Cleanness, cleanness
 from cuebook.app.evaluate.replay import Progress, Rehearsal, Survival, on_path, survivals_of
 from cuebook.app.files import read_bytes
-from cuebook.app.gold import Fact, some
+from cuebook.app.gold import Fact, GoldSurvival, some
 from cuebook.app.memories.search import listed_items
-from cuebook.app.replay import ReplayClock, ReplayDice
+from cuebook.app.replay import ReplayDice
 from cuebook.app.transcripts import Transcript, read_transcripts
 from cuebook.app.transcripts.transcript import FilePlace
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig
 from cuebook.errors import InvalidInput
 from cuebook.memory.evidence import DEPTH, EvidenceRecall, Origin, Question, answered, clozes, recall
 from cuebook.records.memory import Scope
+from cuebook.testing.doubles import FrozenClock
 
 T = TypeVar("T", bound=Struct)
 #: Default number of questions per conversation.
 QUESTIONS = 200
 #: The compaction profile, and the number of posts that it keeps verbatim after the summary.
 PROFILE = "standard"
-
-
-class CurrentFacts(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Gold facts at the end: how many current and how many superseded ones a current item states."""
-
-    current: int
-    shown: int
-    superseded: int
-    superseded_shown: int
-    missing: tuple[str, ...]
-    wrong: tuple[str, ...]
 
 
 class Evaluation(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -58,7 +48,7 @@ class Evaluation(Struct, frozen=True, kw_only=True, rename="camel"):
     items: Cleanness
     survival: tuple[Survival, ...]
     first_pass: tuple[Survival, ...]  # only the posts of the first pass
-    current_facts: CurrentFacts | None  # None without a gold list
+    current_facts: GoldSurvival | None  # None without a gold list
 
 
 async def evaluate(
@@ -143,7 +133,7 @@ def _found(file: Path | None, listed: Path | None) -> list[tuple[Transcript, Seq
 
 
 async def _evaluate(transcript: Transcript, facts: Sequence[Fact], limit: int, progress: Progress) -> Evaluation:
-    clock = ReplayClock()
+    clock = FrozenClock(0.0)
     settings = Settings(store=StoreConfig(url="eval.db"), memory=MemoryConfig(profile=PROFILE))
     with tempfile.TemporaryDirectory(prefix="cuebook-eval-", ignore_cleanup_errors=True) as folder:
         config = Config(settings=settings, folder=folder)  # independent of the working directory
@@ -156,7 +146,8 @@ async def _evaluate(transcript: Transcript, facts: Sequence[Fact], limit: int, p
 async def _report(
     cue: Cuebook, rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int
 ) -> Evaluation:
-    passes = rehearsal.summary.version if rehearsal.summary else 0
+    summary = rehearsal.summary
+    passes = summary.version if summary else 0
     items = [
         each
         for each in await listed_items(cue.services, Scope(), transcript.conversation)
@@ -171,7 +162,7 @@ async def _report(
         items=cleanness(items, texts=[post.text for post in rehearsal.heard], facts=facts),
         survival=survivals_of(rehearsal.fates, passes),
         first_pass=survivals_of(rehearsal.fates, passes, first=True),
-        current_facts=_current(gold.survival(facts, items, "")) if facts else None,
+        current_facts=gold.survival(facts, items, summary.markdown if summary else "") if facts else None,
     )
 
 
@@ -194,14 +185,3 @@ def _questions_of(
         return "file", list(given)
     questions = [Question(text=fact.question, evidence=fact.sources) for fact in facts if fact.current and fact.sources]
     return ("gold", questions) if questions else ("cloze", list(clozes(posts)))
-
-
-def _current(gold_survival: gold.GoldSurvival) -> CurrentFacts:
-    return CurrentFacts(
-        current=gold_survival.current,
-        shown=gold_survival.held,
-        superseded=gold_survival.superseded,
-        superseded_shown=gold_survival.shown,
-        missing=gold_survival.missing,
-        wrong=gold_survival.wrong,
-    )

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.evaluate import QUESTIONS, CurrentFacts, Evaluation, EvidenceRecall, evaluate, to_wire, together
+from cuebook.app.evaluate import QUESTIONS, Evaluation, EvidenceRecall, evaluate, to_wire, together
 from cuebook.app.evaluate.items import Cleanness
 from cuebook.app.evaluate.replay import Survival
+from cuebook.app.gold import GoldSurvival
 from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, Utilities, Utility, usefulness_of
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.output import screen
@@ -232,13 +233,13 @@ def _survival_lines(rows: Sequence[Survival]) -> Iterator[str]:
     yield from (f"    {_quote(text)}" for text in dropped[:SHOWN])
 
 
-def _current_lines(facts: CurrentFacts) -> Iterator[str]:
+def _current_lines(facts: GoldSurvival) -> Iterator[str]:
     yield f"{'gold facts at the end':{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
-    content = _share(facts.shown / facts.current if facts.current else None)
-    yield f"{'  current, in an item':{NAME}}{f'{facts.shown} of {facts.current}':>{FIGURE}}{content:>{FIGURE}}"
+    content = _share(facts.held / facts.current if facts.current else None)
+    yield f"{'  current, in an item':{NAME}}{f'{facts.held} of {facts.current}':>{FIGURE}}{content:>{FIGURE}}"
     yield from (f"    missing: {_quote(text)}" for text in facts.missing[:SHOWN])
-    wrong = _share(facts.superseded_shown / facts.superseded if facts.superseded else None)
-    count = f"{facts.superseded_shown} of {facts.superseded}"
+    wrong = _share(facts.shown / facts.superseded if facts.superseded else None)
+    count = f"{facts.shown} of {facts.superseded}"
     yield f"{'  superseded, but in an item':{NAME}}{count:>{FIGURE}}{wrong:>{FIGURE}}"
     yield from (f"    wrong: {_quote(text)}" for text in facts.wrong[:SHOWN])
 
