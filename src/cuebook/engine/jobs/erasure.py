@@ -141,17 +141,13 @@ async def finish(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
 
     It stays pending while another process reads, or until a background job has rewritten a large file.
     """
-    if (
-        not await _mirrored([receipt], services)
-        or not await _unlogged([receipt], services)
-        or not await services.store.erasure.emptied(patience_ms=PATIENCE_MS)
-    ):
+    if not await _removed(services, [receipt]):
         return receipt
     return await _signed(services, scope, receipt)
 
 
-async def _mirrored(receipts: Sequence[Receipt], services: Services) -> bool:
-    """Remove erased texts from the audit mirror. Return False if that is not possible yet."""
+async def _removed(services: Services, receipts: Sequence[Receipt], *, large: bool = False) -> bool:
+    """Remove erased data from the audit mirror, the prompt logs and the database. Return False if not possible yet."""
     if any(receipt.counts.get(_AUDIT) for receipt in receipts):
         try:
             if not await erase_mirror(services):
@@ -160,13 +156,10 @@ async def _mirrored(receipts: Sequence[Receipt], services: Services) -> bool:
             log.warning("%s Pending receipts: %s", error, ", ".join(each.id for each in receipts))
             return False
     services.failpoint("forget.mirror")
-    return True
-
-
-async def _unlogged(receipts: Sequence[Receipt], services: Services) -> bool:
-    """Remove erased texts from the prompt logs. Return False if that is not possible yet."""
     kinds = {receipt.kind for receipt in receipts if any(receipt.counts.values())}
-    return await services.erase_logs(kinds) if kinds else True
+    if kinds and not await services.erase_logs(kinds):
+        return False
+    return await services.store.erasure.emptied(patience_ms=0 if large else PATIENCE_MS, large=large)
 
 
 async def _signed(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
@@ -186,14 +179,9 @@ async def _signed(services: Services, scope: Scope, receipt: Receipt) -> Receipt
 async def finish_all(services: Services) -> int:
     """Remove erased data from files of any size, then sign all pending receipts. Return how many are still pending."""
     waiting = await services.store.erasure.pending()
-    receipts = [receipt for _, receipt in waiting]
     if not waiting and not services.store.database.unclean:
         return 0
-    if (
-        not await _mirrored(receipts, services)
-        or not await _unlogged(receipts, services)
-        or not await services.store.erasure.emptied(large=True)
-    ):
+    if not await _removed(services, [receipt for _, receipt in waiting], large=True):
         return len(waiting)
     for tenant, receipt in waiting:
         await _signed(services, Scope(tenant), receipt)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.statements import VERSION, Statements, ddl
+from cuebook.storage.database.statements import VERSION, ddl, prepared_statements
 from cuebook.storage.database.transaction import Failpoints, Transaction
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class PostgresDatabase:
         self.holders = Holders(None)
         self.unclean = False
         self._failpoints = failpoints or Failpoints()
-        self._statements = Statements("postgresql")
+        self._statements = prepared_statements("postgresql")
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="cuebook-postgres")
         options = {"cursor_factory": ClientCursor}  # binds values in the client, where NULL needs no type
         self._pool = ConnectionPool(url, min_size=1, max_size=connections, kwargs=options, open=True)

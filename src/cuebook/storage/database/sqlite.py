@@ -14,12 +14,12 @@ from cuebook.errors import BackendError
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite_files import LARGE, MEMORY, connect, prepare, rewritten, truncated
 from cuebook.storage.database.sqlite_writer import Writer, explain, translate
-from cuebook.storage.database.statements import Statements
+from cuebook.storage.database.statements import prepared_statements
 from cuebook.storage.database.transaction import Failpoints, Transaction
 
 T = TypeVar("T")
 
-_STATEMENTS: Final = Statements("sqlite")
+_STATEMENTS: Final = prepared_statements("sqlite")
 _NO_FAILPOINTS: Final = Failpoints()
 #: Reader threads per process: reads are short, and two cores run two of them.
 READERS = 4

@@ -84,13 +84,17 @@ def _read(file: str) -> str:
     return resources.files("cuebook.storage").joinpath(file).read_text("utf-8")
 
 
-class Statements:
+class Statements(Struct):
     """The shipped statements as a dialect's driver runs them, and what was learned of their columns."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.prepared = {name: prepared(sql, dialect) for name, sql in load_statements(dialect).items()}
-        self.columns: dict[str, tuple[str, ...]] = {}  # names by statement, after its first run
-        self.makers: dict[tuple[type[Struct], str], Callable[[Sequence[Any]], Any]] = {}  # by record and statement
+    prepared: dict[str, Prepared]
+    columns: dict[str, tuple[str, ...]] = {}  # names by statement, after its first run
+    makers: dict[tuple[type[Struct], str], Callable[[Sequence[Any]], Any]] = {}  # by record and statement
+
+
+def prepared_statements(dialect: Dialect) -> Statements:
+    """Load the statements for a dialect's driver."""
+    return Statements({name: prepared(sql, dialect) for name, sql in load_statements(dialect).items()})
 
 
 def prepared(sql: str, dialect: Dialect) -> Prepared:

@@ -6,7 +6,6 @@ A noun of the store is a subclass of `Noun`. Its methods are written as synchron
 
 import os
 import signal
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -55,14 +54,14 @@ NAMES: Final = (
     "forget.signed", "outcome.folded", "stream.piece", "stream.ended", "compact.read", "compact.made",
     "reflect.read", "reflect.made", "request.finish", "migrate.statement",
 )  # fmt: skip
-_ACTIONS = ("kill", "raise", "delay", "stop")
+_ACTIONS = ("kill", "raise", "stop")
 
 
 class Failpoints:
-    """The armed failpoint of this process, if any: a named point where a test kills, fails, stops or delays it.
+    """The armed failpoint of this process, if any: a named point where a test kills, fails or stops it.
 
-    The setting `name:kill|raise|delay|stop@n` acts when the point is passed for the n-th time (default: 1). kill =
-    SIGKILL to this process, stop = SIGSTOP, raise = a BackendError, delay = half a second.
+    The setting `name:kill|raise|stop@n` acts when the point is passed for the n-th time (default: 1). kill = SIGKILL to
+    this process, stop = SIGSTOP, raise = a BackendError.
     """
 
     def __init__(self, setting: str = "") -> None:
@@ -73,10 +72,8 @@ class Failpoints:
             place, _, action = setting.partition(":")
             action, _, nth = action.partition("@")
             if place not in NAMES or action not in _ACTIONS or not (nth or "1").isdecimal():
-                msg = (
-                    f"CUEBOOK_FAILPOINT {setting!r}: expected NAME:kill|raise|delay|stop[@N] with NAME one of"
-                    f" {', '.join(NAMES)}"
-                )
+                expected = f"NAME:{'|'.join(_ACTIONS)}[@N] with NAME one of {', '.join(NAMES)}"
+                msg = f"CUEBOOK_FAILPOINT {setting!r}: expected {expected}"
                 raise InvalidInput(msg)
             self._name, self._action, self._left = place, action, int(nth or 1)
 
@@ -96,8 +93,6 @@ class Failpoints:
             os.kill(os.getpid(), signal.SIGKILL)
         elif self._action == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
-        elif self._action == "delay":
-            time.sleep(0.5)
         else:
             msg = f"failpoint {name}"
             raise BackendError(msg, retryable=True)
