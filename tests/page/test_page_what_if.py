@@ -36,7 +36,7 @@ def test_what_if_without_a_memory_shows_both_prompts(
     assert "differs from the bytes" not in page.inner_text("[role=status]")
     expect(page.locator("section[aria-labelledby=before] .marked")).to_have_count(1)
     assert source in page.inner_text("section[aria-labelledby=before] .marked")
-    assert "only before" in page.inner_text("section[aria-labelledby=before] .marked")
+    assert "only here" in page.inner_text("section[aria-labelledby=before] .marked")
     expect(page.locator("section[aria-labelledby=after] .marked")).to_have_count(0)
     assert page.is_checked(f"input[value='{source}']")
     seen.screenshot_page("what-if")

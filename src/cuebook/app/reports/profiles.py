@@ -90,7 +90,7 @@ class ProfileReport(Struct, frozen=True, kw_only=True, rename="camel"):
 class CachedReports(Struct):
     """The reports of conversations in this process, each with the state that it was computed from."""
 
-    reports: dict[tuple[str, str], tuple[object, ProfileReport]] = {}
+    reports: dict[int, tuple[object, ProfileReport]] = {}  # by the conversation's row number
 
 
 async def profile_report(
@@ -110,7 +110,7 @@ async def profile_report(
         if left <= 0:
             break
         turns = await services.store.turns(scope, each.id, last=left)
-        key, state = (scope.tenant, each.id), (each.no, each.generation, each.updated_at, len(turns), profiles, prices)
+        key, state = each.no, (each.generation, each.updated_at, len(turns), profiles, prices)
         known = cached.pop(key, None)
         if known is None or known[0] != state:
             replay = _ConversationReplay(services, config, scope, each, prices=prices, search=search)

@@ -36,7 +36,7 @@ def _profiles(found: ShadowReport) -> None:
     profiles = [each for each in replay.profiles if each.calls]
     if not profiles:
         return
-    screen.heading(f"The newest {counted(profiles[0].calls, 'call')} under each profile (in use: {found.profile})")
+    screen.heading(f"The newest {counted(profiles[0].calls, 'call')} under each profile (configured: {found.profile})")
     rows = [
         (
             each.profile,

@@ -160,3 +160,13 @@ def _anchor_marks(window: Mapping[str, Any], at: Callable[[int], float]) -> list
         side = "start" if x < 2 * _APART else "end" if x > 100 - _APART else "middle"
         items.append({"name": anchor["name"], "x": x, "row": row, "side": side})
     return items
+
+
+def mark_differences(window: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return a window to draw. Mark blocks that are missing or different in the other window."""
+    result = lay_out(window)
+    texts = {(each["kind"], each["source"]): each["text"] for each in (other["blocks"] if other else ())}
+    for each in result["blocks"]:
+        text = texts.get((each["kind"], each["source"]))
+        each["mark"] = "only here" if text is None else "" if text == each["text"] else "different text"
+    return result

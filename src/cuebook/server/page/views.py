@@ -16,14 +16,11 @@ from cuebook.records.turn import SHADOW
 from cuebook.server.authorization import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.block_sources import name_blocks
-from cuebook.server.page.prompt_bar import lay_out
+from cuebook.server.page.prompt_bar import lay_out, mark_differences
 from cuebook.server.page.render import asset, show
 from cuebook.server.page.what_if import ask, blank_what_if, what_if
 
 # ---- two turns side by side -----------------------------------------------------------------------------------------
-
-
-BlockTexts = Mapping[tuple[str, str], str]
 
 
 async def compare_turns(
@@ -38,35 +35,19 @@ async def compare_turns(
     for each in items:
         if each["window"]:
             each["window"] = await name_blocks(cue, conversation, each, user=user, owner=owner)
-    texts = [_block_texts(each["window"]) for each in items]
-    sides = [_side(each, other) for each, other in zip(items, reversed(texts), strict=True)]
+    sides = [_side(each, other["window"]) for each, other in zip(items, reversed(items), strict=True)]
     return show("turns.html", view="Conversations", conversation=conversation, sides=sides)
 
 
-def _side(turn: Mapping[str, Any], other: BlockTexts) -> dict[str, Any]:
+def _side(turn: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
     window, metadata = turn["window"], turn["metadata"]
     return {
         "turn": turn,
         "cache": (window or {}).get("cache") or {},
         "sentiment": metadata.get("sentiment") or {},
         "mind": metadata.get("mind") or {},
-        "window": _mark_differences(window, other),
+        "window": mark_differences(window, other) if window else None,
     }
-
-
-def _block_texts(window: Mapping[str, Any] | None) -> BlockTexts:
-    return {(each["kind"], each["source"]): each["text"] for each in (window["blocks"] if window else ())}
-
-
-def _mark_differences(window: Mapping[str, Any] | None, other: BlockTexts) -> dict[str, Any] | None:
-    """Return a window to draw. Mark blocks that are missing or different in the other window."""
-    if window is None:
-        return None
-    result = lay_out(window)
-    for each in result["blocks"]:
-        other_text = other.get((each["kind"], each["source"]))
-        each["mark"] = "only here" if other_text is None else "" if other_text == each["text"] else "different text"
-    return result
 
 
 ONE = "/page/conversations/{conversation:str}"

@@ -11,7 +11,7 @@ from cuebook.records.answer import to_wire
 from cuebook.records.memory import NO_MODEL
 from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
-from cuebook.server.page.prompt_bar import lay_out
+from cuebook.server.page.prompt_bar import mark_differences
 from cuebook.server.page.render import show
 
 #: Kinds of blocks that can be left out.
@@ -68,17 +68,12 @@ async def _comparison_page(
     )
     shape = to_wire(replay_entry(replay))
     comparison = shape.get("counterfactual")
-    only = (
-        {side: {(each["kind"], each["source"]) for each in comparison[key]} for side, key in _SIDES}
-        if comparison
-        else {}
-    )
-    changed = {each["source"] for each in comparison["changed"]} if comparison else set()
-    sides = (
-        [_side(comparison[side], side, only[side], changed) for side in ("before", "after") if comparison[side]]
-        if comparison
-        else []
-    )
+    windows = {side: comparison[side] for side in ("before", "after")} if comparison else {}
+    sides = [
+        {"name": side, "window": mark_differences(window, other)}
+        for (side, window), other in zip(windows.items(), reversed(windows.values()), strict=True)
+        if window
+    ]
     original_answer = (
         (await cue.turns.show(name, n, user=user)).reply if comparison and comparison["answer"] is not None else ""
     )
@@ -96,10 +91,6 @@ async def _comparison_page(
     )
 
 
-#: For each side, the list in a comparison that names blocks of only that side.
-_SIDES = (("before", "leftOut"), ("after", "letIn"))
-
-
 def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict[str, Any]:
     """Return an empty form for a window: the blocks that can be left out, and the model that can be called."""
     blocks: Sequence[Mapping[str, Any]] = window["blocks"] if window else ()
@@ -115,12 +106,3 @@ def blank_what_if(window: Mapping[str, Any] | None, request: AnyRequest) -> dict
         "model": "" if model == NO_MODEL else model,
         "may_ask": caller_of(request).may("editor"),
     }
-
-
-def _side(window: Mapping[str, Any], name: str, only: set[tuple[str, str]], changed: set[str]) -> dict[str, Any]:
-    """Return a window to draw. Mark blocks that are missing or different in the other window."""
-    result = lay_out(window)
-    for each in result["blocks"]:
-        alone = (each["kind"], each["source"]) in only
-        each["mark"] = f"only {name}" if alone else "changed" if each["source"] in changed else ""
-    return {"name": name, "window": result}
