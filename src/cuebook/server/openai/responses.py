@@ -63,7 +63,7 @@ async def compact(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIRes
     `input` is the whole history, or `previous_response_id` names what it follows. A later request that sends the item
     continues the conversation.
     """
-    return await (_respond(request, data, compacts=True) if cue_of(request).upstream_url else pass_through(request))
+    return await _respond(request, data, compacts=True)
 
 
 async def _respond(request: AnyRequest, data: Any, *, compacts: bool = False) -> ASGIResponse:
