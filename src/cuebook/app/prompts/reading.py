@@ -1,7 +1,7 @@
 """The read operations of `cue.prompts`: list, show, render, compare, lint, rate and select versions."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeVar
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from cuebook.app.arguments import OWNER, CallerOf, Cursor, IdempotencyKey, MaybePageSize, User
 from cuebook.app.namespace import Namespace
-from cuebook.app.paging import LIMIT, check_limit, no_cursor, read_cursor, write_cursor
+from cuebook.app.paging import LIMIT, no_cursor, read_cursor, short_page, write_cursor
 from cuebook.app.prompts import answers
 from cuebook.app.prompts.answers import (
     BranchStatus,
@@ -207,9 +207,8 @@ class PromptReading(Namespace):
         if branch:
             await self._found(family.slug, branch=branch)  # raises NotFound
         versions = await self._services.prompts.versions(Scope(), family.slug, branch=branch or None)
-        name = f"versions {family.slug} {branch}"
-        rows, more = _page(versions, lambda each: f"{_key(each.branch)} {each.number:09}", name, limit, cursor)
-        return Page(items=tuple(answers.version_summary(each, family) for each in rows), next=more)
+        page = short_page(versions, f"versions {family.slug} {branch}", limit=limit, cursor=cursor, grows=True)
+        return Page(items=tuple(answers.version_summary(each, family) for each in page), next=page.next)
 
     @operation("GET /api/prompts/{slug}/versions/{number}", role="viewer")
     async def version(
@@ -228,17 +227,16 @@ class PromptReading(Namespace):
     async def branches(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[BranchStatus]:
         """List the branches of a prompt, `main` first, with the scores of their active versions. Raises NotFound."""
         family = await self.family(slug)
-        rows, more = _page(family.branches, lambda each: _key(each.name), f"branches {family.slug}", limit, cursor)
-        status = [await rollback.status(self._services, family.slug, each) for each in rows]
-        entries = [as_answer(BranchStatus, each, rollback=of) for each, of in zip(rows, status, strict=True)]
-        return Page(items=tuple(entries), next=more)
+        page = short_page(family.branches, f"branches {family.slug}", limit=limit, cursor=cursor, grows=True)
+        status = [await rollback.status(self._services, family.slug, each) for each in page]
+        entries = [as_answer(BranchStatus, each, rollback=of) for each, of in zip(page, status, strict=True)]
+        return Page(items=tuple(entries), next=page.next)
 
     @operation("GET /api/prompts/{slug}/labels", role="viewer")
     async def labels(self, slug: Slug, *, limit: MaybePageSize = None, cursor: Cursor = None) -> Page[Label]:
         """List the labels of a prompt by name. Raises NotFound."""
         family = await self.family(slug)
-        rows, more = _page(family.labels, lambda each: each.name, f"labels {family.slug}", limit, cursor)
-        return Page(items=tuple(rows), next=more)
+        return short_page(family.labels, f"labels {family.slug}", limit=limit, cursor=cursor, grows=True)
 
     @operation(
         "GET /api/prompts/{slug}/history",
@@ -251,13 +249,13 @@ class PromptReading(Namespace):
         family = await self.family(slug)
         prompt_events = await self._services.prompts.events(Scope(), family.slug, limit=_ALL_EVENTS)
         name = f"events {family.slug}"
-        count = int(read_cursor(cursor, name)[0]) if cursor is not None else len(prompt_events)
-        if count > len(prompt_events):
+        older = int(read_cursor(cursor, name)[0]) if cursor is not None else len(prompt_events)
+        if older > len(prompt_events):
             raise no_cursor(cursor or "")
-        left = prompt_events[len(prompt_events) - count :]
-        shown = left if limit is None and cursor is None else left[: _checked(limit)]
-        more = write_cursor(name, len(left) - len(shown)) if len(left) > len(shown) else None
-        return Page(items=tuple(shown), next=more)
+        left = prompt_events[len(prompt_events) - older :]
+        page = short_page(left, name, limit=limit if limit or cursor is None else LIMIT, cursor=None)
+        more = write_cursor(name, older - len(page)) if page.next else None
+        return Page(items=page.items, next=more)
 
     @operation("GET /api/prompts/{slug}/rating", role="viewer")
     async def rating(
@@ -499,29 +497,6 @@ async def compare_versions(
 async def whole_text(services: Services, version: Version) -> str:
     """Return a version's text with everything it inherits, not rendered."""
     return text_of(await resolved_of(services, version))
-
-
-def _page(
-    rows: Sequence[T], key: Callable[[T], str], name: str, limit: int | None, cursor: str | None
-) -> tuple[Sequence[T], str | None]:
-    """Return a page of rows sorted by key."""
-    if limit is None and cursor is None:
-        return rows, None
-    after = str(read_cursor(cursor, name)[0]) if cursor is not None else ""
-    left = [each for each in rows if key(each) > after]
-    entries = left[: _checked(limit)]
-    return entries, write_cursor(name, key(entries[-1])) if len(left) > len(entries) else None
-
-
-def _checked(limit: int | None) -> int:
-    limit = LIMIT if limit is None else limit
-    check_limit(limit)
-    return limit
-
-
-def _key(branch: str) -> str:
-    """Return the sort key of a branch: `main` first, then by name. A space sorts before all their letters."""
-    return f"{branch != MAIN:d}{branch}"
 
 
 async def find_beside(prompts: "PromptReading", other: Version, text: str) -> Version:
