@@ -296,9 +296,9 @@ class Skip(Struct, frozen=True):
     number: int = field(name="version")
 
 
-def read(text: str | bytes) -> Any:
-    """Return a parsed migration file. Raises InvalidInput for invalid JSON and duplicate keys."""
-    return parse(text.removeprefix("\ufeff") if isinstance(text, str) else text.removeprefix(b"\xef\xbb\xbf"))
+def read_document(data: bytes, *, name: str) -> Any:
+    """Return a parsed migration file. Raises InvalidInput naming the file for invalid JSON and duplicate keys."""
+    return parse(data.removeprefix(b"\xef\xbb\xbf"), where=name)
 
 
 def slugs(document: Any) -> tuple[str, ...]:

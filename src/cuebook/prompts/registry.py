@@ -213,7 +213,7 @@ def read(text: str | bytes) -> Registry:
         raise InvalidInput(
             f"{FILE}: contains Git conflict markers. Run `cuebook prompt pull` to rebuild it.", where=FILE
         )
-    document = _parsed(text)
+    document = parse(text, where=FILE)
     ours = isinstance(document, dict) and "prompts" in document
     if ours and document.get("format") != FORMAT:
         raise InvalidInput(
@@ -224,13 +224,6 @@ def read(text: str | bytes) -> Registry:
         raise InvalidInput(f"{FILE}: expected a list of prompts", where=FILE)
     entries = tuple(_read_entry(row, f"prompts[{place}]") for place, row in enumerate(rows))
     return Registry(entries, text) if ours else Registry(_with_heads(entries))
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return parse(text, where=FILE)
-    except InvalidInput as error:  # the error of a duplicate key does not name its file
-        raise InvalidInput(f"{FILE}: {str(error).removeprefix(f'{FILE}: ')}", where=FILE) from error
 
 
 def _with_heads(entries: tuple[RegistryEntry, ...]) -> tuple[RegistryEntry, ...]:

@@ -22,6 +22,8 @@ def parse(document: str | bytes, *, where: str = "$") -> Any:
     try:
         text = document if isinstance(document, str) else document.decode()
         value = json.loads(text, object_pairs_hook=_unique)
+    except InvalidInput as error:  # a duplicate key
+        raise InvalidInput(f"{where}: {error}" if where != "$" else str(error), where=error.where) from error
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{where}: not valid JSON ({error})", where=where) from error
     check(value, where=where)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
-from cuebook.prompts.migrate import plan, read, slugs
+from cuebook.prompts.migrate import plan, read_document, slugs
 from cuebook.records.prompt import Param, Version
 
 #: The documented array (Cortex), with the fields of POST /api/prompts beside.
@@ -225,8 +225,8 @@ def test_an_error_in_the_last_row_prevents_the_import(document, message):
 
 
 def test_byte_order_marks_are_accepted_and_duplicate_keys_rejected():
-    assert plan(read(b"\xef\xbb\xbf[]"), ()) == ((), ())
+    assert plan(read_document(b"\xef\xbb\xbf[]", name="a.json"), ()) == ((), ())
     with pytest.raises(InvalidInput, match="slug"):
-        read('[{"slug": "a", "slug": "b"}]')
+        read_document(b'[{"slug": "a", "slug": "b"}]', name="a.json")
     with pytest.raises(InvalidInput, match="not valid JSON"):
-        read("[{")
+        read_document(b"[{", name="a.json")

@@ -9,7 +9,9 @@ from cuebook.app.prompts.arguments import ForkOrigin
 from cuebook.app.prompts.impact import Impact
 from cuebook.app.prompts.reading import RenderedPrompt
 from cuebook.app.prompts.writing import KEEP, Prompts
+from cuebook.prompts.files import write_file
 from cuebook.prompts.lint import LintFinding
+from cuebook.prompts.migrate import read_document
 from cuebook.prompts.names import Reference
 from cuebook.prompts.rating import QualityRating
 from cuebook.prompts.rollback_evidence import Course
@@ -31,4 +33,6 @@ __all__ = [
     "RenderedPrompt",
     "Selection",
     "VersionIdentity",
+    "read_document",
+    "write_file",
 ]

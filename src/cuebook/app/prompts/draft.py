@@ -1,12 +1,14 @@
-"""Convert edited text or prompt files to versions, and store several versions in one transaction."""
+"""Convert edited texts and prompt files to versions and store them in one transaction, and export versions."""
 
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.answers import VersionIdentity
+from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.reading import standing
 from cuebook.app.prompts.writing import save_writes
 from cuebook.engine.core.services import Services
@@ -16,7 +18,7 @@ from cuebook.prompts.difference import raised
 from cuebook.prompts.files import read_file, read_stated, write_file
 from cuebook.prompts.inherit import parents_first
 from cuebook.prompts.names import check_branch, read_place
-from cuebook.records.answer import as_answer
+from cuebook.records.answer import as_answer, to_wire
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import BODY, MAIN, Version
 
@@ -135,3 +137,23 @@ async def import_files(
     await Prompts(services).check([each.version for each in planned])
     saved = await save_planned(services, planned, families, by=by) if planned else []
     return [as_answer(VersionIdentity, each) for each in saved]
+
+
+async def export_prompts(services: Services, slugs: Sequence[str] = ()) -> Wire:
+    """Return all versions of the given prompts (default: all), `main` first, oldest first. Raises NotFound."""
+    prompts = Prompts(services)
+    names = [(await prompts.family(slug)).slug for slug in slugs] or sorted(await families_of(services, None))
+    rows = []
+    for name in dict.fromkeys(names):
+        versions = await services.prompts.versions(Scope(), name)
+        rows += [
+            _row(each) for each in sorted(versions, key=lambda each: (each.branch != MAIN, each.branch, each.number))
+        ]
+    return {"prompts": rows}
+
+
+def _row(version: Version) -> Wire:
+    fields: Wire = to_wire(version)
+    for name in ("digest", "created_at", "supersedes", "branched_from"):
+        del fields[name]
+    return {"version" if name == "number" else name: value for name, value in fields.items()}

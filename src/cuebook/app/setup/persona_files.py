@@ -115,11 +115,7 @@ def document_of(data: bytes, name: str) -> Any:
     if name.lower().endswith(YAML):
         nodes = yaml_text.load(text, where=name, what="the file")
         return {key: _value(key, node) for key, node in nodes.items()}
-    try:
-        return strict_json.parse(text, where=name)
-    except InvalidInput as error:
-        fault = str(error) if str(error).startswith(name) else f"{name}: {error}"
-        raise InvalidInput(fault, where=error.where) from error
+    return strict_json.parse(text, where=name)
 
 
 def _value(key: str, node: yaml_text.Node) -> Any:

@@ -6,8 +6,8 @@ import typer
 from msgspec.structs import replace
 
 from cuebook.app.cuebook import Cuebook
+from cuebook.app.prompts import write_file
 from cuebook.app.prompts.answers import PromptEntry, VersionDiff, VersionEntry
-from cuebook.app.prompts.export import file_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Impact
 from cuebook.app.prompts.reading import compare_versions, find_beside
 from cuebook.cli.group import Project, command
@@ -77,7 +77,7 @@ def show(
     if state.json:
         screen.say_json(to_wire(data))
     elif file:
-        screen.say(file_of(found), end="")
+        screen.say(write_file(found), end="")
     else:
         _draw(data)
 

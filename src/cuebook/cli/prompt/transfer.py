@@ -8,10 +8,9 @@ import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.files import write_whole
-from cuebook.app.prompts import VersionIdentity
+from cuebook.app.prompts import VersionIdentity, read_document, write_file
 from cuebook.app.prompts.answers import MigrationResult
-from cuebook.app.prompts.draft import import_files
-from cuebook.app.prompts.export import export_prompts, file_of, read_document
+from cuebook.app.prompts.draft import export_prompts, import_files
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, slug_of, wait, write_through
@@ -39,7 +38,9 @@ def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None)
     data = _data(file)
 
     async def run(cue: Cuebook) -> MigrationResult:
-        migrated = await cue.prompts.migrate(read_document(data, name=file), dry_run=dry_run, by=by or "")
+        migrated = await cue.prompts.migrate(
+            read_document(data, name="stdin" if file == "-" else file), dry_run=dry_run, by=by or ""
+        )
         if not dry_run:
             await write_through(cue, *(each.slug for each in migrated.written))
         return migrated
@@ -149,7 +150,7 @@ def export(
 
     async def run(cue: Cuebook) -> tuple[str, int]:
         if form == "md":
-            return file_of(await cue.prompts.get(named[0])), 1
+            return write_file(await cue.prompts.get(named[0])), 1
         document: dict[str, Any] = await export_prompts(cue.services, list(map(slug_of, named)))
         return f"{screen.json_text(document)}\n", len(document["prompts"])
 
