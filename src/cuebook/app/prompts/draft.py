@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.json_shapes import Wire
@@ -44,68 +43,50 @@ async def save_planned(
 EMPTY = "Write the prompt's text here.\n"
 
 
-class PromptDraft(Struct, frozen=True, kw_only=True):
-    """A text to edit: the file of a version, and its branch's head at that time."""
+async def draft_of(
+    services: Services, slug: str, branch: str | None = None, *, new: bool = False
+) -> tuple[Version, int]:
+    """Return a branch's active version for editing, and the branch's head. Raises NotFound. `slug` may name the branch.
 
-    slug: str
-    branch: str
-    base: int
-    text: str
-    before: Version | None = None
-
-
-async def draft_of(services: Services, slug: str, branch: str | None = None, *, new: bool = False) -> PromptDraft:
-    """Return the text of a branch's active version for editing. Raises NotFound. `slug` may name the branch.
-
-    With `new`, return a placeholder if no prompt has this id, with or without `default/`.
+    With `new`, return a placeholder and 0 if no prompt has this id, with or without `default/`.
     """
     prompts = Prompts(services)
     place = read_place(slug, branch=branch)
-    slug, branch = place.slug, place.branch
-    own = await standing(services, slug)
+    own = await standing(services, place.slug)
     if new and own not in await services.prompts.families(Scope(), [own], ancestors=False):
-        version = Version(slug=slug, branch=check_branch(branch or MAIN), sections={BODY: EMPTY.strip()})
-        return PromptDraft(slug=slug, branch=version.branch, base=0, text=write_file(version))
-    family = await prompts.family(slug)
-    before = await prompts.get(family.slug, branch=branch)
+        name = check_branch(place.branch or MAIN)
+        return Version(slug=place.slug, branch=name, sections={BODY: EMPTY.strip()}), 0
+    family = await prompts.family(place.slug)
+    before = await prompts.get(family.slug, branch=place.branch)
     stands = family.branch(before.branch)
-    base = stands.head if stands else before.number
-    return PromptDraft(slug=before.slug, branch=before.branch, base=base, text=write_file(before), before=before)
+    return before, stands.head if stands else before.number
 
 
-def read_draft(draft: PromptDraft, text: str | bytes, *, name: str = "") -> Version:
+def read_draft(before: Version, base: int, text: str | bytes, *, name: str = "") -> Version:
     """Parse an edited draft and return the new version.
 
     Without front matter only the text changes. An unchanged semantic version is raised as the change requires.
     Raises InvalidInput naming line and reason.
     """
-    path = name or f"{draft.slug.rpartition('/')[2]}.md"
-    version, keys = read_stated(text, path=path, slug=draft.slug)
+    path = name or f"{before.slug.rpartition('/')[2]}.md"
+    version, keys = read_stated(text, path=path, slug=before.slug)
     if not keys:
-        was = draft.before or Version(slug=draft.slug, branch=draft.branch)
-        version = replace(was, sections=version.sections, override_sections=version.override_sections)
-    named = (version.slug if "name" in keys else draft.slug, version.branch if "branch" in keys else draft.branch)
-    if named != (draft.slug, draft.branch):
-        msg = f"{path}: expected prompt {draft.slug}@{draft.branch}, got {'@'.join(named)}. Keep its name."
+        version = replace(before, sections=version.sections, override_sections=version.override_sections)
+    named = (version.slug if "name" in keys else before.slug, version.branch if "branch" in keys else before.branch)
+    if named != (before.slug, before.branch):
+        msg = f"{path}: expected prompt {before.slug}@{before.branch}, got {'@'.join(named)}. Keep its name."
         raise InvalidInput(msg, where="name")
-    version = replace(version, slug=draft.slug, branch=draft.branch)
-    if draft.before is None:
-        return version
-    return raised(version, draft.before, stated="version" in keys)
+    version = replace(version, slug=before.slug, branch=before.branch)
+    return raised(version, before, stated="version" in keys) if base else version
 
 
-def changes(draft: PromptDraft, version: Version) -> bool:
-    """Return whether a version differs from its draft."""
-    return draft.before is None or write_file(version) != write_file(draft.before)
-
-
-async def save_draft(services: Services, draft: PromptDraft, version: Version, *, by: str = "") -> VersionIdentity:
-    """Store an edited draft. Raises InvalidInput, and Conflict if the branch's head changed meanwhile."""
-    family = await services.prompts.families(Scope(), [draft.slug], ancestors=False)
-    version = replace(version, number=draft.base + 1)
+async def save_draft(services: Services, version: Version, base: int, *, by: str = "") -> VersionIdentity:
+    """Store an edited draft. Raises InvalidInput, and Conflict if the branch's head is not `base` anymore."""
+    version = replace(version, number=base + 1)
     await Prompts(services).check([version])
-    planned = [Write(version=version, base=draft.base)]
-    return as_answer(VersionIdentity, (await save_planned(services, planned, family, by=by))[0])
+    families = await services.prompts.families(Scope(), [version.slug], ancestors=False)
+    planned = [Write(version=version, base=base)]
+    return as_answer(VersionIdentity, (await save_planned(services, planned, families, by=by))[0])
 
 
 async def import_files(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts import VersionIdentity
+from cuebook.app.prompts import VersionIdentity, write_file
 from cuebook.app.prompts import draft as drafts
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
@@ -120,11 +120,12 @@ def new(
 async def _save_file(
     cue: Cuebook, prompt: str, branch: str | None, file: str, *, base: int | None, author: str
 ) -> VersionIdentity:
-    draft = await drafts.draft_of(cue.services, prompt, branch, new=True)
-    if base not in (None, draft.base):
-        msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {draft.base}, not {base}. Retry."
+    draft, head = await drafts.draft_of(cue.services, prompt, branch, new=True)
+    if base not in (None, head):
+        msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {head}, not {base}. Retry."
         raise Conflict(msg)
-    version = await drafts.save_draft(cue.services, draft, drafts.read_draft(draft, _read(file), name=file), by=author)
+    edited = drafts.read_draft(draft, head, _read(file), name=file)
+    version = await drafts.save_draft(cue.services, edited, head, by=author)
     await write_through(cue, version.slug)
     return version
 
@@ -133,8 +134,8 @@ async def _save(
     cue: Cuebook, prompt: str, branch: str | None, sections: dict[str, str], fields: dict[str, Any]
 ) -> VersionIdentity:
     """Write the given fields; keep the others, and the sections if none is given."""
-    draft = await drafts.draft_of(cue.services, prompt, branch, new=True)
-    before = draft.before
+    draft, head = await drafts.draft_of(cue.services, prompt, branch, new=True)
+    before = draft if head else None
     if "metadata" in fields and before:
         fields = fields | {"metadata": {**before.metadata, **fields["metadata"]}}
     new_sections = dict(before.sections) if before and not sections else sections
@@ -169,22 +170,23 @@ def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author 
 
 
 def _edit(state: State, prompt: str, branch: str | None, *, author: str, new: bool) -> None:
-    draft = wait(state, lambda cue: drafts.draft_of(cue.services, prompt, branch, new=new))
+    draft, base = wait(state, lambda cue: drafts.draft_of(cue.services, prompt, branch, new=new))
+    text = write_file(draft)
     folder = Path(tempfile.mkdtemp(prefix="cuebook-"))
     file = folder / f"{draft.slug.rpartition('/')[2]}.md"
-    file.write_text(draft.text, "utf-8", newline="\n")
+    file.write_text(text, "utf-8", newline="\n")
     _run_editor(file)
     data = file.read_bytes()
-    if data.decode("utf-8", "replace") == draft.text:
+    if data.decode("utf-8", "replace") == text:
         _remove(file)
         report(state, {"changed": False}, "no changes")
         return
 
     async def write(cue: Cuebook) -> VersionIdentity | None:
-        version = drafts.read_draft(draft, data, name=file.name)
-        if not drafts.changes(draft, version):
+        version = drafts.read_draft(draft, base, data, name=file.name)
+        if base and write_file(version) == text:
             return None
-        made = await drafts.save_draft(cue.services, draft, version, by=author)
+        made = await drafts.save_draft(cue.services, version, base, by=author)
         await write_through(cue, made.slug)
         return made
 
