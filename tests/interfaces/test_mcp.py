@@ -19,7 +19,7 @@ from mcp_types import LATEST_PROTOCOL_VERSION
 
 from cuebook import Ask, Cuebook
 from cuebook.records.prompt import Param
-from cuebook.server.mcp.schemas import Forget, Remember, schema_of
+from cuebook.server.mcp.schemas import schema_of
 from cuebook.server.mcp.tools import TOOLS
 
 CUEBOOK = "import sys; from cuebook.cli.main import main; sys.exit(main())"
@@ -69,8 +69,8 @@ def test_tool_parameters_have_one_type_each() -> None:
     for tool in TOOLS.values():
         for field in schema_of(tool.takes)["properties"].values():
             assert isinstance(field["type"], str)
-    assert schema_of(Forget)["properties"]["ids"]["items"] == {"type": "string", "minLength": 1}
-    assert None not in schema_of(Remember)["properties"]["category"]["enum"]
+    assert schema_of(TOOLS["forget"].takes)["properties"]["ids"]["items"] == {"type": "string", "minLength": 1}
+    assert None not in schema_of(TOOLS["remember"].takes)["properties"]["category"]["enum"]
 
 
 @pytest.mark.slow

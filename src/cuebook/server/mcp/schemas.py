@@ -1,21 +1,21 @@
-"""Define the MCP tools' arguments and results as types that validate and document them (JSON Schema)."""
+"""Define the results of MCP tools, and the JSON Schemas of their arguments and results."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Annotated, Any
+from inspect import signature
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 from litestar import Request
 from msgspec import Meta, Struct
 
 from cuebook import Cuebook
-from cuebook.app.by_hand import MOST
 from cuebook.app.json_shapes import Wire
 from cuebook.records.answer import schema_of_time
 from cuebook.records.key import Caller
 from cuebook.records.memory import KNOWLEDGE, Hit
-from cuebook.server.api.types import In, Out
+from cuebook.server.api.types import Out
 from cuebook.server.authorization import caller_of, cue_of, header
 
 # ---- the caller -----------------------------------------------------------------------------------------------------
@@ -61,20 +61,6 @@ Category = Annotated[
 ]
 
 
-class Remember(In, frozen=True, kw_only=True):
-    """The text to store as a memory."""
-
-    text: Annotated[Text, Meta(description="Text to remember, as a self-contained sentence.")]
-    category: Category = None
-    key: Annotated[
-        str | None, Meta(description="Subject of the memory. A new text for the same key supersedes the old one.")
-    ] = None
-    conversation: Annotated[
-        str | None, Meta(description="Store it as a post of this conversation instead of a memory.")
-    ] = None
-    user: User = None
-
-
 class RememberResult(Out, frozen=True, kw_only=True):
     """Location of the stored text: `id` names the memory, `conversationId` and `seq` the post."""
 
@@ -87,35 +73,10 @@ class RememberResult(Out, frozen=True, kw_only=True):
     seq: int | None = None
 
 
-class RecallArguments(In, frozen=True, kw_only=True):
-    """A search request."""
-
-    query: Annotated[Text, Meta(description="A question or keywords.")]
-    limit: Annotated[int, Meta(ge=1, le=100, description="Maximum number of results.")] = 10
-    conversation: Annotated[str | None, Meta(description="Search only posts of this conversation.")] = None
-    organization: Annotated[str | None, Meta(description="Also search this organization's memories.")] = None
-    user: User = None
-
-
 class Recalled(Out, frozen=True, kw_only=True):
     """Search results, best first; `sources` are the IDs of their source posts."""
 
     hits: list[Hit]
-
-
-class Forget(In, frozen=True, kw_only=True):
-    """A forget request: memory IDs, or a query that lists candidates."""
-
-    ids: Annotated[list[Text] | None, Meta(description=f"Memory IDs from recall or from a query; at most {MOST}.")] = (
-        None
-    )
-    query: Annotated[
-        str | None,
-        Meta(description="Lists matching memories with their IDs. Forgets nothing."),
-    ] = None
-    conversation: Annotated[str | None, Meta(description="With a query: only memories of this conversation.")] = None
-    reason: Annotated[str, Meta(description="Reason, stored in the receipt.")] = ""
-    user: User = None
 
 
 class MemoryCandidate(Out, frozen=True, kw_only=True):
@@ -131,15 +92,6 @@ class ForgetResult(Out, frozen=True, kw_only=True):
 
     receipt: dict[str, Any] | None = None
     candidates: tuple[MemoryCandidate, ...] = ()
-
-
-class Why(In, frozen=True, kw_only=True):
-    """The turn to explain."""
-
-    conversation: Conversation
-    turn: Annotated[Number | None, Meta(description="Turn number. Default: the last turn.")] = None
-    full: Annotated[bool, Meta(description="Return the full texts of all blocks instead of previews.")] = False
-    user: User = None
 
 
 class PromptBlock(Out, frozen=True, kw_only=True):
@@ -168,15 +120,6 @@ class Explained(Out, frozen=True, kw_only=True):
     replay: str
 
 
-class History(In, frozen=True, kw_only=True):
-    """The conversation to read."""
-
-    conversation: Conversation
-    last: Annotated[int, Meta(ge=1, le=500, description="Number of newest posts.")] = 20
-    full: Annotated[bool, Meta(description="Return full messages of any length.")] = False
-    user: User = None
-
-
 class TranscriptPost(Out, frozen=True, kw_only=True):
     """A post; `cut` is true if its message is truncated."""
 
@@ -194,6 +137,17 @@ class TranscriptResult(Out, frozen=True, kw_only=True):
 
     conversation_id: str
     posts: list[TranscriptPost]
+
+
+def arguments_of(function: Callable[..., Any]) -> type[Struct]:
+    """Return the struct of a tool's arguments: the parameters of its function after the caller."""
+    hints = get_type_hints(function, include_extras=True)
+    fields: list[Any] = [
+        (each.name, hints[each.name]) if each.default is each.empty else (each.name, hints[each.name], each.default)
+        for each in list(signature(function).parameters.values())[1:]
+    ]
+    options: Any = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True}
+    return msgspec.defstruct(function.__name__.title(), fields, namespace={"__doc__": function.__doc__}, **options)
 
 
 @cache

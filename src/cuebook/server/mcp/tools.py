@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from cuebook import Cuebook
 from cuebook.app import by_hand
@@ -64,28 +65,27 @@ class Tool(Struct, frozen=True, kw_only=True):
     needs: Role
     takes: type[Struct]
     gives: type[Struct]
-    run: Callable[[Asker, Any], Awaitable[Answer]]
+    run: Callable[..., Awaitable[Answer]]
     hints: Wire
     long: str = ""  # the title of a slow operation, reported as progress
 
-    def tool_row(self, name: str, asker: Asker) -> Wire:
-        """Return the tool's entry in the list, without argument `user` for keys of one user."""
-        bound = "user" if asker.caller.user is not None else None
-        return {
-            "name": name,
-            "title": self.title,
-            "description": self.about,
-            "inputSchema": schemas.schema_of(self.takes, without=bound),
-            "outputSchema": schemas.schema_of(self.gives),
-            "annotations": {"title": self.title, "openWorldHint": False, **self.hints},
-        }
 
-
-async def remember(asker: Asker, given: schemas.Remember) -> Answer:
+async def remember(
+    asker: Asker,
+    *,
+    text: Annotated[schemas.Text, Meta(description="Text to remember, as a self-contained sentence.")],
+    category: schemas.Category = None,
+    key: Annotated[
+        str | None, Meta(description="Subject of the memory. A new text for the same key supersedes the old one.")
+    ] = None,
+    conversation: Annotated[
+        str | None, Meta(description="Store it as a post of this conversation instead of a memory.")
+    ] = None,
+    user: schemas.User = None,
+) -> Answer:
     """Store a text as a memory or as a post."""
-    user = asker.user(given.user)
     stored_at = await by_hand.remember(
-        asker.cue, given.text, category=given.category, key=given.key, conversation=given.conversation, user=user
+        asker.cue, text, category=category, key=key, conversation=conversation, user=asker.user(user)
     )
     if stored_at.memory is None:
         said = schemas.RememberResult(kept="conversation", conversation_id=stored_at.conversation, seq=stored_at.seq)
@@ -101,15 +101,19 @@ async def remember(asker: Asker, given: schemas.Remember) -> Answer:
     return f"Stored memory {memory.id} ({memory.category}).", _wire(remember_result)
 
 
-async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
+async def recall(
+    asker: Asker,
+    *,
+    query: Annotated[schemas.Text, Meta(description="A question or keywords.")],
+    limit: Annotated[int, Meta(ge=1, le=100, description="Maximum number of results.")] = 10,
+    conversation: Annotated[str | None, Meta(description="Search only posts of this conversation.")] = None,
+    organization: Annotated[str | None, Meta(description="Also search this organization's memories.")] = None,
+    user: schemas.User = None,
+) -> Answer:
     """Search messages and memories."""
-    asker.caller.check_organization(given.organization)
+    asker.caller.check_organization(organization)
     hits = await asker.cue.memory.search(
-        given.query,
-        conversation=given.conversation,
-        user=asker.user(given.user),
-        organization=given.organization,
-        limit=given.limit,
+        query, conversation=conversation, user=asker.user(user), organization=organization, limit=limit
     )
     lines = []
     for hit in hits:
@@ -119,18 +123,27 @@ async def recall(asker: Asker, given: schemas.RecallArguments) -> Answer:
     return "\n".join(lines) or "No results.", {"hits": to_wire(hits)}
 
 
-async def forget(asker: Asker, given: schemas.Forget) -> Answer:
+async def forget(
+    asker: Asker,
+    *,
+    ids: Annotated[
+        list[schemas.Text] | None,
+        Meta(description=f"Memory IDs from recall or from a query; at most {by_hand.MOST}."),
+    ] = None,
+    query: Annotated[str | None, Meta(description="Lists matching memories with their IDs. Forgets nothing.")] = None,
+    conversation: Annotated[str | None, Meta(description="With a query: only memories of this conversation.")] = None,
+    reason: Annotated[str, Meta(description="Reason, stored in the receipt.")] = "",
+    user: schemas.User = None,
+) -> Answer:
     """Forget memories by ID, or list those that match a query."""
-    user = asker.user(given.user)
+    user = asker.user(user)
     if user is None:
         asker.caller.need("owner", "Forgetting other users' memories")
-    if (given.ids is None) == (given.query is None):
+    if (ids is None) == (query is None):
         msg = "ids: pass either ids to forget, or a query to list candidates."
         raise InvalidInput(msg, where="ids")
-    if given.ids is None:
-        memories = await by_hand.matching_memories(
-            asker.cue, given.query or "", conversation=given.conversation, user=user
-        )
+    if ids is None:
+        memories = await by_hand.matching_memories(asker.cue, query or "", conversation=conversation, user=user)
         memory_candidates = [
             schemas.MemoryCandidate(id=each.id, text=each.text, category=each.category) for each in memories
         ]
@@ -139,7 +152,7 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
         listed = "\n".join(f"{each.id}: {each.text}" for each in memory_candidates)
         text = "Nothing was forgotten yet. Ask the user which of these to forget, then call forget with their ids:"
         return f"{text}\n{listed}", _wire(schemas.ForgetResult(candidates=tuple(memory_candidates)))
-    receipt = await by_hand.forget(asker.cue, given.ids, user=user, reason=given.reason)
+    receipt = await by_hand.forget(asker.cue, ids, user=user, reason=reason)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count)
     forget_result = schemas.ForgetResult(receipt=to_wire(receipt))
     return f"Forgotten permanently ({counts or 'nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(
@@ -147,29 +160,35 @@ async def forget(asker: Asker, given: schemas.Forget) -> Answer:
     )
 
 
-async def why(asker: Asker, given: schemas.Why) -> Answer:
+async def why(
+    asker: Asker,
+    *,
+    conversation: schemas.Conversation,
+    turn: Annotated[schemas.Number | None, Meta(description="Turn number. Default: the last turn.")] = None,
+    full: Annotated[bool, Meta(description="Return the full texts of all blocks instead of previews.")] = False,
+    user: schemas.User = None,
+) -> Answer:
     """Explain a turn: every block of its prompt with its source, what was left out, and why."""
-    user, turns = asker.user(given.user), asker.cue.turns
-    n = given.turn
-    if n is None:
-        last = await turns.list(given.conversation, user=user, last=1)
+    user, turns = asker.user(user), asker.cue.turns
+    if turn is None:
+        last = await turns.list(conversation, user=user, last=1)
         if not last:
-            msg = f"Conversation {given.conversation!r} has no turns. Send a message through Cuebook first."
+            msg = f"Conversation {conversation!r} has no turns. Send a message through Cuebook first."
             raise NotFound(msg)
-        n = last[0].turn
-    data = to_wire(await turns.show(given.conversation, n, user=user))
+        turn = last[0].turn
+    data = to_wire(await turns.show(conversation, turn, user=user))
     window = data["window"]
     reasons = list(told_of(data))
     explained = schemas.Explained(
-        conversation_id=given.conversation,
-        turn=n,
+        conversation_id=conversation,
+        turn=turn,
         state=data["state"],
-        query=_beginning(data["query"], given.full),
-        reply=_beginning(data["reply"], given.full),
+        query=_beginning(data["query"], full),
+        reply=_beginning(data["reply"], full),
         tokens=window["tokens"] if window else None,
         budget=window["budget"] if window else None,
         blocks=[
-            schemas.PromptBlock(**{**_block(each), "text": _beginning(each["text"], given.full)})
+            schemas.PromptBlock(**{**_block(each), "text": _beginning(each["text"], full)})
             for each in (window["blocks"] if window else ())
         ],
         dropped=window["dropped"] if window else [],
@@ -178,7 +197,7 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
     )
     gone = f"prompt not available: {data['replay']}"
     lines = [
-        f"turn {n} of {given.conversation}, {data['state']}, {data['createdAt']}",
+        f"turn {turn} of {conversation}, {data['state']}, {data['createdAt']}",
         f"asked: {explained.query}",
         f"answered: {explained.reply}",
         *(window_lines(window) if window else [gone]),
@@ -187,34 +206,38 @@ async def why(asker: Asker, given: schemas.Why) -> Answer:
     return "\n".join(lines), _wire(explained)
 
 
-async def history(asker: Asker, given: schemas.History) -> Answer:
+async def history(
+    asker: Asker,
+    *,
+    conversation: schemas.Conversation,
+    last: Annotated[int, Meta(ge=1, le=500, description="Number of newest posts.")] = 20,
+    full: Annotated[bool, Meta(description="Return full messages of any length.")] = False,
+    user: schemas.User = None,
+) -> Answer:
     """Return the newest posts of a conversation."""
-    user = asker.user(given.user)
-    posts = await asker.cue.conversations.posts(given.conversation, user=user, last=given.last)
+    posts = await asker.cue.conversations.posts(conversation, user=asker.user(user), last=last)
     transcript_posts = [
         schemas.TranscriptPost(
             id=each.id,
             seq=each.seq,
             send_from=each.sender,
             role=each.role,
-            message=(each.message or "") if given.full else (each.message or "")[:MESSAGE],
+            message=(each.message or "") if full else (each.message or "")[:MESSAGE],
             timestamp=str(each.created_at),
-            cut=not given.full and len(each.message or "") > MESSAGE,
+            cut=not full and len(each.message or "") > MESSAGE,
         )
         for each in posts
     ]
     lines = [f"{each.seq}. {each.send_from}: {each.message}{'…' if each.cut else ''}" for each in transcript_posts]
-    transcript_result = schemas.TranscriptResult(conversation_id=given.conversation, posts=transcript_posts)
+    transcript_result = schemas.TranscriptResult(conversation_id=conversation, posts=transcript_posts)
     return "\n".join(lines) or "No posts yet.", _wire(transcript_result)
 
 
 def derived(operation: Operation) -> Tool:
     """Return the tool of an operation that declares one. Its text is the text of the answer."""
-    takes = operation.request_type(tool=True) or In
     reads = operation.declaration.method == "GET"
 
-    async def run(asker: Asker, given: Any) -> Answer:
-        values = {each.name: getattr(given, each.name) for each in operation.asked()}
+    async def run(asker: Asker, **values: Any) -> Answer:
         for each in operation.parameters:
             if each.argument.source == "user":
                 values[each.name] = asker.user(values[each.name])
@@ -227,7 +250,7 @@ def derived(operation: Operation) -> Tool:
         title=operation.declaration.tool.replace("_", " ").capitalize(),
         about=summary_of(operation.doc),
         needs=operation.declaration.role,
-        takes=takes,
+        takes=operation.request_type(tool=True) or In,
         gives=operation.answer_type(),
         run=run,
         hints=_READS if reads else {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
@@ -242,8 +265,8 @@ TOOLS: Final = {
         about="Store a fact, a preference or a solution for later conversations. Without a conversation it becomes a"
         " memory of the user. Repeating it raises its confidence; the same key with another text supersedes it.",
         needs="editor",
-        takes=schemas.Remember,
         gives=schemas.RememberResult,
+        takes=schemas.arguments_of(remember),
         run=remember,
         hints={"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
     ),
@@ -252,8 +275,8 @@ TOOLS: Final = {
         about="Search earlier messages and memories. Returns results with their source posts, best first. Use it before"
         " answering what depends on earlier conversations.",
         needs="viewer",
-        takes=schemas.RecallArguments,
         gives=schemas.Recalled,
+        takes=schemas.arguments_of(recall),
         run=recall,
         hints=_READS,
     ),
@@ -263,8 +286,8 @@ TOOLS: Final = {
         " nothing is deleted: the tool lists matching memories. Show them to the user, then call again with the ids"
         " that the user confirms.",
         needs="editor",
-        takes=schemas.Forget,
         gives=schemas.ForgetResult,
+        takes=schemas.arguments_of(forget),
         run=forget,
         hints={"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
         long="Forgetting",
@@ -274,8 +297,8 @@ TOOLS: Final = {
         about="Explain a turn of a conversation: the blocks of its prompt with sources and tokens, what was left out"
         " and why, the sentiment, and the selected prompts. Default: last turn.",
         needs="viewer",
-        takes=schemas.Why,
         gives=schemas.Explained,
+        takes=schemas.arguments_of(why),
         run=why,
         hints=_READS,
     ),
@@ -283,8 +306,8 @@ TOOLS: Final = {
         title="History",
         about="Return the newest posts of a conversation, oldest first.",
         needs="viewer",
-        takes=schemas.History,
         gives=schemas.TranscriptResult,
+        takes=schemas.arguments_of(history),
         run=history,
         hints=_READS,
     ),
@@ -297,7 +320,20 @@ def list_tools(asker: Asker, cursor: str | None) -> Wire:
     if cursor:
         msg = f"cursor: invalid: {cursor!r}. The list has one page; omit the cursor."
         raise InvalidInput(msg, where="cursor")
-    return {"tools": [each.tool_row(name, asker) for name, each in TOOLS.items() if asker.caller.may(each.needs)]}
+    bound = "user" if asker.caller.user is not None else None  # a key of one user names it
+    rows = [
+        {
+            "name": name,
+            "title": each.title,
+            "description": each.about,
+            "inputSchema": schemas.schema_of(each.takes, without=bound),
+            "outputSchema": schemas.schema_of(each.gives),
+            "annotations": {"title": each.title, "openWorldHint": False, **each.hints},
+        }
+        for name, each in TOOLS.items()
+        if asker.caller.may(each.needs)
+    ]
+    return {"tools": rows}
 
 
 async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell) -> Wire:
@@ -311,10 +347,10 @@ async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell)
         raise NotFound(msg)
     try:
         asker.caller.need(tool.needs, f"Tool {name!r}")
-        given = check(arguments or {}, tool.takes)
+        values = asdict(check(arguments or {}, tool.takes))
         if tool.long:
             await tell(0, tool.long)
-        text, data = await at_work(tool.run(asker, given), tell, tool.long or tool.title)
+        text, data = await at_work(tool.run(asker, **values), tell, tool.long or tool.title)
     except CuebookError as error:
         hint = "" if not isinstance(error, Denied) else " Nothing was changed."
         return {"content": [{"type": "text", "text": f"{error}{hint}"}], "isError": True}
