@@ -15,8 +15,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from msgspec import Struct
-
 from cuebook.errors import InvalidInput
 from cuebook.records.expression import Expression
 
@@ -358,15 +356,6 @@ _SHORTEST = 6  # minimum characters of a text with a named secret: 密码=123
 _NUMBER_FAMILIES = frozenset({"pin", "password"})
 
 
-class SecretFinding(Struct, frozen=True):
-    """A replaced secret: characters `start` to `end` of the original text, and its fingerprint."""
-
-    family: str
-    start: int
-    end: int
-    fingerprint: str
-
-
 #: The start and end of a secret, its family, its value, and whether its token needs quotes of its own.
 _Secret = tuple[int, int, str, str, bool]
 
@@ -380,27 +369,28 @@ class Redactor:
             raise InvalidInput("The fingerprint key is empty. Use 32 random bytes.")
         self._key = key
 
-    def text(self, value: str) -> tuple[str, tuple[SecretFinding, ...]]:
-        """Replace a text's secrets; return it with the findings in order. Without secrets, return the same object."""
-        secrets = [(start, end, family, value[start:end], False) for start, end, family in spans(value)]
-        return self._replaced(value, secrets) if secrets else (value, ())
+    def text(self, value: str) -> str:
+        """Return a text with its secrets replaced; without secrets, the same object."""
+        return self._replaced(
+            value, ((start, end, family, value[start:end], False) for start, end, family in spans(value))
+        )
 
-    def json(self, document: bytes) -> tuple[bytes, tuple[SecretFinding, ...]]:
+    def json(self, document: bytes) -> bytes:
         """Replace the secrets in every key, string and number of a JSON document; all other bytes are unchanged.
 
-        Without secrets, return the same object. Findings count characters of the decoded document. A value is also
-        judged by its key, and a number that is a secret becomes a string. Invalid JSON is treated as text.
+        Without secrets, return the same object. A value is also judged by its key, and a number that is a secret
+        becomes a string. Invalid JSON is treated as text.
         """
         text = document.decode("utf-8", "surrogateescape")
         if not any(escape in text for escape in _HIDING) and not hinted(text):
-            return document, ()
+            return document
         try:
             json.loads(text, parse_int=str)  # int() refuses more than 4300 digits
         except (ValueError, RecursionError):
-            clean, findings = self.text(text)
+            clean = self.text(text)
         else:
-            clean, findings = self._replaced(text, _json_secrets(text))
-        return (clean.encode("utf-8", "surrogateescape"), findings) if findings else (document, ())
+            clean = self._replaced(text, _json_secrets(text))
+        return document if clean is text else clean.encode("utf-8", "surrogateescape")
 
     def fingerprint(self, value: str, family: str = "") -> str:
         """Return 16 hex digits of HMAC-SHA256 over a card's digits, a key without whitespace, or a trimmed text."""
@@ -410,18 +400,15 @@ class Redactor:
             value = re.sub(r"\s|\\+[nrt]", "", value)
         return hmac.digest(self._key, value.strip().encode("utf-8", "surrogatepass"), "sha256")[:8].hex()
 
-    def _replaced(self, text: str, secrets: Iterable[_Secret]) -> tuple[str, tuple[SecretFinding, ...]]:
-        """Replace secrets, which are ordered and disjoint."""
+    def _replaced(self, text: str, secrets: Iterable[_Secret]) -> str:
+        """Replace secrets, which are ordered and disjoint; without any, return the same object."""
         pieces: list[str] = []
-        findings: list[SecretFinding] = []
         done = 0
         for start, end, family, value, quoted in secrets:
-            mark = self.fingerprint(value, family)
-            token = f"{TOKEN_START}{family}#{mark}]]"
+            token = f"{TOKEN_START}{family}#{self.fingerprint(value, family)}]]"
             pieces += (text[done:start], f'"{token}"' if quoted else token)
-            findings.append(SecretFinding(family, start, end, mark))
             done = end
-        return "".join((*pieces, text[done:])), tuple(findings)
+        return "".join((*pieces, text[done:])) if pieces else text
 
 
 def _json_secrets(text: str) -> Iterator[_Secret]:

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import re
 import string
 import time
 
@@ -72,46 +73,33 @@ prose = st.lists(st.sampled_from(["the", "password", "was", "lost", "on", "May",
 @settings(max_examples=4 * settings().max_examples)
 @given(texts)
 def test_redacting_twice_changes_nothing(text):
-    clean, findings = REDACTOR.text(text)
-    again, none = REDACTOR.text(clean)
-    assert (again, none) == (clean, ())
-    assert again is clean
-    assert bool(findings) == (clean != text)
-
-
-@given(texts)
-def test_findings_are_ordered_and_describe_each_replacement(text):
-    clean, findings = REDACTOR.text(text)
-    rebuilt, done = "", 0
-    for one in findings:
-        assert done <= one.start < one.end <= len(text)
-        rebuilt += text[done : one.start] + f"[[secret:{one.family}#{one.fingerprint}]]"
-        done = one.end
-    assert rebuilt + text[done:] == clean
+    clean = REDACTOR.text(text)
+    assert REDACTOR.text(clean) is clean
+    assert (clean is text) == (clean == text)
 
 
 @given(texts, st.sampled_from([*SHAPES, *CARDS]), texts)
 def test_a_key_of_known_shape_is_always_replaced(before, secret, after):
-    assert f" {secret} " not in REDACTOR.text(f"{before} {secret} {after}")[0]
+    assert f" {secret} " not in REDACTOR.text(f"{before} {secret} {after}")
 
 
 @given(prose)
 def test_prose_about_secrets_is_unchanged(words):
     text = " ".join(words)
-    assert REDACTOR.text(text) == (text, ())
+    assert REDACTOR.text(text) == text
 
 
 @settings(max_examples=3 * settings().max_examples)
 @given(documents, st.booleans(), st.sampled_from([None, 2]))
 def test_redacted_json_keeps_its_structure(document, escaped, indent):
     raw = json.dumps(document, ensure_ascii=escaped, indent=indent).encode("utf-8", "surrogatepass")
-    clean, findings = REDACTOR.json(raw)
-    assert (clean is raw) == (not findings)
+    clean = REDACTOR.json(raw)
+    assert (clean is raw) == (clean == raw)
     again = json.loads(clean.decode("utf-8", "surrogatepass"))
-    assert type(again) is type(document) or findings
+    assert type(again) is type(document) or clean != raw
     if isinstance(document, list | dict):
-        assert len(again) == len(document) or findings
-    assert REDACTOR.json(clean) == (clean, ())
+        assert len(again) == len(document) or clean != raw
+    assert REDACTOR.json(clean) is clean
 
 
 @given(texts, st.booleans())
@@ -119,44 +107,43 @@ def test_redacted_json_keeps_its_structure(document, escaped, indent):
 @example(f"a line\n{CARDS[0]}\nanother", False)
 def test_a_json_string_is_redacted_like_its_text(text, escaped):
     raw = json.dumps({"content": text}, ensure_ascii=escaped).encode()
-    assert json.loads(REDACTOR.json(raw)[0]) == {"content": REDACTOR.text(text)[0]}
+    assert json.loads(REDACTOR.json(raw)) == {"content": REDACTOR.text(text)}
 
 
 @given(st.dictionaries(plain_texts, plain_texts, max_size=3), st.sampled_from(list(SHAPES)))
 def test_json_keeps_every_byte_outside_the_secret(document, secret):
     raw = json.dumps({**document, "note": f"use {secret} today", "size": 1.50}, indent=1).encode()
-    clean, findings = REDACTOR.json(raw)
+    clean = REDACTOR.json(raw)
     at = raw.index(secret.encode())
     assert clean == raw[:at] + token(SHAPES[secret], secret).encode() + raw[at + len(secret) :]
-    assert [raw.decode()[one.start : one.end] for one in findings] == [secret]
 
 
 def test_long_json_numbers_are_redacted():
     raw = b'{"n": %s, "pin": 1234, "text": "pass\\u0077ord: hunter2"}' % (b"1" * 5000)
-    clean, findings = REDACTOR.json(raw)
-    assert [one.family for one in findings] == ["pin", "password"]
+    clean = REDACTOR.json(raw)
+    assert re.findall(rb"secret:(\w+)#", clean) == [b"pin", b"password"]
     assert sorted(json.loads(clean, parse_int=str)) == ["n", "pin", "text"]
 
 
 @given(st.binary(max_size=60))
 def test_invalid_json_is_redacted_as_text(noise):
     raw = noise + b" password: hunter2"
-    clean, findings = REDACTOR.json(raw)
-    if findings:
+    clean = REDACTOR.json(raw)
+    if clean != raw:
         assert clean.startswith(noise[:1])
         assert b"hunter2" not in clean
-    assert REDACTOR.json(clean) == (clean, ())
+    assert REDACTOR.json(clean) is clean
 
 
 @pytest.mark.parametrize(("secret", "family"), SHAPES.items())
 def test_keys_of_known_shape_are_replaced(secret, family):
-    assert REDACTOR.text(f"use {secret}, then stop")[0] == f"use {token(family, secret)}, then stop"
+    assert REDACTOR.text(f"use {secret}, then stop") == f"use {token(family, secret)}, then stop"
 
 
 @pytest.mark.parametrize("card", CARDS)
 def test_card_numbers_are_fingerprinted_by_their_digits(card):
     digits = card.replace(" ", "").replace("-", "")
-    assert REDACTOR.text(f"card {card} 12/29, code 123")[0] == f"card {token('card', digits)} 12/29, code 123"
+    assert REDACTOR.text(f"card {card} 12/29, code 123") == f"card {token('card', digits)} 12/29, code 123"
 
 
 @pytest.mark.parametrize(
@@ -196,7 +183,7 @@ def test_card_numbers_are_fingerprinted_by_their_digits(card):
     ],
 )
 def test_only_the_value_after_a_secret_word_is_replaced(text, family, value):
-    assert REDACTOR.text(text)[0] == text.replace(value, token(family, value))
+    assert REDACTOR.text(text) == text.replace(value, token(family, value))
 
 
 @pytest.mark.parametrize(
@@ -221,25 +208,23 @@ def test_only_the_value_after_a_secret_word_is_replaced(text, family, value):
     ],
 )  # fmt: skip
 def test_obvious_non_secrets_stay(text):
-    assert REDACTOR.text(text) == (text, ())
+    assert REDACTOR.text(text) == text
 
 
 def test_a_private_key_is_replaced_up_to_its_end():
     body = "".join(PEM.split())
-    assert REDACTOR.text(f"here:\n{PEM}\nthanks")[0] == f"here:\n{token('private_key', body)}\nthanks"
-    assert REDACTOR.text(f"here:\n{PEM[:-30]}")[0].startswith("here:\n[[secret:private_key#")
-    assert REDACTOR.text(f"here:\n{PEM[:-30]}")[0].endswith("]]")
+    assert REDACTOR.text(f"here:\n{PEM}\nthanks") == f"here:\n{token('private_key', body)}\nthanks"
+    assert REDACTOR.text(f"here:\n{PEM[:-30]}").startswith("here:\n[[secret:private_key#")
+    assert REDACTOR.text(f"here:\n{PEM[:-30]}").endswith("]]")
 
 
 def test_nested_secrets_become_one_finding_of_the_finer_family():
-    assert REDACTOR.text(f"password: pre.{AWS}.post")[0] == f"password: {token('aws_access_key', f'pre.{AWS}.post')}"
+    assert REDACTOR.text(f"password: pre.{AWS}.post") == f"password: {token('aws_access_key', f'pre.{AWS}.post')}"
 
 
 def test_fingerprints_are_equal_only_under_the_same_key():
-    clean, findings = REDACTOR.text("password: hunter2\npassword is 'hunter2'")
-    assert len({one.fingerprint for one in findings}) == 1
-    assert len(findings) == 2
-    assert Redactor(b"other").text("password: hunter2")[1][0].fingerprint != findings[0].fingerprint
+    clean = REDACTOR.text("password: hunter2\npassword is 'hunter2'")
+    assert Redactor(b"other").text("password: hunter2") != REDACTOR.text("password: hunter2")
     assert clean.count(mark("hunter2")) == 2
 
 
@@ -277,16 +262,16 @@ def test_an_empty_key_is_rejected():
 )
 def test_json_values_are_classified_by_their_keys(raw, clean):
     document = raw.encode()
-    result, findings = REDACTOR.json(document)
+    result = REDACTOR.json(document)
     assert result.decode() == (raw if clean is None else clean)
-    assert (result is document) == (clean is None) == (not findings)
+    assert (result is document) == (clean is None)
 
 
 @pytest.mark.parametrize(
     "text", ["write to ana@example.org or +49 30 1234567", "digest 9f86d081884c7d659a2feaa0c55ad015A3bf4f1b"]
 )
 def test_uncertain_secrets_are_not_replaced(text):
-    assert REDACTOR.text(text) == (text, ())
+    assert REDACTOR.text(text) == text
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from cuebook.memory.compress import compress
 from cuebook.memory.recall import unlearned
 from cuebook.memory.tokenizer import key_text, redated
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
-from cuebook.records.redaction import SecretFinding, begun
+from cuebook.records.redaction import begun
 from cuebook.window.post_forms import decode, short, weigh, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.wire import chat_messages as openai_messages
@@ -35,8 +35,8 @@ _COMPRESSIBLE = frozenset({"execution_result", "code_error", "execution_status",
 class SecretReplacer(Protocol):
     """Redacts secrets in text and in JSON."""
 
-    def text(self, value: str) -> tuple[str, tuple[SecretFinding, ...]]: ...
-    def json(self, document: bytes) -> tuple[bytes, tuple[SecretFinding, ...]]: ...
+    def text(self, value: str) -> str: ...
+    def json(self, document: bytes) -> bytes: ...
 
 
 class Posted(Struct, frozen=True, kw_only=True):
@@ -62,11 +62,11 @@ class PostFactory(Struct, frozen=True):
 
     def clean(self, text: str) -> str:
         """Return a text with its secrets redacted."""
-        return self.redactor.text(text)[0] if self.redactor and text else text
+        return self.redactor.text(text) if self.redactor and text else text
 
     def clean_json(self, raw: bytes) -> bytes:
         """Return a JSON document with its secrets redacted, or the same object if it has none."""
-        return self.redactor.json(raw)[0] if self.redactor else raw
+        return self.redactor.json(raw) if self.redactor else raw
 
     def settled(self, text: str) -> str:
         """Return an interrupted text without a key cut off at its end, which no pattern would match."""
