@@ -1,6 +1,7 @@
 """Tests of the figures of each summarization profile: recorded calls, as each profile would send them."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,10 @@ import pytest
 
 from cuebook import Ask, Cuebook
 from cuebook.app.cuebook import RelayCall, RelayRequest
-from cuebook.app.reports.profiles import ProfileFigures
+from cuebook.app.reports.profiles import ProfileFigures, profile_report
 from cuebook.config import build
 from cuebook.errors import InvalidInput
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Hit, Scope
 from cuebook.testing import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
@@ -25,9 +26,9 @@ def opened(clock: FrozenClock, **settings: Any) -> Cuebook:
     return Cuebook.open(build(arguments=values), upstream=upstream, clock=clock, worker=False)
 
 
-async def send(cue: Cuebook, messages: list[Any], **fields: Any) -> None:
+async def send(cue: Cuebook, messages: list[Any], *, conversation: str = "garden", **fields: Any) -> None:
     body = json.dumps({"model": "gpt-5-mini", "messages": messages, **fields}).encode()
-    call = RelayCall(body=body, headers={}, conversation="garden")
+    call = RelayCall(body=body, headers={}, conversation=conversation)
     request = RelayRequest(method="POST", path="/chat/completions", headers={}, body=body, verbatim=True)
     pieces = cue.pass_through(request, call) if cue.shadows else cue.relay(call)
     assert [piece async for piece in pieces]
@@ -111,6 +112,20 @@ async def test_a_new_call_and_an_erasure_change_the_figures(clock: FrozenClock) 
         assert (await figures(cue))["fit"].calls == 5
         await cue.memory.forget(conversation="garden")
         assert not await figures(cue)
+
+
+async def test_a_conversation_forgotten_during_the_replay_is_omitted(clock: FrozenClock) -> None:
+    async with opened(clock) as cue:
+        await send(cue, [{"role": "user", "content": "hi"}], conversation="older")
+        clock.advance(1)
+        await plant(cue, clock, turns=14)
+
+        async def forget_first(query: str, **terms: Any) -> Sequence[Hit]:
+            await cue.memory.forget(conversation="older")
+            return await cue.memory.search(query, **terms)
+
+        report = await profile_report(cue.services, cue.config, Scope(), None, search=forget_first)
+        assert report.profiles[0].calls == 14
 
 
 async def test_a_switched_profile_applies_at_once_and_is_audited(clock: FrozenClock) -> None:

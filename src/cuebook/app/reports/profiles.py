@@ -32,6 +32,8 @@ Search = Callable[..., Awaitable[Sequence[Hit]]]
 #: Newest calls that a report replays, and the conversations of a page of them.
 CALLS: Final = 300
 _PAGE: Final = 50
+#: Seconds that a replayed call yields to calls waiting for their first token.
+MAX_WAIT_S: Final = 0.25
 #: Questions about the summarized messages of one conversation.
 QUESTIONS: Final = 20
 #: Conversations whose figures are cached.
@@ -91,6 +93,7 @@ class CachedReports(Struct):
     """The reports of conversations in this process, each with the state that it was computed from."""
 
     reports: dict[int, tuple[object, ProfileReport]] = {}  # by the conversation's row number
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # one replay at a time
 
 
 async def profile_report(
@@ -98,29 +101,24 @@ async def profile_report(
 ) -> ProfileReport:
     """Replay the newest calls of a conversation, or of all that the caller takes part in, under each profile.
 
-    `search` is that of `cue.memory`.
-
-    Raises NotFound, and InvalidInput for an unreadable price file of the project.
+    `search` is that of `cue.memory`. Raises NotFound, and InvalidInput for an unreadable price file of the project.
     """
     prices = await asyncio.to_thread(load_prices, config)
-    profiles = services.settings.compaction.profiles
-    cached = services.caches.progress_of(CachedReports).reports
+    cached = services.caches.progress_of(CachedReports)
     total, left = ProfileReport(), CALLS
-    for each in await _conversations(services, scope, conversation):
-        if left <= 0:
-            break
-        turns = await services.store.turns(scope, each.id, last=left)
-        key, state = each.no, (each.generation, each.updated_at, len(turns), profiles, prices)
-        known = cached.pop(key, None)
-        if known is None or known[0] != state:
+    async with cached.lock:
+        for each in await _conversations(services, scope, conversation):
             replay = _ConversationReplay(services, config, scope, each, prices=prices, search=search)
-            known = state, await replay.run(turns, left)
-        cached[key] = known
-        while len(cached) > _CACHED:
-            del cached[next(iter(cached))]
-        report = known[1]
-        left -= report.left_out + max((figures.calls for figures in report.profiles), default=0)
-        total = total.plus(report)
+            try:
+                report = await replay.report(cached.reports, left)
+            except NotFound:  # it was deleted meanwhile
+                if conversation is not None:
+                    raise
+                continue
+            left -= report.left_out + max((figures.calls for figures in report.profiles), default=0)
+            total = total.plus(report)
+            if left <= 0:
+                break
     return total
 
 
@@ -174,8 +172,22 @@ class _ConversationReplay:
         self._unpriced: set[str] = set()
         self._uncached: set[str] = set()
 
-    async def run(self, turns: Sequence[Turn], most: int) -> ProfileReport:
-        """Replay the newest `most` calls of some turns, oldest first."""
+    async def report(self, cached: dict[int, tuple[object, ProfileReport]], most: int) -> ProfileReport:
+        """Return the figures of the newest `most` calls, from the cache if nothing has changed. Raises NotFound."""
+        turns, known = (
+            await self._services.store.turns(self._scope, self._conversation.id, last=most),
+            self._conversation,
+        )
+        profiles = self._services.settings.compaction.profiles
+        state = (known.generation, known.updated_at, len(turns), profiles, self._prices)
+        entry = cached.pop(known.no, None)
+        cached[known.no] = entry if entry and entry[0] == state else (state, await self._run(turns, most))
+        while len(cached) > _CACHED:
+            del cached[next(iter(cached))]
+        return cached[known.no][1]
+
+    async def _run(self, turns: Sequence[Turn], most: int) -> ProfileReport:
+        """Replay the newest `most` calls of some turns, oldest first. Calls of clients go first."""
         posts = await self._services.store.posts(self._scope, self._conversation.id, path=False)
         self._posts = {post.seq: post for post in posts}
         calls = [(turn, step.n) for turn in turns for step in turn.steps if step.state in ("finished", "interrupted")]
@@ -183,6 +195,7 @@ class _ConversationReplay:
         states = [_ProfileState(profile=each, figures=ProfileFigures(profile=each.id)) for each in profiles]
         left_out = 0
         for turn, step in calls[-most:]:
+            await self._services.foreground.wait_until_free(MAX_WAIT_S)
             try:
                 recorded = await read_recorded(self._services, self._scope, self._conversation, turn, step=step)
             except NotFound:  # a part of its window was erased
