@@ -41,8 +41,10 @@ def served(upstream: StrictUpstream, folder: Path, *options: str, **settings: st
     command = [cuebook, "serve", "--port", "0", "--upstream", f"{upstream.root}/v1", *options]
     environment = {**os.environ, **settings}
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        yield process.stdout.readline().split()[-1]
-        process.terminate()
+        try:
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.terminate()
 
 
 def output_of(program: Program, url: str, folder: Path) -> str:
