@@ -37,10 +37,6 @@ class _SentimentSection(Document, frozen=True, kw_only=True):
     description: str = ""
 
 
-class _SentimentFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    sentiment_tracking: _SentimentSection = _SentimentSection()
-
-
 #: The defaults without a file.
 SHIPPED: Final = Profiles(
     profiles={
@@ -98,8 +94,9 @@ def read_profiles(document: object, *, file: str, methods: Collection[str] = MET
 
     Raises InvalidInput naming the path inside the file.
     """
-    sentiment_file, faults = validate(document, _SentimentFile)
-    section = (sentiment_file or _SentimentFile()).sentiment_tracking
+    content = document.get(SECTION) if isinstance(document, Mapping) else document
+    read, faults = validate({} if content is None else content, _SentimentSection, SECTION)
+    section = read or _SentimentSection()
     profiles = dict(SHIPPED.profiles)
     for name, body in section.profiles.items():
         profiles[name] = _read_profile(body, profiles.get(name), f"{SECTION}.profiles.{name}", faults, methods)
