@@ -43,10 +43,17 @@ class Snapshot(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=
     untuned: str = ""  # why nothing was tuned; such a run is not stored
 
 
-class Tally(Struct, frozen=True, kw_only=True):
-    """Counts: posts of all branches, posts covered by a summary, items, and long-term memories."""
+class ByType(Struct, frozen=True, kw_only=True):
+    """BrowserOS's three tiers: posts, items of conversations, long-term memories."""
 
-    short_term: int = 0
-    long_term: int = 0
-    cross_session: int = 0
-    compressed: int = 0
+    short_term: int
+    long_term: int
+    cross_session: int
+
+
+class MemoryStats(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Counts of what is stored in memory; `compressed` are posts covered by a summary."""
+
+    total: int
+    by_type: ByType
+    compressed: int

@@ -9,7 +9,7 @@ import msgspec
 
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
-from cuebook.records.tuning import Snapshot, Tally, TuningState
+from cuebook.records.tuning import ByType, MemoryStats, Snapshot, TuningState
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, encode_json
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
@@ -127,7 +127,7 @@ class TuningStore(Noun):
         conversation: str | None,
         *,
         organizations: Sequence[str] | None = None,
-    ) -> Tally:
+    ) -> MemoryStats:
         """Count posts, items and memories, of organizations only the named ones or all. Raises NotFound."""
         named = None if organizations is None else json.dumps(list(organizations))
         whose = _whose(transaction, scope, conversation)
@@ -137,7 +137,8 @@ class TuningStore(Noun):
         if conversation is None:
             values = {"tenant": scope.tenant, "user": scope.user, "organizations": named}
             memories = transaction.value("tally_memories", **values)
-        return Tally(short_term=posts, long_term=items, cross_session=memories, compressed=compressed)
+        tiers = ByType(short_term=posts, long_term=items, cross_session=memories)
+        return MemoryStats(total=posts + items + memories, by_type=tiers, compressed=compressed)
 
 
 def _whose(transaction: Transaction, scope: Scope, conversation: str | None) -> dict[str, Any]:

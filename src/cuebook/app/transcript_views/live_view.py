@@ -99,8 +99,8 @@ class Live:
         """Return the usage totals of the newest turns. Raises InvalidInput for an unreadable price file."""
         scope = Scope(user=user)
         page = await self._services.store.conversations(scope, limit=WATCHED, cursor=None)
-        tally = await self._services.store.tuning.tally(scope, None)
-        found = Sums(posts=tally.short_term, memories=tally.long_term + tally.cross_session)
+        stats = await self._services.store.tuning.tally(scope, None)
+        found = Sums(posts=stats.by_type.short_term, memories=stats.total - stats.by_type.short_term)
         whole = page.next is None
         for conversation in page.items:
             last = min(TURNS, MOST - found.turns)

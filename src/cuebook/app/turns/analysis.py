@@ -9,7 +9,7 @@ from cuebook.engine.jobs.optimizer import analyze
 from cuebook.memory.judgement import ActionType
 from cuebook.operations import operation
 from cuebook.records.memory import Scope
-from cuebook.records.tuning import TuningState
+from cuebook.records.tuning import MemoryStats, TuningState
 from cuebook.window.budget import allot, untuned
 
 
@@ -58,22 +58,6 @@ class Budget(Struct, frozen=True, kw_only=True, rename="camel"):
     config: BudgetNumbers
 
 
-class ByType(Struct, frozen=True, kw_only=True):
-    """BrowserOS's three tiers: posts, items of conversations, long-term memories."""
-
-    short_term: int
-    long_term: int
-    cross_session: int
-
-
-class MemoryStats(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Counts of what is stored in memory; `compressed` are posts covered by a summary."""
-
-    total: int
-    by_type: ByType
-    compressed: int
-
-
 class MemoryAnalysis(Namespace):
     """The analysis operations of `cue.memory`."""
 
@@ -109,12 +93,7 @@ class MemoryAnalysis(Namespace):
     ) -> MemoryStats:
         """Count posts, items and memories by tier, of a conversation or of all. Raises NotFound."""
         own = None if caller.may("owner") else caller.organizations
-        tally = await self._services.store.tuning.tally(Scope(user=user), conversation, organizations=own)
-        return MemoryStats(
-            total=tally.short_term + tally.long_term + tally.cross_session,
-            by_type=ByType(short_term=tally.short_term, long_term=tally.long_term, cross_session=tally.cross_session),
-            compressed=tally.compressed,
-        )
+        return await self._services.store.tuning.tally(Scope(user=user), conversation, organizations=own)
 
     @operation(
         "GET /learning/memory/budget",

@@ -8,7 +8,7 @@ import typer
 
 from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.paging import LIMIT
-from cuebook.app.turns.analysis import Budget, Judgement, MemoryStats
+from cuebook.app.turns.analysis import Budget, Judgement
 from cuebook.cli.commands.memory_forget import add_to
 from cuebook.cli.group import DAYS, Cursor, Organization, PageLimit, User, command, new_app, seconds
 from cuebook.cli.operations import add_operations, print_answer
@@ -18,6 +18,7 @@ from cuebook.errors import NotFound
 from cuebook.records.answer import to_wire
 from cuebook.records.expression import counted
 from cuebook.records.memory import Hit
+from cuebook.records.tuning import MemoryStats
 
 app = new_app(
     "Search, list, correct and forget memories.",

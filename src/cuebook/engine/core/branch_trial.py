@@ -53,12 +53,8 @@ class Contest(Struct, frozen=True, kw_only=True):
     speaks: bool  # whether the new version is active
 
 
-class Lot(Struct, frozen=True, kw_only=True):
-    """The selected version, its probability, and its trial."""
-
-    version: Version
-    share: float
-    trial: str
+#: The selected version, its probability, and the name of its trial.
+Lot = tuple[Version, float, str]
 
 
 async def contest_of(services: Services, slug: str, branch: Branch) -> Contest | str:
@@ -165,14 +161,14 @@ async def drawn(services: Services, family: Family, branch: str, *, conversation
     if remaining.get("trial") == trial.name and remaining.get("branch") == branch and isinstance(share, float):
         for version in (trial.new, trial.control):
             if remaining.get("version") == version.number:
-                return Lot(version=version, share=share, trial=trial.name)
+                return version, share, trial.name
     name = f"{conversation}\x00{family.slug}\x00{branch}\x00{trial.name}".encode("utf-8", "surrogatepass")
     roll = int.from_bytes(hashlib.blake2b(name, key=services.settings.key[:64], digest_size=6).digest(), "big") / (
         1 << 48
     )
     if roll < trial.share:
-        return Lot(version=trial.new, share=trial.share, trial=trial.name)
-    return Lot(version=trial.control, share=1.0 - trial.share, trial=trial.name)
+        return trial.new, trial.share, trial.name
+    return trial.control, 1.0 - trial.share, trial.name
 
 
 def _key(branch: Branch) -> tuple[int, int, tuple[int, ...]]:

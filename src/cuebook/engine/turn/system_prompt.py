@@ -309,9 +309,10 @@ class _Speaker:
         if lot is None:
             return version
         choice = self.chosen.get(slug, {"branch": version.branch, "propensity": 1.0})
-        drawn_as = {"propensity": choice["propensity"] * lot.share, "share": lot.share, "trial": lot.trial}
-        self.chosen[slug] = {**choice, "version": lot.version.number, **drawn_as}
-        return lot.version
+        version, share, trial = lot
+        drawn_as = {"propensity": choice["propensity"] * share, "share": share, "trial": trial}
+        self.chosen[slug] = {**choice, "version": version.number, **drawn_as}
+        return version
 
     def _variant(self, family: Family) -> Version:
         """Return the variant: the only one, the conversation's earlier one, or a new selection."""
