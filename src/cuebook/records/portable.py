@@ -164,16 +164,19 @@ def part_from_dict(data: object, *, where: str = "") -> Part | None:
 
 def conversation_from_dict(data: object, *, where: str = "") -> PortableConversation:
     """Parse a conversation with its rounds. A missing id becomes "": the caller assigns one."""
-    conversation_dict, reader = check(data, _ConversationDict, where), _PostReader()
-    rounds = tuple(reader.round(each, path) for each, path in _placed(conversation_dict.rounds, join(where, "rounds")))
+    conversation_dict, last = check(data, _ConversationDict, where), 0
+    rounds: list[Round] = []
+    for each, path in _placed(conversation_dict.rounds, join(where, "rounds")):
+        rounds.append(_round(each, path, last))
+        last = rounds[-1].posts[-1].seq if rounds[-1].posts else last
     base = {
-        "no": 0, "user": None, "persona": None, "participants": (), "head": reader.last, "last_seq": reader.last,
+        "no": 0, "user": None, "persona": None, "participants": (), "head": last, "last_seq": last,
         "turns": 0, "generation": 0, "created_at": 0.0, "updated_at": 0.0,
     }  # fmt: skip
     own = {"id": conversation_dict.id}
     return PortableConversation(
         conversation=check({**base, **conversation_dict.cuebook, **own}, Conversation, join(where, _OURS)),
-        rounds=rounds,
+        rounds=tuple(rounds),
         plugins=tuple(_plain(each, path) for each, path in _placed(conversation_dict.plugins, join(where, "plugins"))),
         roles=conversation_dict.roles,
         enabled=conversation_dict.enabled,
@@ -192,53 +195,48 @@ def _placed(items: Iterable[_T], path: str) -> Iterator[tuple[_T, str]]:
     return ((each, join(path, at)) for at, each in enumerate(items))
 
 
-class _PostReader:
-    """Parses posts in order, and numbers those without a number."""
+def _round(round_dict: _RoundDict, path: str, last: int) -> Round:
+    """Parse a round. Posts without a number follow the number `last`."""
+    seq = round_dict.cuebook.get("seq", last + 1)
+    own = {
+        "id": f"round-{seq}" if round_dict.id is None else round_dict.id,
+        "user_query": round_dict.user_query,
+        "state": round_dict.state,
+        "posts": (),
+    }
+    made = check({"seq": seq, **round_dict.cuebook, **own}, Round, join(path, _OURS))
+    posts: list[Post] = []
+    for each, place in _placed(round_dict.post_list, join(path, "post_list")):
+        posts.append(_post(each, place, made.seq, posts[-1].seq if posts else last))
+    return msgspec.structs.replace(made, posts=tuple(posts))
 
-    def __init__(self) -> None:
-        self.last = 0  # seq of the last parsed post
 
-    def round(self, round_dict: _RoundDict, path: str) -> Round:
-        seq = round_dict.cuebook.get("seq", self.last + 1)
-        own = {
-            "id": f"round-{seq}" if round_dict.id is None else round_dict.id,
-            "user_query": round_dict.user_query,
-            "state": round_dict.state,
-            "posts": (),
-        }
-        made = check({"seq": seq, **round_dict.cuebook, **own}, Round, join(path, _OURS))
-        posts = (
-            self.post(each, place, made.seq) for each, place in _placed(round_dict.post_list, join(path, "post_list"))
-        )
-        return msgspec.structs.replace(made, posts=tuple(posts))
+def _post(post_dict: _PostDict, path: str, opened: int, last: int) -> Post:
+    ours, sender, seq = post_dict.cuebook, post_dict.send_from, last + 1
+    role = sender.lower() if sender.lower() in ("user", "tool", "system") else "assistant"
+    base = {"seq": seq, "parent": last, "round": opened or seq, "role": role, "created_at": 0.0, "tokens": 0}
+    own = {
+        "id": f"post-{ours.get('seq', seq)}" if post_dict.id is None else post_dict.id,
+        "message": post_dict.message,
+        "sender": sender,
+        "recipient": post_dict.send_to,
+        "parts": (),
+        **_bytes_from_dict(ours, path),
+    }
+    made = check({**base, **ours, **own}, Post, join(path, _OURS))
+    return msgspec.structs.replace(made, parts=_parts(post_dict, path))
 
-    def post(self, post_dict: _PostDict, path: str, opened: int | None) -> Post:
-        ours, sender, seq = post_dict.cuebook, post_dict.send_from, self.last + 1
-        role = sender.lower() if sender.lower() in ("user", "tool", "system") else "assistant"
-        base = {"seq": seq, "parent": self.last, "round": opened or seq, "role": role, "created_at": 0.0, "tokens": 0}
-        own = {
-            "id": f"post-{ours.get('seq', seq)}" if post_dict.id is None else post_dict.id,
-            "message": post_dict.message,
-            "sender": sender,
-            "recipient": post_dict.send_to,
-            "parts": (),
-            **_bytes_from_dict(ours, path),
-        }
-        made = check({**base, **ours, **own}, Post, join(path, _OURS))
-        self.last = made.seq
-        return msgspec.structs.replace(made, parts=self.parts(post_dict, path))
 
-    def parts(self, post_dict: _PostDict, path: str) -> tuple[Part, ...]:
-        listed = _placed(post_dict.attachment_list, join(path, "attachment_list"))
-        found = [part_from_dict(each, where=place) for each, place in listed]
-        parts = [part for part in found if part is not None]
-        anything: Any = tuple[Any, ...]
-        kept = join(join(path, _OURS), "parts")
-        for each, place in _placed(check(post_dict.cuebook.get("parts") or (), anything, kept), kept):
-            part = part_from_dict(each, where=place)
-            if part is not None:
-                parts.insert(check(each, _PartDict, place).at, part)
-        return tuple(parts)
+def _parts(post_dict: _PostDict, path: str) -> tuple[Part, ...]:
+    listed = _placed(post_dict.attachment_list, join(path, "attachment_list"))
+    parts = [part for each, place in listed if (part := part_from_dict(each, where=place)) is not None]
+    anything: Any = tuple[Any, ...]
+    kept = join(join(path, _OURS), "parts")
+    for each, place in _placed(check(post_dict.cuebook.get("parts") or (), anything, kept), kept):
+        part = part_from_dict(each, where=place)
+        if part is not None:
+            parts.insert(check(each, _PartDict, place).at, part)
+    return tuple(parts)
 
 
 def _rest(record: Struct, *used: str) -> dict[str, Any]:
