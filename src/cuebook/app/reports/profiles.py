@@ -319,7 +319,7 @@ class _ConversationReplay:
             state.figures,
             summarized_messages=len(state.summarized),
             summarized_tokens=sum(post.tokens for post in state.summarized.values()),
-            summary_tokens=state.passes[-1].summary.tokens if state.passes else 0,
+            summary_tokens=self._services.count(state.passes[-1].summary.markdown) if state.passes else 0,
             questions=found.questions,
             recall=found.at10,
         )
