@@ -42,7 +42,7 @@ class Argument(Struct, frozen=True, kw_only=True):
 
     wire: str = ""  # its name in JSON and in a query
     flag: str = ""  # its option on the command line, "-" for none
-    metavar: str = ""  # its placeholder in the help
+    metavar: str = ""  # its placeholder in the help; with `|-` at the end, `-` reads standard input
     source: Literal["request", "user", "acting", "actor", "caller", "key", "python"] = "request"
     time: bool = False  # Unix seconds in Python, ISO 8601 in JSON, a date on the command line
 

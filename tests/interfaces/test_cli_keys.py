@@ -30,6 +30,9 @@ def test_tenants_have_separate_keys(here: CommandRunner) -> None:
     assert here.json("key", "list") == {"items": []}
     [key] = here.json("key", "list", "--tenant", "acme")["items"]
     assert key["tenant"] == "acme"
+    for command in (("key", "list"), ("organization", "show", "o"), ("organization", "set", "o", "--no-writes")):
+        assert "Unknown tenant 'acne': it has no API keys." in here(*command, "--tenant", "acne", code=1)
+    here("organization", "set", "o", "--no-writes", "--tenant", "acme")
     assert "Unknown key" in here("key", "revoke", key["id"], code=1)
 
 

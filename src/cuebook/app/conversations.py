@@ -426,14 +426,29 @@ class Conversations(Namespace):
         return summary_state(summary) if summary else None
 
     @operation(
-        "POST /api/conversations/{conversation}/compress", role="editor", status=201, stores=True, wrap="summary"
+        "POST /api/conversations/{conversation}/compress",
+        role="editor",
+        status=201,
+        cli="conversation compress",
+        stores=True,
+        wrap="summary",
+        examples=(
+            "cuebook conversation compress c1 --before p40 --summary 'They chose the blue boat.'",
+            "cuebook conversation compress c1 --before p40 --summary - < summary.txt",
+        ),
     )
     async def compress(
         self,
         conversation: Conversation,
         *,
-        older_than: Annotated[str, Meta(min_length=1, description="ID of the first post that the summary omits.")],
-        summary: Annotated[str, Meta(min_length=1, description="Summary of the earlier posts.")],
+        older_than: Annotated[
+            str,
+            Meta(min_length=1, description="ID of the first post that the summary omits."),
+            Argument(flag="before", metavar="POST"),
+        ],
+        summary: Annotated[
+            str, Meta(min_length=1, description="Summary of the earlier posts."), Argument(metavar="TEXT|-")
+        ],
         user: User = None,
         caller: CallerOf = OWNER,
         idempotency_key: IdempotencyKey = None,

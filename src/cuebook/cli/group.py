@@ -14,7 +14,9 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Use only data that this user can access.")]
 Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Conversation ID.", show_default=False)]
-Tenant = Annotated[str, typer.Option("--tenant", metavar="T", help="Use the data of this tenant.")]
+Tenant = Annotated[
+    str, typer.Option("--tenant", metavar="T", help="Use the data of this tenant. `cuebook key new` creates it.")
+]
 Project = Annotated[
     str | None,
     typer.Option(

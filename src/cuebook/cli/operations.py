@@ -1,24 +1,28 @@
 """Derive a command, with its options, help and output, from each declared operation."""
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 import typer
 
+from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.cuebook import Cuebook
 from cuebook.cli.group import DAYS, Tenant, command, new_app, seconds
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
-from cuebook.errors import InvalidInput
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.operations import Operation, Parameter, operations_of, summary_of
 from cuebook.records.answer import Page, Time, in_words, to_wire
 from cuebook.records.memory import DEFAULT_TENANT
 
 #: Prints an answer for people. Its further arguments are those of the operation, or become options of the command.
 Render = Callable[..., None]
+#: The end of the placeholder of an argument that can be read from standard input.
+_STDIN: Final = "|-"
 
 
 def add_operations(
@@ -63,7 +67,8 @@ def _add(app: typer.Typer, operation: Operation, name: str, render: Render | Non
     def run(state: State, **values: Any) -> None:
         own = {each.name: values.pop(each.name) for each in extra}
         with state.open() as cue:
-            method = operation.bind(cue.of(values["tenant"]) if tenant else cue)
+            part = of_tenant(cue, values["tenant"], new=name == "new") if tenant else cue
+            method = operation.bind(part)
             try:
                 answer = method(**{each.name: _value(each, values[each.name]) for each in shown}, **actor)
             except InvalidInput as error:
@@ -83,6 +88,15 @@ def _add(app: typer.Typer, operation: Operation, name: str, render: Render | Non
     command(app, *operation.declaration.examples, name=name)(run)
 
 
+def of_tenant(cue: BlockingCuebook, tenant: str, *, new: bool = False) -> BlockingCuebook:
+    """Return the project limited to a tenant. Raises NotFound for a tenant without API keys, unless it may be `new`."""
+    part = cue.of(tenant)
+    if not new and tenant != DEFAULT_TENANT and not len(part.keys.list()):
+        msg = f"Unknown tenant {tenant!r}: it has no API keys. Create one with `cuebook key new --tenant {tenant}`."
+        raise NotFound(msg)
+    return part
+
+
 def _by_option(error: InvalidInput, parameters: Sequence[Parameter]) -> InvalidInput:
     """Return an error about an argument with the name that it has on the command line."""
     for each in parameters:
@@ -100,6 +114,8 @@ def _name(parameter: Parameter) -> str:
 def _value(parameter: Parameter, value: Any) -> Any:
     if parameter.argument.time:
         return seconds(value)
+    if value == "-" and parameter.argument.metavar.endswith(_STDIN):
+        return sys.stdin.read()
     if value is None and not parameter.required:
         return parameter.default
     return tuple(value) if isinstance(value, list) else value
@@ -120,6 +136,8 @@ def _option(parameter: Parameter) -> inspect.Parameter:
         shows = parameter.default not in (None, "", (), False)
         made = typer.Option(_name(parameter), help=parameter.description, show_default=shows, **limits)
     default = inspect.Parameter.empty if parameter.required else parameter.default or None
+    if parameter.positional and argument.metavar.endswith(_STDIN):
+        default = "-"
     if kind is bool:
         default = bool(parameter.default)
     return inspect.Parameter(

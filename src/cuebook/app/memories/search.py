@@ -214,8 +214,20 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
             async with asyncio.timeout(timeout):
                 await deliver(self._services, Scope(), conversation)
 
-    @operation("POST /learning/memory/compress", role="viewer")
-    async def compress(self, text: str) -> CompressedText:
+    @operation(
+        "POST /learning/memory/compress",
+        role="viewer",
+        cli="memory compress",
+        examples=("cuebook memory compress < long.txt", "cuebook memory compress --json < long.txt"),
+    )
+    async def compress(
+        self,
+        text: Annotated[
+            str,
+            Meta(description="Text to shorten."),
+            Argument(metavar="TEXT|-"),
+        ],
+    ) -> CompressedText:
         """Shorten a text to its first line, last line and facts. A text that cannot shrink is unchanged."""
         return await asyncio.to_thread(self._compressed, text) if len(text) > LARGE else self._compressed(text)
 

@@ -18,7 +18,7 @@ from cuebook.cli.output.post import lines_of
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import Page, Time, to_wire
-from cuebook.records.conversation_answers import SessionMessage
+from cuebook.records.conversation_answers import SessionMessage, SummaryState
 from cuebook.records.expression import counted
 from cuebook.records.memory import DEFAULT_TENANT
 
@@ -200,29 +200,9 @@ def print_session(page: Page[SessionMessage]) -> None:
         screen.say(each.content)
 
 
-@command(
-    app,
-    "cuebook conversation compress c1 --before p40 --summary 'They chose the blue boat.'",
-    "cuebook conversation compress c1 --before p40 --summary - < summary.txt",
-    name="compress",
-)
-def compress(
-    state: State,
-    conversation: Conversation,
-    *,
-    before: Annotated[
-        str, typer.Option("--before", metavar="POST", help="First post that the summary does not cover.")
-    ],
-    summary: Annotated[str, typer.Option("--summary", metavar="TEXT", help="Summary text; - reads standard input.")],
-    user: User = None,
-) -> None:
-    """Replace older posts in the prompt with your own summary. The transcript keeps them."""
-    text = sys.stdin.read() if summary == "-" else summary
-    with state.open() as cue:
-        made = cue.conversations.compress(conversation, older_than=before, summary=text, user=user)
-    if state.json:
-        screen.say_json(to_wire({"summary": made}))
-    elif made:
+def print_summary(made: SummaryState | None, *, conversation: str) -> None:
+    """Print which posts a summary covers."""
+    if made:
         screen.say(f"summary {made.version} of {conversation} covers the posts up to {made.upto_seq}")
 
 
@@ -287,4 +267,4 @@ def _minute(when: Time) -> str:
     return str(when)[:16].replace("T", " ")
 
 
-add_operations(app, "conversation", {"session": print_session})
+add_operations(app, "conversation", {"session": print_session, "compress": print_summary})

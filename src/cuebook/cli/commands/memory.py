@@ -1,6 +1,5 @@
 """Commands `cuebook memory`: most are derived from operations; these print, read or ask in their own way."""
 
-import sys
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -203,20 +202,6 @@ def _newest(cue: BlockingCuebook, conversation: str, user: str | None) -> int:
     while cue.conversations.summary(conversation, user=user, version=newest + 1):
         newest += 1
     return newest
-
-
-@command(app, "cuebook memory compress < long.txt", "cuebook memory compress --json < long.txt", name="compress")
-def compress(
-    state: State,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Text; - reads standard input.")] = "-",
-) -> None:
-    """Shorten a text to its first line, last line and facts. A text that cannot shrink is unchanged."""
-    with state.open() as cue:
-        compressed = cue.memory.compress(sys.stdin.read() if text == "-" else text)
-    if state.json:
-        screen.say_json(to_wire(compressed))
-    else:
-        screen.say(compressed.text)
 
 
 add_operations(

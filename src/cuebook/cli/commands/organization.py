@@ -6,7 +6,7 @@ import typer
 from msgspec import UNSET
 
 from cuebook.cli.group import Tenant, command, new_app
-from cuebook.cli.operations import add_operations
+from cuebook.cli.operations import add_operations, of_tenant
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.records.answer import to_wire
@@ -61,7 +61,7 @@ def set_(
         raise typer.BadParameter(msg, param_hint="SETTING")
     with state.open() as cue:
         memory = OrganizationMemoryChange(long_term_memory=change)
-        after = cue.of(tenant).organizations.change(organization, memory, by="cli")
+        after = of_tenant(cue, tenant).organizations.change(organization, memory, by="cli")
     if state.json:
         screen.say_json(to_wire(after))
     else:
