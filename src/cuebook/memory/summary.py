@@ -48,19 +48,15 @@ _LASTING: Final = ("health", "rule", "remember")
 Count = Callable[[str], int]
 
 
-class Digest(Struct, frozen=True):
-    """A summary's three texts. `tainted` is for the fenced block only: the assistant's own lines, marked."""
-
-    markdown: str
-    memory_json: dict[str, Any]
-    tainted: str
+#: A summary's markdown, its `memory_json`, and text for the fenced block only: the assistant's own lines, marked.
+Digest = tuple[str, dict[str, Any], str]
 
 
 def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count, zone: tzinfo = UTC) -> Digest:
     """Return the summary of `items` within `max_tokens`, and their `memory_json` within as many again.
 
     `previous` is the current summary: if the new quotes fit after it, its bytes stay unchanged. The markdown has only
-    items of user trust. The assistant's own go to `tainted`: after a poisoned page they may repeat it.
+    items of user trust. The assistant's own go to the fenced text: after a poisoned page they may repeat it.
     """
     current = [replace(each, valid_from=on_the_wall(each.valid_from, zone)) for each in items if each.valid_to is None]
     entries = sorted((each for each in current if each.trust == "user"), key=lambda each: (each.valid_from, each.seq))
@@ -68,9 +64,8 @@ def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count
         _choose([_line(each) for each in entries], int(max_tokens * FILLED), count)
     )
     others = [each for each in current if each.trust != "user"]
-    return Digest(
-        markdown, _memory_json(entries, max_tokens, count), _tainted(others, int(max_tokens * TAINTED_SHARE), count)
-    )
+    tainted = _tainted(others, int(max_tokens * TAINTED_SHARE), count)
+    return markdown, _memory_json(entries, max_tokens, count), tainted
 
 
 def fit(markdown: str, max_tokens: int, *, count: Count) -> str:

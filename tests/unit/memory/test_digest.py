@@ -21,7 +21,7 @@ def items_of(*texts: str, first: int = 1) -> list[Item]:
 
 
 def summary(items: list[Item], *, previous: str = "", tokens: int = 900) -> str:
-    return write(items, previous=previous, max_tokens=tokens, count=estimate).markdown
+    return write(items, previous=previous, max_tokens=tokens, count=estimate)[0]
 
 
 CHAT = tuple(f"The delivery number {n} of {n * 7} planks came on Monday." for n in range(60))
@@ -74,15 +74,15 @@ def test_a_summary_written_by_a_model_is_not_cut() -> None:
 
 def test_the_json_summary_has_its_own_cap_and_equal_quotes() -> None:
     items = items_of("I am allergic to peanuts.", *CHAT)
-    digest = write(items, previous="", max_tokens=300, count=estimate)
-    assert digest.memory_json["facts"][0]["text"] == "I am allergic to peanuts."
-    assert estimate(compact(digest.memory_json)) <= 300
+    _, memory_json, _ = write(items, previous="", max_tokens=300, count=estimate)
+    assert memory_json["facts"][0]["text"] == "I am allergic to peanuts."
+    assert estimate(compact(memory_json)) <= 300
     texts = {each.text for each in items}
-    assert {entry["text"] for entry in digest.memory_json["facts"]} <= texts
+    assert {entry["text"] for entry in memory_json["facts"]} <= texts
 
 
 def test_an_assistants_line_is_fenced_and_marked() -> None:
     own = Item(id="a", category="facts", text="I ordered it, number 4711.", sources=("p9",), trust="assistant")
-    digest = write([own], previous="", max_tokens=300, count=estimate)
-    assert digest.markdown == ""
-    assert digest.tainted.startswith("- assistant: I ordered it")
+    markdown, _, tainted = write([own], previous="", max_tokens=300, count=estimate)
+    assert markdown == ""
+    assert tainted.startswith("- assistant: I ordered it")

@@ -265,10 +265,11 @@ def by_quotes(services: Services, summarized: Pass) -> Derived:
     merged = _merged(source, quotes_of(lines, before=[line_of(source.before)] if source.before else ()))
     previous = source.previous.markdown if source.previous else ""
     items = [*merged[0], *merged[1]]
-    digest = write(items, previous=previous, max_tokens=most, count=services.count, zone=summarized.zone)
-    markdown = digest.markdown or _in_brief(untold(lines, source.corrections), most, services.count)
-    more = {"tainted": digest.tainted, "made_by": "quotes"}
-    return _summary(services, summarized, markdown, digest.memory_json, **more), merged
+    markdown, memory_json, tainted = write(
+        items, previous=previous, max_tokens=most, count=services.count, zone=summarized.zone
+    )
+    markdown = markdown or _in_brief(untold(lines, source.corrections), most, services.count)
+    return _summary(services, summarized, markdown, memory_json, tainted=tainted, made_by="quotes"), merged
 
 
 def _merged(source: CompactionInput, entries: Sequence[Item]) -> Merged:
@@ -355,8 +356,8 @@ def _from_answer(services: Services, summarized: Pass, answer: tuple[str, dict[s
     merged = _merged(source, items_of(memory_json, when=lines[-1].when, lines=lines, held=source.items))
     items = [*merged[0], *merged[1]]
     room = services.count(tainted) + 200
-    digest = write(items, previous="", max_tokens=room, count=services.count, zone=summarized.zone)
-    return _summary(services, summarized, digest.markdown, memory_json, tainted=tainted, **more), merged
+    markdown, *_ = write(items, previous="", max_tokens=room, count=services.count, zone=summarized.zone)
+    return _summary(services, summarized, markdown, memory_json, tainted=tainted, **more), merged
 
 
 def _messages(summarized: Pass, instruction: str) -> tuple[bytes, ...]:

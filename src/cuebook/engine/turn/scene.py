@@ -194,14 +194,14 @@ def _correct(services: Services, correcting: CorrectionInput) -> tuple[Summary, 
 
 def _write_summary(services: Services, correcting: CorrectionInput, items: Sequence[Item], summary: Summary) -> Summary:
     previous = unquoted(summary.markdown, correcting.corrections)
-    digest = write(
+    markdown, memory_json, tainted = write(
         items,
         previous="",
         max_tokens=choose(services.settings.compaction, summary.profile).max_summary_tokens,
         count=services.count,
         zone=services.settings.zone_of(None, correcting.conversation),
     )
-    markdown = digest.markdown or previous
-    tokens = services.count(markdown) + services.count(compact(digest.memory_json))
-    made = replace(summary, markdown=markdown, memory_json=digest.memory_json, tainted=digest.tainted, tokens=tokens)
+    markdown = markdown or previous
+    tokens = services.count(markdown) + services.count(compact(memory_json))
+    made = replace(summary, markdown=markdown, memory_json=memory_json, tainted=tainted, tokens=tokens)
     return replace(made, made_by="quotes", prompt="")
