@@ -16,6 +16,7 @@ from cuebook.testing.doubles import Script, ScriptedModel
 TOOLS: list[Any] = [{"name": "weather", "description": "Of a city", "input_schema": {"type": "object"}}]
 IMAGE: Any = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+BRIEF = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
 REMINDER: Any = {"type": "text", "text": "<system-reminder>The to-do list is empty.</system-reminder>"}
 
 
@@ -85,7 +86,7 @@ def test_repeated_key_replays_and_dropped_fields_are_named(serve_live: Callable[
 def test_openai_compatible_server_is_called_with_tools(chat_live: Live, upstream: Upstream, *, stream: bool) -> None:
     with client_of(chat_live, "/c/trip") as client:
         history = [user([{"type": "text", "text": "What is the weather?"}, IMAGE])]
-        request: dict[str, Any] = {"model": "tools", "tools": TOOLS, "system": "Be brief.", "stop_sequences": ["END"]}
+        request: dict[str, Any] = {"model": "tools", "tools": TOOLS, "system": [BRIEF], "stop_sequences": ["END"]}
         called = ask(client, stream=stream, messages=history, **request, tool_choice={"type": "any"})
         sent = upstream.last.fields
         assert upstream.last.path == "/v1/chat/completions"
@@ -94,6 +95,7 @@ def test_openai_compatible_server_is_called_with_tools(chat_live: Live, upstream
         function = {"name": "weather", "description": "Of a city", "parameters": {"type": "object"}}
         assert (sent["tools"], sent["stop"]) == ([{"type": "function", "function": function}], ["END"])
         assert sent["max_tokens"] == 99
+        assert sent["messages"][0] == {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
         assert sent["messages"][-1]["content"][-1] == PICTURE
         assert [(each.id, each.name, each.input) for each in called.content] == [
             ("call_a", "weather", {"city": "Oslo"}), ("call_b", "weather", {"city": "Rome"}),

@@ -105,7 +105,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     if kind == REMINDED:
         return {"type": "text", "text": str(part.get("text", ""))}
     if isinstance(kind, str) and kind in _PARTS:
-        return dict(part)
+        return {name: part[name] for name in ("type", kind) if name in part}  # without cache markers and citations
     return {"type": "text", "text": f"[{kind}]"}
 
 
