@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 PLACE = "Vlieland"
 #: The summary of a conversation.
 SUMMARY = "1. Primary request: the user read ferry.txt and asked for the way back. 2. Result: the ferry leaves at 9:45."
-#: What Cuebook adds: a model takes it as data. With it, only the requests differ and not the answers.
-RECALLED = re.compile(r"\s*<recalled (\d+)>.*?</recalled \1>", re.DOTALL)
+#: What Cuebook and Claude Code add: a model takes it as data. With it, only the requests differ and not the answers.
+ADDED = re.compile(r"\s*<(recalled \d+|system-reminder)>.*?</\1>", re.DOTALL)
 #: Tools by which agents end their run.
 FINAL = ("final_answer", "final_result")
 
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
 
 def answer(request: Request) -> Reply:
     """Return the scripted answer: a call if one is due, else a text."""
-    texts = [text for each in request.texts if (text := RECALLED.sub("", each))]
+    texts = [text for each in request.texts if (text := ADDED.sub("", each))]
     last = texts[-1] if texts else ""
     final = next((name for name in FINAL if name in request.tools), "")
     result = last if last.startswith("Observation:") and final else request.result
