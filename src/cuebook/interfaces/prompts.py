@@ -11,9 +11,6 @@ from cuebook.prompts.learn import Posterior
 from cuebook.records.audit import Record
 from cuebook.records.prompt import MAIN, Branch, Label, Version
 
-#: Maximum depth of ancestors.
-DEPTH = 8
-
 
 class Write(Struct, frozen=True, kw_only=True):
     """A version to store. `base` is the head that its writer saw, None for any; a new branch names its start."""

@@ -51,13 +51,13 @@ def _ahead(version: Version) -> Iterator[tuple[str, str]]:
         yield from ((slug, reference.branch or MAIN) for slug in candidates(reference.slug))
 
 
-def resolve(version: Version, parent_of: Callable[[str], Version | None], *, depth: int = DEPTH) -> ResolvedVersion:
+def resolve(version: Version, parent_of: Callable[[str], Version | None]) -> ResolvedVersion:
     """Return a version with its ancestors merged in. `parent_of` receives `inherits` as written.
 
-    Raises InvalidInput, `where` "inherits": a missing parent, a cycle or more than `depth` steps (both named), or an
+    Raises InvalidInput, `where` "inherits": a missing parent, a cycle or more than `DEPTH` steps (both named), or an
     ancestor whose placeholders the version's engine would interpret differently.
     """
-    line = _line(version, parent_of, depth)
+    line = _line(version, parent_of)
     sections: dict[str, str] = {}
     params: dict[str, Param] = {}
     for each in line:
@@ -98,7 +98,7 @@ def merge3(
     return merged, conflicts
 
 
-def _line(version: Version, parent_of: Callable[[str], Version | None], depth: int) -> list[Version]:
+def _line(version: Version, parent_of: Callable[[str], Version | None]) -> list[Version]:
     """Return a version and its ancestors, oldest first.
 
     A cycle is a repeated version, or a branch that is followed twice: a draft that inherits its own branch would find
@@ -115,8 +115,8 @@ def _line(version: Version, parent_of: Callable[[str], Version | None], depth: i
         if any(_same(parent, each) for each in line) or (not pinned and place in followed):
             raise InvalidInput(f"circular inheritance: {_chain([*line, parent])}", where="inherits")
         line.append(parent)
-        if len(line) > depth + 1:
-            raise InvalidInput(f"inheritance has more than {depth} steps: {_chain(line)}", where="inherits")
+        if len(line) > DEPTH + 1:
+            raise InvalidInput(f"inheritance has more than {DEPTH} steps: {_chain(line)}", where="inherits")
         if not pinned:
             followed.add(place)
     return line[::-1]

@@ -161,15 +161,14 @@ def lint(
     *,
     count: Callable[[str], int],
     max_tokens: int = MOST_TOKENS,
-    parent_of: Callable[[str], Version | None] | None = None,
     known: Collection[str] = (),
 ) -> tuple[LintFinding, ...]:
     """Return the findings for these versions, the most severe first, then by prompt and place.
 
-    `count` counts a text's tokens. `parent_of` resolves `inherits`; without it the parent is among `versions`. `known`
-    are further ids that a project's own prompt may override.
+    `count` counts a text's tokens. Parents are among `versions`. `known` are more ids that a project's prompt may
+    override.
     """
-    subjects = _subjects(versions, parent_of or _among(versions))
+    subjects = _subjects(versions, _among(versions))
     findings: list[LintFinding] = []
     for subject in subjects:
         for rule in (_texts, _parents, _params, _front, _fields):

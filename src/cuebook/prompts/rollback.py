@@ -35,6 +35,8 @@ Decision = Literal["rollback", "keep", "wait", "hold", "off", "none", "refused",
 DAY = 86_400.0
 #: Author of automatic rollbacks, in events and the audit log.
 ITSELF = "cuebook"
+#: Observations by which a conversation counts, and seconds after which it is over.
+ROUNDS, IDLE_S = 8, 1_800.0
 _STILL = 1e-9  # smaller differences count as equal
 _SUSPECT = 0.2  # of the detector's alarm level: 1 % of an unchanged version's conversations are above it (simulated)
 
@@ -77,26 +79,20 @@ class RollbackStatus(Struct, frozen=True, kw_only=True):
     evidence: Evidence | None = None
 
 
-def units(
-    observations: Iterable[Observation], now: float, *, rounds: int = 8, idle_s: float = 1_800.0
-) -> tuple[Observation, ...]:
+def units(observations: Iterable[Observation], now: float) -> tuple[Observation, ...]:
     """Return conversations as one observation each, with the mean score, in the order of their beginning.
 
-    A conversation counts by its first `rounds` observations, or those before it was first idle for `idle_s` seconds; a
+    A conversation counts by its first `ROUNDS` observations, or those before it was first idle for `IDLE_S` seconds; a
     counted result never changes. Conversations wait for earlier ones that are still open, so that their length under a
     version does not bias the result. Ignored are conversations with several versions, and observations without one.
     """
-    return EvidenceUnits(rounds=rounds, idle_s=idle_s).add_observations(
-        sorted(observations, key=lambda each: each.at), now
-    )
+    return EvidenceUnits().add_observations(sorted(observations, key=lambda each: each.at), now)
 
 
 class EvidenceUnits:
     """Groups observations into units incrementally; each observation is read once."""
 
-    def __init__(self, *, rounds: int = 8, idle_s: float = 1_800.0) -> None:
-        self._rounds = rounds
-        self._idle_s = idle_s
+    def __init__(self) -> None:
         self._open: dict[str, list[Observation]] = {}  # in order of their beginning
         self._counted: set[str] = set()
 
@@ -119,11 +115,9 @@ class EvidenceUnits:
 
     def _whole(self, observations: Sequence[Observation], now: float) -> Sequence[Observation]:
         """Return the observations of a conversation that count, none while it is open."""
-        gaps = (
-            at for at in range(1, len(observations)) if observations[at].at - observations[at - 1].at >= self._idle_s
-        )
-        counted = observations[: min(next(gaps, len(observations)), self._rounds)]
-        is_open = len(counted) == len(observations) < self._rounds and now - observations[-1].at < self._idle_s
+        gaps = (at for at in range(1, len(observations)) if observations[at].at - observations[at - 1].at >= IDLE_S)
+        counted = observations[: min(next(gaps, len(observations)), ROUNDS)]
+        is_open = len(counted) == len(observations) < ROUNDS and now - observations[-1].at < IDLE_S
         return () if is_open else counted
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.interfaces.prompts import DEPTH, Family, Write
+from cuebook.interfaces.prompts import Family, Write
 from cuebook.prompts.difference import free_semver, next_semver
 from cuebook.prompts.digest import digest_of
+from cuebook.prompts.inherit import DEPTH
 from cuebook.prompts.learn import CAP_WINDOW, Posterior, aligned, capped, ema, ema_revised, update, update_revised
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.registry import rank

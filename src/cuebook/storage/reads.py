@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import Any
 
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.prompts import DEPTH
 from cuebook.interfaces.store import Alignment, MemoryMatches, PathQuery, PostSpot, Scene, SearchLook, StoredAnswer
+from cuebook.prompts.inherit import DEPTH
 from cuebook.prompts.names import overrides, project_of
 from cuebook.records.answer import Page
 from cuebook.records.conversation import Conversation, PathPost, Post, RoundState

@@ -161,8 +161,6 @@ def test_inheritance_depth_is_counted_in_steps():
     assert len(resolved(versions[: DEPTH + 1]).lineage) == DEPTH + 1
     said = fault(*versions)
     assert said.startswith("inheritance has more than 8 steps: p9@main:10 → p8@main:9")
-    assert len(resolved(versions, depth=9).lineage) == 10
-    assert "more than 0 steps" in fault(*versions[:2], depth=0)
 
 
 def test_a_conflicting_template_engine_is_rejected():

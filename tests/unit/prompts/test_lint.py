@@ -127,7 +127,6 @@ def test_missing_overrides_and_parents_are_reported():
     assert rules_found(prompt(override_sections={"tone": "y"})) == [("vain-override", "override_sections.tone")]
     assert rules_found(prompt(inherits="nowhere")) == [("broken-inherits", "inherits")]
     assert rules_found(prompt(inherits="p")) == [("broken-inherits", "inherits")]
-    assert rules_found(prompt(inherits="x"), parent_of=lambda _: base) == []
 
 
 def test_length_emptiness_description_and_misspelled_keys_are_checked():

@@ -11,7 +11,7 @@ from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
-from cuebook.prompts.lint import MOST_TOKENS, LintFinding, Severity, lint
+from cuebook.prompts.lint import LintFinding, Severity, lint
 from cuebook.prompts.lint import rules as lint_rules
 from cuebook.prompts.names import candidates, own_names, parse_reference
 from cuebook.prompts.rating import QualityRating, rate
@@ -25,7 +25,7 @@ _OBSERVED = 1_000
 
 
 async def lint_prompts(
-    services: Services, shelf: PromptFolder | None, slugs: Collection[str] = (), *, max_tokens: int = MOST_TOKENS
+    services: Services, shelf: PromptFolder | None, slugs: Collection[str] = ()
 ) -> list[LintFinding]:
     """Return the findings of the lint rules, worst first, for all prompts or for `slugs` only.
 
@@ -34,9 +34,7 @@ async def lint_prompts(
     """
     versions, odd = await _versions(services, shelf)
     named = {_known(slug, {each.slug for each in versions}) for slug in slugs}
-    findings = await asyncio.to_thread(
-        lint, versions, count=services.count, max_tokens=max_tokens, known=_others(services)
-    )
+    findings = await asyncio.to_thread(lint, versions, count=services.count, known=_others(services))
     chosen = [each for each in findings if not named or each.slug.partition("@")[0] in named]
     return [*(() if slugs else odd), *chosen]
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
-from cuebook.interfaces.prompts import DEPTH, Family
-from cuebook.prompts.inherit import resolve
+from cuebook.interfaces.prompts import Family
+from cuebook.prompts.inherit import DEPTH, resolve
 from cuebook.prompts.names import parse_reference
 from cuebook.prompts.select import Selection, epsilon_greedy, thompson, variant
 from cuebook.records.memory import Scope

@@ -21,6 +21,7 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import Conflict
 from cuebook.prompts.rollback import (
+    IDLE_S,
     ITSELF,
     UNAIDED,
     RollbackStatus,
@@ -38,8 +39,6 @@ from cuebook.records.prompt import Branch, Observation, PromptEvent, Version
 
 log = logging.getLogger("cuebook.regress")
 
-#: Seconds until a conversation's open turns count (`rollback.units`), and until a refused rollback is retried.
-IDLE_S = 1_800.0
 #: Observations of a version above which only the background job loads them first: 10 ms per thousand.
 EAGER = 2_000
 _PAGE = 200
