@@ -122,13 +122,10 @@ class Turns(Namespace):
         else:
             check_alone("last", last)
             start = int(read_cursor(cursor, "turns", no=found.no)[0]) if cursor is not None else 0
-            end = min(start + (limit or LIMIT), found.turns)
-            turns = [await store.turn(scope, conversation, n) for n in range(start + 1, end + 1)]
-            while not all_attempts and turns and turns[-1].state == "failed" and end < found.turns:
-                end += 1  # a repetition belongs to the same page
-                turns.append(await store.turn(scope, conversation, end))
-            more = write_cursor("turns", end, no=found.no) if end < found.turns else None
-            turns = turns if all_attempts else last_attempts(turns)
+            most = limit or LIMIT
+            turns = await self._after(scope, found, start, most + 1, all_attempts=all_attempts)
+            more = write_cursor("turns", turns[most - 1].n, no=found.no) if len(turns) > most else None
+            turns = turns[:most]
         if _is_guest(found, scope):
             turns = [_for_guest(each) for each in turns]
         return Page(items=tuple(map(listed_turn, turns)), next=more)
@@ -136,6 +133,7 @@ class Turns(Namespace):
     async def _newest(
         self, scope: Scope, conversation: StoredConversation, most: int, *, all_attempts: bool
     ) -> Sequence[Turn]:
+        """Return the newest `most` turns, without failed ones that were repeated unless `all_attempts`."""
         count = most
         while True:
             turns = await self._services.store.turns(scope, conversation.id, last=count)
@@ -143,6 +141,19 @@ class Turns(Namespace):
             if len(turns) >= most or count >= conversation.turns:
                 return turns[-most:]
             count *= 2
+
+    async def _after(
+        self, scope: Scope, conversation: StoredConversation, start: int, most: int, *, all_attempts: bool
+    ) -> Sequence[Turn]:
+        """Return the first `most` turns after number `start`, likewise."""
+        turns: list[Turn] = []
+        while True:
+            listed = turns if all_attempts else last_attempts(turns)
+            first = start + len(turns) + 1
+            end = min(first + most - len(listed), conversation.turns + 1)
+            if first >= end:
+                return listed
+            turns += [await self._services.store.turn(scope, conversation.id, n) for n in range(first, end)]
 
     @operation("GET /api/conversations/{conversation}/turns/{n}", role="viewer")
     async def show(
