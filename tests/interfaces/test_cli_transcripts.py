@@ -232,10 +232,10 @@ def test_repeated_import_stores_only_new_posts() -> None:
 def test_batches_split_at_size_branches_and_stored_posts() -> None:
     posts = [{"id": f"p{n}", "sendFrom": "a", "message": str(n)} for n in range(6)]
     plain = read({"posts": posts})
-    assert [(len(each.posts), each.parent) for each in batches_of(plain, size=4)] == [(4, None), (2, "p3")]
-    assert [(len(each.posts), each.parent) for each in batches_of(plain, {"p0", "p1"})] == [(2, None), (4, "p1")]
+    assert [(len(batch), parent) for batch, parent in batches_of(plain, size=4)] == [(4, None), (2, "p3")]
+    assert [(len(batch), parent) for batch, parent in batches_of(plain, {"p0", "p1"})] == [(2, None), (4, "p1")]
     posts[3]["parent"] = "p0"
-    assert [(len(each.posts), each.parent) for each in batches_of(read({"posts": posts}))] == [(3, None), (3, "p0")]
+    assert [(len(batch), parent) for batch, parent in batches_of(read({"posts": posts}))] == [(3, None), (3, "p0")]
 
 
 @pytest.mark.parametrize("form", ["cuebook", "taskweaver-json", "taskweaver-yaml"])
@@ -287,7 +287,7 @@ def test_second_root_post_is_stored_beside_the_first() -> None:
     posts = [{"id": name, "sendFrom": "a", "message": name, "parent": parent} for name, parent in
              (("a", None), ("b", None), ("c", "b"), ("d", "a"))]  # fmt: skip
     transcript = read({"conversation": {"id": "c1", "head": "d"}, "posts": posts})
-    assert [each.parent for each in batches_of(transcript)] == [None, ROOT, "a"]
+    assert [parent for _, parent in batches_of(transcript)] == [None, ROOT, "a"]
     with BlockingCuebook.open() as cue:
         *_, last = store_transcript(cue, transcript)
         assert (last.done, last.stored, last.last_seq) == (4, 4, 4)

@@ -11,8 +11,8 @@ from dataclasses import replace
 import msgspec
 
 from cuebook.errors import Busy, Conflict, LeaseLost, NotFound
-from cuebook.interfaces.store import Appended, Batch, CompactionResult, Decision, Lease, StepEnd
-from cuebook.records.conversation import Draft
+from cuebook.interfaces.store import Batch, CompactionResult, Decision, Lease, StepEnd
+from cuebook.records.conversation import Appended, Draft
 from cuebook.records.memory import Scope
 from storage.reference_conversation import Digest, ReferenceConversation, ReferencePost, Step, Turn
 

@@ -21,21 +21,21 @@ from cuebook.app.arguments import (
 )
 from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.keys import record_of
-from cuebook.app.namespace import Namespace, check_first
+from cuebook.app.namespace import Namespace, appended_before, check_first
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
 from cuebook.app.session import session_of
 from cuebook.app.transcript_views.conversation_list import ConversationListing
 from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
-from cuebook.engine.core.services import Key, read_zone
+from cuebook.engine.core.services import read_zone
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
-from cuebook.errors import Conflict, InvalidInput, KeyReused, NotFound
-from cuebook.interfaces.store import Appended, Batch
+from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.interfaces.store import Batch
 from cuebook.memory.scopes import Participants, personal_places
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
+from cuebook.records.conversation import Appended, Draft, LoadedConversation, Post, Round
 from cuebook.records.conversation import Conversation as StoredConversation
-from cuebook.records.conversation import Draft, LoadedConversation, Post, Round
 from cuebook.records.conversation_answers import (
     ConversationEntry,
     PostEntry,
@@ -108,7 +108,7 @@ class Conversations(Namespace):
             data = b"".join(draft.digest for draft in drafts)
             asked = msgspec.json.encode([conversation, parent]) + data
             key = (idempotency_key, self._services.settings.request_digest(asked))
-            if repeated := await self._repeated(Scope(user=user), key):
+            if repeated := await appended_before(self._services, Scope(user=user), key):
                 return repeated
         batch = Batch(
             conversation=conversation,
@@ -124,7 +124,7 @@ class Conversations(Namespace):
         try:
             appended = await self._services.store.append(Scope(user=user), batch)
         except Conflict:  # an identical concurrent request may have been stored first
-            if key and (repeated := await self._repeated(Scope(user=user), key)):
+            if key and (repeated := await appended_before(self._services, Scope(user=user), key)):
                 return repeated
             raise
         self._services.notify_jobs()
@@ -165,17 +165,6 @@ class Conversations(Namespace):
         except NotFound:
             known = None  # new, or another user's: then storing raises the error
         return self._services.settings.zone_of(None, known)
-
-    async def _repeated(self, scope: Scope, key: Key) -> Appended | None:
-        """Return the stored answer of an idempotency key, None for a new key. Raises KeyReused."""
-        answered = await self._services.answered(scope, key)
-        if answered is None:
-            return None
-        if answered.digest != key[1]:
-            msg = f"Idempotency-Key {key[0]!r} was used with a different request. Choose a new key."
-            raise KeyReused(msg, where="Idempotency-Key")
-        fields = msgspec.json.decode(answered.response)
-        return Appended(fields["stored"], fields["lastSeq"])
 
     @operation(
         "GET /api/conversations",

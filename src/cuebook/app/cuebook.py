@@ -44,9 +44,9 @@ from cuebook.engine.turn.prompt_logs import PromptLogs
 from cuebook.engine.turn.turn import answer
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, RelayRequest, Sink, Upstream
-from cuebook.interfaces.store import Appended
 from cuebook.providers.model_list import ModelList
 from cuebook.providers.openai import HttpUpstream
+from cuebook.records.conversation import Appended
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
 from cuebook.records.prompt import TaskOutcome, TurnFeedback
 from cuebook.records.turn import Ask, Window

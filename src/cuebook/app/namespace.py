@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cuebook.engine.core.services import Services
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.engine.core.services import Key, Services
+from cuebook.errors import InvalidInput, KeyReused, NotFound
 from cuebook.records.answer import from_json, to_json
+from cuebook.records.conversation import Appended
 from cuebook.records.key import Caller
 from cuebook.records.memory import Scope
 from cuebook.storage.database.transaction import AnsweredError
@@ -50,6 +51,17 @@ class Namespace:
                 stored = await store.finish(request, answer)
         first: T = from_json(stored, kind)
         return first
+
+
+async def appended_before(services: Services, scope: Scope, key: Key | None) -> Appended | None:
+    """Return what an earlier request with the same key appended, None for a new key. Raises KeyReused."""
+    answered = await services.answered(scope, key) if key else None
+    if key is None or answered is None:
+        return None
+    if answered.digest != key[1]:
+        msg = f"Idempotency-Key {key[0]!r} was used with a different request. Choose a new key."
+        raise KeyReused(msg, where="Idempotency-Key")
+    return msgspec.json.decode(answered.response, type=Appended)
 
 
 async def check_first(services: Services, conversation: str, user: str | None, caller: Caller, what: str) -> None:

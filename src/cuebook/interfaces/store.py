@@ -197,13 +197,6 @@ class Batch(Struct, frozen=True, kw_only=True):
     begins: bool = True  # create a missing conversation; else NotFound
 
 
-class Appended(Struct, frozen=True):
-    """Number of new posts, and the conversation's last seq."""
-
-    stored: int
-    last_seq: int
-
-
 class MetapromptTask(Struct, frozen=True, array_like=True):
     """A task of a reflection: a metaprompt's id, and the reason: `event:NAME`, `interval:N`, `manual` or `llm`."""
 

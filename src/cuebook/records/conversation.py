@@ -256,3 +256,10 @@ def fence_of(nonce: str, key: bytes) -> str:
     It has 18 decimal digits, because all such numbers have the same number of tokens. No card number begins with 0.
     """
     return f"{int.from_bytes(keyed_digest(nonce.encode(), key)) % 10**17:018d}"
+
+
+class Appended(Struct, frozen=True, rename="camel"):
+    """Number of new posts, and the conversation's last seq."""
+
+    stored: int
+    last_seq: int

@@ -1,13 +1,14 @@
 """Write conversations: append posts, move the head, change participants, bind idempotency keys, delete."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from cuebook.errors import Conflict, Denied, NotFound
-from cuebook.interfaces.store import ROOT, Appended, Batch
+from cuebook.interfaces.store import ROOT, Batch
 from cuebook.records.audit import Record
-from cuebook.records.conversation import Conversation, Draft
+from cuebook.records.conversation import Appended, Conversation, Draft
 from cuebook.records.memory import Scope
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, encode_json, raise_epoch
@@ -50,7 +51,7 @@ class ConversationWriter(Noun):
             transaction.run("delivery_wanted" if batch.delivers else "delivery_again", **row.key)
         answer = Appended(len(fresh), row.last_seq)
         if batch.idempotency:
-            response = json.dumps({"stored": answer.stored, "lastSeq": answer.last_seq}).encode()
+            response = msgspec.json.encode(answer)
             bind(transaction, scope, row, batch.idempotency, turn=0, response=response, now=batch.now)
         transaction.failpoint("append.stored")
         return answer

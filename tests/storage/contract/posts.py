@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.interfaces.store import ROOT, Appended, Batch
-from cuebook.records.conversation import Draft, Part, text_digest
+from cuebook.interfaces.store import ROOT, Batch
+from cuebook.records.conversation import Appended, Draft, Part, text_digest
 from cuebook.records.memory import Scope
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING

@@ -6,13 +6,14 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from cuebook.app.namespace import appended_before
 from cuebook.engine.core.drafts import dated
 from cuebook.engine.core.services import Key, Services
 from cuebook.engine.jobs.erasure import forget
-from cuebook.errors import InvalidInput, KeyReused, NotFound
-from cuebook.interfaces.store import Appended, Batch
+from cuebook.errors import InvalidInput, NotFound
+from cuebook.interfaces.store import Batch
 from cuebook.memory.scopes import Participants, personal_places
-from cuebook.records.conversation import Conversation, Draft, Post
+from cuebook.records.conversation import Appended, Conversation, Draft, Post
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.wire.chat_messages import read_message
@@ -59,7 +60,7 @@ class OpenAIConversations:
         seed = f"{user}\x00{idempotency_key}" if idempotency_key else self._services.dice.new_id("conv")
         name = conversation_id(self._services.settings.request_digest(seed.encode()))
         key = self._key(idempotency_key, ["conversations", items, metadata])
-        if await self._appended_before(Scope(user=user), key) is None:
+        if await appended_before(self._services, Scope(user=user), key) is None:
             batch = Batch(
                 conversation=name, drafts=drafts, now=self._services.clock.now(), metadata={ATTACHED: attached}
             )
@@ -95,7 +96,7 @@ class OpenAIConversations:
             msg = "items: empty. Send at least one."
             raise InvalidInput(msg, where="items")
         key = self._key(idempotency_key, ["items", conversation, items])
-        appended, posts = await self._appended_before(scope, key), []
+        appended, posts = await appended_before(self._services, scope, key), []
         if appended is None:
             posts = await self._repeated_posts(scope, stored, drafts)
             zone = self._services.settings.zone_of(None, stored)
@@ -206,16 +207,6 @@ class OpenAIConversations:
 
     def _key(self, idempotency_key: str | None, asked: Sequence[Any]) -> Key | None:
         return (idempotency_key, self._services.settings.request_digest(_encode(asked))) if idempotency_key else None
-
-    async def _appended_before(self, scope: Scope, key: Key | None) -> Appended | None:
-        answered = await self._services.answered(scope, key) if key else None
-        if key is None or answered is None:
-            return None
-        if answered.digest != key[1]:
-            msg = f"Idempotency-Key {key[0]!r} was used with a different request. Choose a new key."
-            raise KeyReused(msg, where="Idempotency-Key")
-        fields = msgspec.json.decode(answered.response)
-        return Appended(fields["stored"], fields["lastSeq"])
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Import a transcript in durable batches; an interrupted import can be resumed."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -17,11 +17,8 @@ from cuebook.interfaces.store import ROOT
 SIZE = 500
 
 
-class PostBatch(Struct, frozen=True, kw_only=True):
-    """Consecutive posts and the parent of the first one, None for the head, ROOT for none."""
-
-    posts: tuple[Given, ...]
-    parent: str | None
+#: Consecutive posts, and the parent of the first one: None for the head, ROOT for none.
+PostBatch = tuple[Sequence[Given], str | None]
 
 
 def batches_of(transcript: Transcript, known: Collection[str] = (), *, size: int = SIZE) -> Iterator[PostBatch]:
@@ -38,14 +35,14 @@ def batches_of(transcript: Transcript, known: Collection[str] = (), *, size: int
         follows = transcript.parents.get(id_, previous) if transcript.parents else previous
         is_known = id_ in known
         if batch and (follows != previous or is_known != was_known or len(batch) >= size):
-            yield PostBatch(posts=tuple(batch), parent=parent)
+            yield tuple(batch), parent
             batch = []
         if not batch:
             parent = ROOT if follows is None and previous is not None else follows
         batch.append(post)
         previous, was_known = id_, is_known
     if batch:
-        yield PostBatch(posts=tuple(batch), parent=parent)
+        yield tuple(batch), parent
 
 
 class StoreProgress(Struct, frozen=True, kw_only=True):
@@ -74,9 +71,9 @@ def store_transcript(
     persona, time_zone = persona or transcript.persona, time_zone or transcript.time_zone
     known = _known(cue, name, user)
     done = stored = last_seq = 0
-    for batch in batches_of(transcript, known):
-        appended = cue.append(name, batch.posts, user=user, persona=persona, parent=batch.parent, time_zone=time_zone)
-        done, stored, last_seq = done + len(batch.posts), stored + appended.stored, appended.last_seq
+    for posts, parent in batches_of(transcript, known):
+        appended = cue.append(name, posts, user=user, persona=persona, parent=parent, time_zone=time_zone)
+        done, stored, last_seq = done + len(posts), stored + appended.stored, appended.last_seq
         yield StoreProgress(done=done, stored=stored, last_seq=last_seq)
     if transcript.head and stored and known <= set(map(id_of, transcript.posts)):
         cue.conversations.move_head(name, transcript.head, user=user)

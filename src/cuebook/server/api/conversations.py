@@ -4,7 +4,7 @@ from litestar import Response, post
 from litestar.params import FromPath, JSONBody
 
 from cuebook.errors import InvalidInput
-from cuebook.records.conversation import SYSTEM
+from cuebook.records.conversation import SYSTEM, Appended
 from cuebook.server.api import types as wire
 from cuebook.server.authorization import AnyRequest, caller_of, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
@@ -15,7 +15,7 @@ from cuebook.server.route_parts import PATH, UserQuery, json_of
 SYSTEM_ROLES = ("system", "developer")
 
 
-@post(f"{PATH}/posts", dto=JsonBody[wire.PostsBody], responses=wire.answers(wire.Stored, 201))
+@post(f"{PATH}/posts", dto=JsonBody[wire.PostsBody], responses=wire.answers(Appended, 201))
 async def add_posts(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.PostsBody], user_id: UserQuery = None
 ) -> Response[bytes]:
@@ -36,7 +36,7 @@ async def add_posts(
         idempotency_key=idempotency_key(request.scope),
         time_zone=data.time_zone,
     )
-    return json_of({"stored": appended.stored, "lastSeq": appended.last_seq}, 201)
+    return json_of(appended, 201)
 
 
 ROUTES = [add_posts]

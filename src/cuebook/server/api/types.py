@@ -114,13 +114,6 @@ class AssembleAnswer(Out, frozen=True, kw_only=True):
     metadata: dict[str, Any]
 
 
-class Stored(Out, frozen=True, kw_only=True):
-    """The number of new posts, and the conversation's last seq."""
-
-    stored: int
-    last_seq: int
-
-
 class Due(Out, frozen=True, kw_only=True):
     """Pending background jobs by kind; empty when all are done.
 
