@@ -417,7 +417,7 @@ async def test_a_request_only_the_provider_can_answer_is_refused_by_a_chat_upstr
 
 async def test_an_upstream_that_cannot_compact_is_named(client):
     client.upstream.say(Answer(status=404))
-    with pytest.raises(NotFound, match="cannot compact"):
+    with pytest.raises(NotFound, match="no upstream can compact"):
         await client.send([asks("Hi")], compacts=True)
     await client.send("Hi", output_text("Hello."))
     assert client.upstream.requests[-1].path == "/responses", "it may still have the rest of the API"
