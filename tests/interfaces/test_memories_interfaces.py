@@ -136,7 +136,7 @@ def test_knowledge_is_stored_listed_used_and_decays(here: CommandRunner) -> None
     assert "Unknown knowledge 'nope'. List the entries" in here("knowledge", "use", "nope", code=1)
     assert here("knowledge", "decay", "--as-of", "2026-01-01") == "lowered the confidence of 0 facts, deleted 0\n"
     assert here("knowledge", "decay", "--as-of", "2100-01-01") == "lowered the confidence of 0 facts, deleted 1\n"
-    assert "no facts" in here("knowledge", "list")
+    assert "no knowledge yet" in here("knowledge", "list")
     assert "unknown category 'x'" in here("knowledge", "put", "x", "k", "v", code=1)
     here("knowledge", "put", "domain", "api.rate", "9 a minute", "--user", "ann")
     [shown, *_] = here("memory", "search", "rate", "--user", "ann").splitlines()

@@ -75,6 +75,12 @@ def nests_deeper(document: bytes, levels: int) -> bool:
     return any(level > levels - _PASSES for level in reached)
 
 
+def shortened(text: str, most: int) -> str:
+    """Return a text as one line of at most `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
 def counted(count: float, one: str, more: str = "") -> str:
     """Return a number with its noun: "1 post", "2,000 posts", "1.5 posts"; `more` is an irregular plural."""
     text = f"{count:,.1f}".removesuffix(".0")

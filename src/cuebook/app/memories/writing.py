@@ -260,7 +260,7 @@ class MemoryWriting(MemoryReading):
         role="viewer",
         cli="knowledge list",
         examples=("cuebook knowledge list", "cuebook knowledge list --search rate --category domain"),
-        none="no facts. Run `cuebook knowledge put CATEGORY KEY VALUE` to store one.",
+        none="no knowledge yet. Run `cuebook knowledge put CATEGORY KEY VALUE` to store some.",
     )
     async def list_knowledge(
         self,

@@ -10,6 +10,7 @@ from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.answer import Page
 from cuebook.records.conversation import Post
+from cuebook.records.expression import shortened
 from cuebook.records.memory import Scope
 from cuebook.records.turn import ConversationSummary, PostPlace, PostRun, TurnEntry
 
@@ -150,9 +151,11 @@ class ConversationListing:
                 results[parent] = recent_ways if own is None or own in recent_ways else [own, *recent_ways[1:]]
         firsts = sorted({each for ways in results.values() for each in ways})
         posts = await self._services.store.posts_in(scope, conversation, [(each, each) for each in firsts])
-        values = {each.seq: " ".join((each.message or "").split()) for each in posts}
+        values = {each.seq: each.message or "" for each in posts}
         return {
-            parent: tuple(Way(each, tree.newest(each), _short(values.get(each, "")), way.holds(each)) for each in ways)
+            parent: tuple(
+                Way(each, tree.newest(each), shortened(values.get(each, ""), SAID), way.holds(each)) for each in ways
+            )
             for parent, ways in results.items()
         }
 
@@ -252,7 +255,3 @@ class _RunTree:
             msg = f"Unknown post number {seq}."
             raise NotFound(msg)
         return self._path(self.newest(seq))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SAID else f"{text[: SAID - 1]}…"

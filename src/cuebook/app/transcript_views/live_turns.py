@@ -9,6 +9,7 @@ from cuebook.app.reports.usage import CallUsage
 from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
 from cuebook.records.conversation import Conversation
+from cuebook.records.expression import shortened
 from cuebook.records.memory import Scope
 from cuebook.records.turn import RETRY_OF, SHADOW, Manifest, Turn, last_attempts
 
@@ -74,8 +75,8 @@ def _line(conversation: Conversation, turn: Turn, query: str, reply: str) -> Liv
         first=min(earlier, default=turn.n),
         state=turn.state,
         at=iso(turn.created_at),
-        query=_short(query),
-        reply=_tail(reply) if turn.state == "running" else _short(reply),
+        query=shortened(query, SAID),
+        reply=_tail(reply) if turn.state == "running" else shortened(reply, SAID),
         tokens=manifest.tokens if manifest else 0,
         budget=manifest.budget if manifest else 0,
         kinds=kinds_of(manifest) if manifest else {},
@@ -112,11 +113,6 @@ def _seconds(turn: Turn) -> float | None:
     if not turn.closed_at or turn.metadata.get(SHADOW):
         return None
     return round(turn.closed_at - turn.created_at, 3)
-
-
-def _short(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= SAID else f"{text[: SAID - 1]}…"
 
 
 def _tail(text: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cuebook.app.json_shapes import Wire
+from cuebook.records.expression import shortened
 from cuebook.records.turn import SHADOW
 
 #: Maximum length of a shown comment, in characters.
@@ -31,7 +32,7 @@ def window_lines(window: Wire) -> Iterator[str]:
     for block in window["blocks"]:
         form = " (cut)" if block.get("cut") else " (short form)" if block.get("compressed") else ""
         source = f" {block['source']}" if block["source"] else ""
-        yield f"- {block['kind']}{form}{source}, {block['tokens']:,} tokens: {_line(block['text'])}"
+        yield f"- {block['kind']}{form}{source}, {block['tokens']:,} tokens: {shortened(block['text'], COMMENT)}"
     for each in window["dropped"]:
         what = each.get("source") or f"posts {each.get('from')}–{each.get('to')}"
         yield f"left out: {each['kind']} {what}, {each.get('tokens') or 0:,} tokens: {each['reason']}"
@@ -158,7 +159,7 @@ def observed_lines(said: Wire) -> Iterator[str]:
     why = f" ({'; '.join(said['reasons'])})" if said["reasons"] else ""
     yield f"feedback: {said['score']:.3f} {source}: {', '.join(filter(None, parts))}{why}"
     if said["comment"]:
-        yield f"comment: {_line(said['comment'])}"
+        yield f"comment: {shortened(said['comment'], COMMENT)}"
     if said["pending"]:
         yield "learning: pending"
     if not said["pending"] and not said["taught"]:
@@ -166,8 +167,3 @@ def observed_lines(said: Wire) -> Iterator[str]:
     for each in said["taught"]:
         share = "" if each["counted"] else ", stored but not counted: over the share of one user"
         yield f"learned by: {each['promptId']}@{each['branch']}:{each['version']}{share}"
-
-
-def _line(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= COMMENT else f"{text[: COMMENT - 1]}…"

@@ -247,7 +247,8 @@ def delete(
     """Permanently delete a conversation and derived data."""
     with state.open() as cue:
         about = cue.conversations.get(conversation, user=user)
-        if not yes and not _agreed(conversation, about.last_seq):
+        question = f"Permanently delete {conversation} with {counted(about.last_seq, 'post')}?"
+        if not yes and not screen.agreed(question):
             screen.complain(f"Conversation {conversation!r} was not deleted. Use --yes to skip the confirmation.")
             raise typer.Exit(1)
         counts = cue.conversations.delete(conversation, user=user)
@@ -255,12 +256,6 @@ def delete(
         screen.say_json({"conversationId": conversation, "deleted": dict(counts)})
     else:
         screen.say(f"deleted {conversation} ({counted(about.last_seq, 'post')})")
-
-
-def _agreed(conversation: str, posts: int) -> bool:
-    if not screen.on_terminal():
-        return False
-    return typer.confirm(screen.harmless(f"Permanently delete {conversation} with {counted(posts, 'post')}?"))
 
 
 def _minute(when: Time) -> str:

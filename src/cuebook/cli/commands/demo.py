@@ -202,16 +202,11 @@ def _given(asked: QuestionResult) -> Iterator[str]:
 
 def _line(name: str, told: MemoryLine, verdict: str) -> str:
     sources = f", {', '.join(told.sources)}" if told.sources else ""
-    return f"    {name}{sources}: {_quote(told.text)}  {verdict}"
+    return f"    {name}{sources}: {screen.quote(told.text, QUOTE)}  {verdict}"
 
 
 def _place(told: MemoryLine) -> str:
     return f"result {told.rank}" if told.where == "hit" else told.where
-
-
-def _quote(text: str) -> str:
-    flat = " ".join(text.split())
-    return f"“{flat if len(flat) <= QUOTE else flat[: QUOTE - 1] + '…'}”"
 
 
 def _percent(share: float) -> str:

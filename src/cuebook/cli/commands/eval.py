@@ -150,9 +150,7 @@ def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, y
 
 def _agreed(many: int) -> bool:
     what = "this memory" if many == 1 else f"these {many} memories"
-    return screen.on_terminal() and typer.confirm(
-        f"Permanently forget {what} and everything derived from {'it' if many == 1 else 'them'}?"
-    )
+    return screen.agreed(f"Permanently forget {what} and everything derived from {'it' if many == 1 else 'them'}?")
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------
@@ -214,7 +212,7 @@ def _item_lines(items: Cleanness) -> Iterator[str]:
     for name, results in rows:
         share = _share(len(results) / items.items if items.items else None)
         yield f"{'  ' + name:{NAME}}{len(results):>{FIGURE}}{share:>{FIGURE}}"
-        yield from (f"    {_quote(text)}" for text in results[:SHOWN])
+        yield from (f"    {screen.quote(text, QUOTE)}" for text in results[:SHOWN])
 
 
 def _survival_lines(rows: Sequence[Survival]) -> Iterator[str]:
@@ -230,27 +228,22 @@ def _survival_lines(rows: Sequence[Survival]) -> Iterator[str]:
     yield "  kept: in the summary or items; ended: superseded; found: only by search"
     dropped = [text for row in rows for text in row.dropped]
     yield f"  facts lost between two of these points, superseded gold facts included: {len(dropped)}"
-    yield from (f"    {_quote(text)}" for text in dropped[:SHOWN])
+    yield from (f"    {screen.quote(text, QUOTE)}" for text in dropped[:SHOWN])
 
 
 def _current_lines(facts: GoldSurvival) -> Iterator[str]:
     yield f"{'gold facts at the end':{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
     content = _share(facts.held / facts.current if facts.current else None)
     yield f"{'  current, in an item':{NAME}}{f'{facts.held} of {facts.current}':>{FIGURE}}{content:>{FIGURE}}"
-    yield from (f"    missing: {_quote(text)}" for text in facts.missing[:SHOWN])
+    yield from (f"    missing: {screen.quote(text, QUOTE)}" for text in facts.missing[:SHOWN])
     wrong = _share(facts.shown / facts.superseded if facts.superseded else None)
     count = f"{facts.shown} of {facts.superseded}"
     yield f"{'  superseded, but in an item':{NAME}}{count:>{FIGURE}}{wrong:>{FIGURE}}"
-    yield from (f"    wrong: {_quote(text)}" for text in facts.wrong[:SHOWN])
+    yield from (f"    wrong: {screen.quote(text, QUOTE)}" for text in facts.wrong[:SHOWN])
 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f}%"
-
-
-def _quote(text: str) -> str:
-    flat = " ".join(text.split())
-    return f"“{flat if len(flat) <= QUOTE else flat[: QUOTE - 1] + '…'}”"
 
 
 # ---- use of memories ------------------------------------------------------------------------------------------------

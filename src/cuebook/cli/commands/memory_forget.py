@@ -77,7 +77,8 @@ def forget(
     if dry_run:
         _would_forget(state, target)
         return
-    if not yes and not _agreed(", ".join(lines)):
+    question = f"Permanently forget {', '.join(lines)} and everything derived from it?"
+    if not yes and not screen.agreed(question):
         screen.complain("Nothing was forgotten. Use --yes to skip the confirmation.")
         raise typer.Exit(1)
     with state.open() as cue:
@@ -117,12 +118,6 @@ def _preview_lines(found: WouldForget) -> Iterator[str]:
         yield "would keep:"
     for kept in preview_of(found).stays:
         yield f"  {in_words(kept.what)} ({kept.count:,}): {kept.why}"
-
-
-def _agreed(what: str) -> bool:
-    if not screen.on_terminal():
-        return False
-    return typer.confirm(screen.harmless(f"Permanently forget {what} and everything derived from it?"))
 
 
 def _say(receipt: Receipt) -> None:

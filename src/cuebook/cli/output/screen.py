@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import typer
+
+from cuebook.records.expression import shortened
 
 #: Table width if the output is not a terminal.
 PIPE_WIDTH = 140
@@ -49,6 +52,11 @@ def line_of(text: str, most: int = 0) -> str:
     return line if not most or len(line) <= most else line[: most - 1] + "…"
 
 
+def quote(text: str, most: int) -> str:
+    """Return a text in quotation marks, as one line of at most `most` characters."""
+    return f"“{shortened(text, most)}”"
+
+
 def say(text: str = "", *, end: str = "\n") -> None:
     """Print an escaped text."""
     print(harmless(text), end=end, flush=True)
@@ -78,6 +86,11 @@ def complain(text: str) -> None:
 def on_terminal() -> bool:
     """Return whether stdin and stdout are both a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def agreed(question: str) -> bool:
+    """Ask a question. Without a terminal the answer is no."""
+    return on_terminal() and typer.confirm(harmless(question))
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
