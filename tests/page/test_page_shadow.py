@@ -10,18 +10,19 @@ from playwright.sync_api import expect
 from conftest import Served, Tab, config
 from cuebook import Cuebook
 from cuebook.app.cuebook import RelayCall
-from cuebook.app.replay import RecordedUpstream
+from cuebook.app.replay import recorded_answer
 from cuebook.interfaces import RelayRequest
+from cuebook.testing.upstream import ScriptedUpstream
 
 TURNS = 6
 
 
-async def talk(cue: Cuebook, upstream: RecordedUpstream) -> None:
+async def talk(cue: Cuebook, upstream: ScriptedUpstream) -> None:
     """Send a growing history. The last request omits the first messages."""
     messages = []
     for number in range(TURNS):
         messages.append({"role": "user", "content": f"Bed {number} gets tulips of sort {number * 7}."})
-        upstream.answers.append({"role": "assistant", "content": f"Noted, {number}."})
+        upstream.say(recorded_answer({"role": "assistant", "content": f"Noted, {number}."}, "gpt-5-mini"))
         sent = messages[4:] if number == TURNS - 1 else messages
         body = msgspec.json.encode({"model": "gpt-5-mini", "messages": sent})
         headers = {"content-type": "application/json"}
@@ -36,7 +37,7 @@ async def talk(cue: Cuebook, upstream: RecordedUpstream) -> None:
 def test_shadow_calls_are_totaled_and_listed(
     served_cue: Callable[[Cuebook], Served], tab: Callable[..., Tab], tmp_path: Path
 ) -> None:
-    upstream = RecordedUpstream("gpt-5-mini")
+    upstream = ScriptedUpstream()
     served = served_cue(
         Cuebook.open(config(tmp_path, upstream__shadow=True, upstream__url="http://recorded/v1"), upstream=upstream)
     )
