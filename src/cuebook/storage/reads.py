@@ -3,7 +3,7 @@
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any
@@ -46,8 +46,6 @@ TOLD = "\x1f"
 CANDIDATES = 16
 #: and candidates compared in full: those with the most matching answers.
 ALIGNED = 4
-#: Newest posts of equal content among which the last post of a resent path is searched.
-EQUAL = 256
 
 _Size = Callable[[PathPost], int]
 _TOKENS: _Size = attrgetter("tokens")
@@ -123,27 +121,13 @@ class ConversationReader(Noun):
         *,
         conversation: str | None,
         anchors: Sequence[bytes] = (),
-        prefix: int = 0,
     ) -> list[Alignment]:
-        """Find the posts of messages, in the named conversation or in this user's conversations with an anchor.
-
-        If paths consist of exactly the first `prefix` messages, only these paths are aligned: an index finds their last
-        post. All posts of equal content are read only if a history was changed.
-        """
+        """Find the posts of messages, in the named conversation or in this user's conversations with an anchor."""
         if conversation is not None:
             row = access.find(transaction, scope, conversation)
-            paths = _paths(transaction, row, digests[:prefix]) if row else []
-            return [_places(transaction, row, digests, paths)] if row else []
-        prefixed = digests[:prefix]
-        resent = [
-            _places(transaction, row, digests, paths)
-            for row in _rows(transaction, scope, _at_depth(transaction, scope, prefixed))
-            if (paths := _paths(transaction, row, prefixed))
-        ]
-        return resent or [
-            _places(transaction, row, digests)
-            for row in _rows(transaction, scope, _holding(transaction, scope, anchors))
-        ]
+            return [_places(transaction, row, digests)] if row else []
+        found = (access.by_no(transaction, scope.tenant, no) for no in _holding(transaction, scope, anchors))
+        return [_places(transaction, row, digests) for row in found if row is not None]
 
     @read
     def framed_texts(
@@ -444,69 +428,23 @@ def _holding(transaction: Transaction, scope: Scope, anchors: Sequence[bytes]) -
     return sorted(held, key=lambda no: (held[no], no), reverse=True)[:ALIGNED]
 
 
-def _rows(transaction: Transaction, scope: Scope, numbers: Iterable[int]) -> Iterator[ConversationRow]:
-    rows = (access.by_no(transaction, scope.tenant, no) for no in numbers)
-    return (row for row in rows if row is not None)
-
-
-def _at_depth(transaction: Transaction, scope: Scope, prefix: Sequence[bytes]) -> list[int]:
-    """Return this user's newest conversations in which the last of these messages has the same number on its path."""
-    if not prefix:
-        return []
-    values = {"tenant": scope.tenant, "digest": prefix[-1], "depth": len(prefix), "user": scope.user, "limit": EQUAL}
-    return [no for (no,) in transaction.run("conversations_at_depth", **values)][:ALIGNED]
-
-
-def _paths(transaction: Transaction, row: ConversationRow, prefix: Sequence[bytes]) -> list[Runs]:
-    """Return the paths that consist of exactly these messages."""
-    if not prefix:
-        return []
-    sought = b"".join(prefix).hex().upper()
-    ends = transaction.run("posts_at_depth", **row.key, digest=prefix[-1], depth=len(prefix), limit=EQUAL).fetchall()
-    paths = [runs_to(transaction, row, seq) for (seq,) in ends]
-    return [
-        runs
-        for runs in paths
-        if sought
-        == "".join(
-            transaction.value("digests_between", **row.key, first=first, last=last) for first, last in reversed(runs)
-        )
-    ]
-
-
-def _places(
-    transaction: Transaction, row: ConversationRow, digests: Sequence[bytes], paths: Sequence[Runs] = ()
-) -> Alignment:
-    """Return the posts of messages. `paths` consist of exactly the first messages; then only later posts are read."""
+def _places(transaction: Transaction, row: ConversationRow, digests: Sequence[bytes]) -> Alignment:
     head = row.head
+    asked = list(dict.fromkeys(digests))
+    known: dict[bytes, list[int]] = {digest: [] for digest in asked}
     posts: dict[int, PostSpot] = {}
     follows: dict[int, int] = {}  # run -> its parent post
-    members: list[set[int]] = []
-    for runs in paths:
-        depth = parent = 0
-        for first, last in reversed(runs):
-            follows[first] = parent
-            for seq in range(first, last + 1):
-                depth, posts[seq], parent = depth + 1, PostSpot(parent, depth + 1, first), seq
-                if depth > len(members):
-                    members.append(set())
-                members[depth - 1].add(seq)
-    least = min(members[-1], default=0) if members else 0
-    asked = list(dict.fromkeys(digests[len(members) :]))
-    known: dict[bytes, list[int]] = {digest: [] for digest in asked}
     values = {"digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
     # One row of JSON: reading row by row would release and reacquire the GIL each time.
     here = json.loads(transaction.value("posts_by_digests", **row.key, **values))
     for at, seq, parent, depth, run, run_parent in sorted(here):
-        if seq <= least:
-            continue
         known[asked[at]].append(seq)
         posts[seq] = PostSpot(parent, depth, run)
         follows[run] = run_parent
     if head and head not in posts:
         seq, parent, depth, run, run_parent = transaction.run("spot_of", **row.key, seq=head).fetchone()
         posts[seq], follows[run] = PostSpot(parent, depth, run), run_parent
-    places = (*(tuple(sorted(seqs)) for seqs in members), *(tuple(known[each]) for each in digests[len(members) :]))
+    places = tuple(tuple(known[digest]) for digest in digests)
     return Alignment(row.record(), places, posts, _runs_up(transaction, row, follows))
 
 

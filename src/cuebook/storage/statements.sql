@@ -170,26 +170,6 @@ SELECT json_group_array(json_array(j.value, p.seq, p.parent, p.path_count, p.run
 FROM json_each(:at) j CROSS JOIN post p INDEXED BY post_digest
 WHERE p.tenant = :tenant AND p.digest = substr(:digests, 1 + 16 * j.value, 16) AND p.conversation = :no;
 
--- name: posts_at_depth
--- Select a conversation's newest posts of a digest and a number on their path.
-SELECT seq FROM (
-    SELECT seq, path_count FROM post INDEXED BY post_digest
-    WHERE tenant = :tenant AND digest = :digest AND conversation = :no ORDER BY seq DESC LIMIT :limit
-) WHERE path_count = :depth;
-
--- name: conversations_at_depth
--- Select a user's newest conversations with a post of a digest and a number on its path.
-SELECT DISTINCT conversation FROM (
-    SELECT p.conversation, p.path_count FROM post p INDEXED BY post_digest CROSS JOIN conversation c ON c.no = p.conversation
-    WHERE p.tenant = :tenant AND p.digest = :digest AND c.user_id IS :user ORDER BY p.conversation DESC LIMIT :limit
-) WHERE path_count = :depth ORDER BY conversation DESC;
-
--- name: digests_between
--- Select the digests of a stretch of a run, as one hexadecimal text.
-SELECT group_concat(hex(digest), '') FROM (
-    SELECT digest FROM post WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last ORDER BY seq
-);
-
 -- name: spot_of
 -- Select the position of a post in its tree.
 SELECT seq, parent, path_count, run_start, run_parent FROM post WHERE tenant = :tenant AND conversation = :no AND seq = :seq;

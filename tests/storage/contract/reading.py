@@ -156,29 +156,6 @@ class AlignContract:
         )
         assert await store.align(ann, [hello], conversation=None, anchors=[bytes(16)]) == []
 
-    async def test_a_resent_path_is_found_by_its_last_post(self, store: Store) -> None:
-        said = drafts("one", "two", "one", "four")
-        await say(store, "c", *said)
-        await say(store, "c", draft("other", "two", role="assistant"), draft("end", "four"), parent="p1")
-        resent = [*(post.digest for post in said), draft("x", "one").digest]
-        for conversation in ("c", None):
-            (found,) = await store.align(OWNER, resent, conversation=conversation, prefix=4)
-            assert found.places == ((1,), (2,), (3,), (4,), ())
-            assert found.runs == {1: (0, 0), 5: (1, 1)}
-            assert found.posts[4] == PostSpot(3, 4, 1)
-        changed = [resent[0], resent[3], *resent[2:]]
-        (found,) = await store.align(OWNER, changed, conversation="c", prefix=4)
-        assert found.places == ((1, 3), (4,), (1, 3), (4,), (1, 3)), "all posts of equal content"
-        assert await store.align(OWNER, changed, conversation=None, prefix=4) == []
-
-    async def test_equal_paths_of_parallel_calls_are_all_found(self, store: Store) -> None:
-        await say(store, "c", draft("a", "one"))
-        for n in range(2):
-            await say(store, "c", draft(f"b{n}", "two", role="assistant"), parent="a")
-        resent = [draft("x", "one").digest, draft("x", "two", role="assistant").digest]
-        (found,) = await store.align(OWNER, resent, conversation="c", prefix=2)
-        assert found.places == ((1,), (2, 3))
-
     async def test_common_texts_hide_no_history(self, store: Store) -> None:
         await say(store, "hers", draft("x", "hello"), scope=Scope(user="ann"))
         for n in range(80):

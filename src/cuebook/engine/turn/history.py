@@ -149,12 +149,12 @@ async def align_history(
         return HistoryPlace(ask=ask, drafts=(draft,), live=live)
     if request.only_new:
         return await _place(services, scope, request, None, parent=request.parent)
-    digests, answers = [each.digest for each in history], _answers(request)
-    alignments = await services.store.align(
-        scope, digests, conversation=ask.conversation, prefix=max(answers, default=-1) + 1
-    )
+    digests = [each.digest for each in history]
+    alignments = await services.store.align(scope, digests, conversation=ask.conversation)
     if alignments and alignments[0].conversation.last_seq:
-        place = await _place(services, scope, request, continue_at(alignments[0], answers, states=_states(request)))
+        place = await _place(
+            services, scope, request, continue_at(alignments[0], _answers(request), states=_states(request))
+        )
         return replace(place, parallel=is_busy) if place.waiting_turn is None and is_busy else place
     ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
     return await _place(services, scope, replace(request, ask=ask), None)
@@ -249,10 +249,7 @@ async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> 
         if continuation := same_request(alignments, len(history)):
             return continuation
     looked = sought or (digests[-1:] if request.lists else ())
-    prefix = max(answers, default=-1) + 1
-    every = (
-        await services.store.align(scope, digests, conversation=None, anchors=looked, prefix=prefix) if looked else []
-    )
+    every = await services.store.align(scope, digests, conversation=None, anchors=looked) if looked else []
     if request.lists and history[-1].role != ASSISTANT:
         begun = [each for each in every if may_be_ours(each.conversation.id)]
         if listed := same_items(begun, len(history), since=services.clock.now() - LISTED_S):
