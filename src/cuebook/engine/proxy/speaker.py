@@ -13,9 +13,9 @@ from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.wire import Head, Wire, local_head, send_upstream
 from cuebook.engine.turn.chat import speak
+from cuebook.engine.turn.decide_step import replan_turn
 from cuebook.engine.turn.step import OpenStep, OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
-from cuebook.engine.turn.turn import replan_turn
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import RelayAnswer, Upstream
 from cuebook.records.conversation import CALL

@@ -11,12 +11,13 @@ from cuebook.engine.core.context_limits import target_of
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
+from cuebook.engine.turn.decide_step import replan_turn
 from cuebook.engine.turn.decision import reply_metadata
 from cuebook.engine.turn.history import align_history
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep, OpenTurn
 from cuebook.engine.turn.stored_reply import StoredReply
-from cuebook.engine.turn.turn import decide_turn, replan_turn
+from cuebook.engine.turn.turn import decide_turn
 from cuebook.errors import UpstreamError
 from cuebook.interfaces import ModelRequest
 from cuebook.records.memory import NO_MODEL, Scope

@@ -16,9 +16,10 @@ from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.plan import WindowPlan
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
-from cuebook.errors import BackendError, InvalidInput, LeaseLost
+from cuebook.errors import BackendError, CuebookError, InvalidInput, LeaseLost
 from cuebook.interfaces.store import Decision, Lease, StepEnd
 from cuebook.records.conversation import ASSISTANT, Draft
+from cuebook.records.memory import Scope
 from cuebook.records.turn import TurnState, Usage
 from cuebook.wire.chat_messages import MessageContent, read_message
 
@@ -228,6 +229,25 @@ class OpenStep:
                 return
             except (BackendError, InvalidInput):
                 continue  # the next renewal retries; the lease outlasts several
+
+
+async def store_step(services: Services, scope: Scope, decision: Decision) -> Lease:
+    """Store a step and take its lease.
+
+    If the caller disconnects meanwhile, the turn ends as interrupted and its lease is released.
+    """
+    opening = asyncio.ensure_future(services.store.open(scope, decision))
+
+    async def interrupt() -> None:
+        end = StepEnd(state="interrupted", now=services.clock.now(), error="the caller went away")
+        await services.store.close(await opening, end)
+
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        with suppress(CuebookError):
+            await to_the_end(interrupt())
+        raise
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

@@ -102,3 +102,10 @@ async def _choices(services: Services, scope: Scope, conversation: str, step: St
     span = (step.reply_seq, step.reply_seq + most - 1)
     reply, *others = await services.store.posts_in(scope, conversation, [span])
     return tuple(whole(each, None) for each in (reply, *others) if each is reply or each.id.startswith(f"{reply.id}-"))
+
+
+async def wait_until_free(services: Services, scope: Scope, conversation: str) -> None:
+    """Wait until a conversation's lease is free. End an expired one."""
+    while (await services.store.conversation(scope, conversation)).lease_until > 0:
+        await services.expire()
+        await asyncio.sleep(POLL_S)

@@ -6,33 +6,30 @@ history does not wait: while another turn runs, its turn runs in parallel, and i
 jobs give priority to a waiting caller.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing, nullcontext, suppress
+from contextlib import aclosing, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from cuebook.engine.core.context_limits import learn_limits, limits_of
+from cuebook.engine.core.context_limits import limits_of
 from cuebook.engine.core.recall import embed_query, recall_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_windows, previous_window
 from cuebook.engine.turn.decide_step import decide_step
 from cuebook.engine.turn.decision import decision_of
 from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
-from cuebook.engine.turn.plan import plan_window, plan_with_marks
+from cuebook.engine.turn.plan import plan_window
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import load_scene
-from cuebook.engine.turn.step import OpenStep, OpenTurn, TurnChoice, to_the_end
-from cuebook.engine.turn.stored_reply import POLL_S, StoredReply, find_reply
+from cuebook.engine.turn.step import OpenStep, OpenTurn, TurnChoice, store_step
+from cuebook.engine.turn.stored_reply import StoredReply, find_reply, wait_until_free
 from cuebook.engine.turn.system_prompt import system_prompt
 from cuebook.engine.turn.turn_signals import detect_signals, feedback_on_previous_turn
 from cuebook.engine.turn.window_request import window_request
-from cuebook.errors import Busy, Conflict, CuebookError, InvalidInput, LeaseLost
-from cuebook.interfaces.store import Decision, Lease, StepEnd
+from cuebook.errors import Busy, Conflict, LeaseLost
 from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
-from cuebook.wire.too_long import read_too_long
 
 Piece_co = TypeVar("Piece_co", covariant=True)
 
@@ -112,11 +109,11 @@ async def open_turn(
                     msg = f"Conversation {name!r} was erased during this request, with its message."
                     raise LeaseLost(msg)
                 try:
-                    lease = await _store(services, scope, choice.decision)
+                    lease = await store_step(services, scope, choice.decision)
                 except Busy:
                     is_busy = in_parallel
                     if not in_parallel:
-                        await _wait_until_free(services, scope, name)
+                        await wait_until_free(services, scope, name)
                 except Conflict:
                     if request.key and await services.answered(scope, request.key):
                         return None
@@ -148,51 +145,3 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
     plan, cached = compare_windows(services, plan, await previous_window(services, scope, scene))
     decision = decision_of(services, request, place, prompt, plan, turn=turn, outcome=outcome)
     return TurnChoice(prompt=prompt, plan=plan, decision=decision, cached_window=cached)
-
-
-async def replan_turn(services: Services, turn: OpenTurn, status: int, error: bytes) -> OpenTurn | None:
-    """Replace the window of an open step after an error answer for a prompt that is too long, and remember the limit.
-
-    Return None for any other error, or if there is no smaller window.
-    """
-    before, lease, target, too_long = turn.plan, turn.lease, turn.request.target, read_too_long(status, error)
-    if too_long is None or not target.base_url:
-        return None
-    limits = learn_limits(services, target, lease.conversation, too_long, before.window.tokens)
-    contents = replace(before.request, limits=limits)
-    try:
-        plan = plan_with_marks(services, before.scene, contents, fence=before.sheet.fence, marks=before.marks)
-    except InvalidInput:
-        return None
-    if plan.window.tokens >= before.window.tokens:
-        return None
-    plan, cached = compare_windows(services, plan, await previous_window(services, lease.scope, plan.scene))
-    new = decision_of(services, turn.request, turn.place, turn.choice.prompt, plan, turn=lease.turn)
-    decision = replace(turn.choice.decision, manifest=new.manifest, texts=new.texts, metadata=new.metadata)
-    await services.store.replan(lease, decision)
-    services.caches.keep_window((lease.scope.tenant, lease.conversation), cached)
-    choice = TurnChoice(prompt=turn.choice.prompt, plan=plan, decision=decision, cached_window=cached)
-    return replace(turn, choice=choice)
-
-
-async def _store(services: Services, scope: Scope, decision: Decision) -> Lease:
-    """Open the step. If the caller disconnects meanwhile, the turn ends as interrupted and its lease is released."""
-    opening = asyncio.ensure_future(services.store.open(scope, decision))
-
-    async def interrupt() -> None:
-        end = StepEnd(state="interrupted", now=services.clock.now(), error="the caller went away")
-        await services.store.close(await opening, end)
-
-    try:
-        return await asyncio.shield(opening)
-    except asyncio.CancelledError:
-        with suppress(CuebookError):
-            await to_the_end(interrupt())
-        raise
-
-
-async def _wait_until_free(services: Services, scope: Scope, conversation: str) -> None:
-    """Wait until a conversation's lease is free. End an expired one."""
-    while (await services.store.conversation(scope, conversation)).lease_until > 0:
-        await services.expire()
-        await asyncio.sleep(POLL_S)
