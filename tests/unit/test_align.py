@@ -288,7 +288,7 @@ def test_an_empty_history_has_no_continuation():
 
 def matching_tree(history, *trees):
     found = same_conversation([tree.align(history) for tree in trees], answers_in(history))
-    return (found.alignment.conversation.id, found.parent) if found else None
+    return (found.conversation.id, found.parent) if found else None
 
 
 def test_without_an_id_a_common_answer_is_required():

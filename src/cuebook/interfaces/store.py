@@ -295,6 +295,14 @@ class Alignment(Struct, frozen=True):
     runs: dict[int, tuple[int, int]]
 
 
+class StoredPath(Struct, frozen=True):
+    """A stored path from the root that equals the start of a history: the seqs of its posts, in order."""
+
+    conversation: Conversation
+    seqs: tuple[int, ...]
+    leads_to_head: bool
+
+
 class CompactionInput(Struct, frozen=True, kw_only=True):
     """Input of one summarization pass: posts after the mark up to `upto` on the head's path, the previous summary and
     its items.

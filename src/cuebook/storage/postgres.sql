@@ -105,3 +105,14 @@ SELECT pg_current_wal_insert_lsn() - '0/0';
 -- name: server_version
 -- Select the version of the server.
 SELECT current_setting('server_version');
+
+-- name: posts_by_chain
+-- Select the posts of a conversation at which a path with this chained digest ends, newest first.
+SELECT conversation, seq FROM post
+WHERE tenant = :tenant AND chain = :chain AND conversation = :no AND path_count = :depth ORDER BY seq DESC LIMIT :limit;
+
+-- name: posts_by_chain_of_user
+-- Select the posts of a user's conversations at which a path with this chained digest ends, newest first.
+SELECT conversation, seq FROM post WHERE tenant = :tenant AND chain = :chain AND path_count = :depth
+    AND coalesce((SELECT user_id FROM conversation WHERE no = post.conversation), '') = coalesce(:user, '')
+ORDER BY +conversation DESC, +seq DESC LIMIT :limit;

@@ -9,7 +9,16 @@ from operator import attrgetter
 from typing import Any
 
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.interfaces.store import Alignment, MemoryMatches, PathQuery, PostSpot, Scene, SearchLook, StoredAnswer
+from cuebook.interfaces.store import (
+    Alignment,
+    MemoryMatches,
+    PathQuery,
+    PostSpot,
+    Scene,
+    SearchLook,
+    StoredAnswer,
+    StoredPath,
+)
 from cuebook.prompts.inherit import DEPTH
 from cuebook.prompts.names import overrides, project_of
 from cuebook.records.answer import Page
@@ -128,6 +137,33 @@ class ConversationReader(Noun):
             return [_places(transaction, row, digests)] if row else []
         found = (access.by_no(transaction, scope.tenant, no) for no in _holding(transaction, scope, anchors))
         return [_places(transaction, row, digests) for row in found if row is not None]
+
+    @read
+    def stored_paths(
+        self,
+        transaction: Transaction,
+        scope: Scope,
+        chains: Sequence[tuple[int, bytes]],
+        *,
+        conversation: str | None,
+    ) -> list[StoredPath]:
+        """Return the stored paths with the first of these depths and chained digests that has any, newest first.
+
+        They are in the named conversation, or in this user's conversations.
+        """
+        row = access.find(transaction, scope, conversation) if conversation is not None else None
+        if conversation is not None and row is None:
+            return []
+        for depth, chained in chains:
+            values = {"tenant": scope.tenant, "chain": chained, "depth": depth, "limit": CANDIDATES}
+            if row is not None:
+                ends = transaction.run("posts_by_chain", no=row.no, **values).fetchall()
+            else:
+                ends = transaction.run("posts_by_chain_of_user", user=scope.user, **values).fetchall()
+            if ends:
+                rows = ((row or access.by_no(transaction, scope.tenant, no), seq) for no, seq in ends)
+                return [_path(transaction, each, seq) for each, seq in rows if each is not None]
+        return []
 
     @read
     def framed_texts(
@@ -426,6 +462,13 @@ def _holding(transaction: Transaction, scope: Scope, anchors: Sequence[bytes]) -
         values = {"tenant": scope.tenant, "digest": anchor, "user": scope.user, "limit": CANDIDATES}
         held.update(no for (no,) in transaction.run("conversations_by_digest", **values))
     return sorted(held, key=lambda no: (held[no], no), reverse=True)[:ALIGNED]
+
+
+def _path(transaction: Transaction, row: ConversationRow, seq: int) -> StoredPath:
+    runs = runs_to(transaction, row, seq)
+    seqs = tuple(each for first, last in reversed(runs) for each in range(first, last + 1))
+    leads = seq == row.head or on_path(runs_to(transaction, row, row.head), seq)
+    return StoredPath(row.record(), seqs, leads)
 
 
 def _places(transaction: Transaction, row: ConversationRow, digests: Sequence[bytes]) -> Alignment:

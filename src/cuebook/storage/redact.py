@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.memory.redundancy import CopyIndex
-from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in, digest_of
+from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in, chain, digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, CLIENT, Manifest
@@ -43,6 +43,7 @@ class _StoredPost(Struct):
     parts: bytes | None
     body: bytes | None
     tokens: int
+    digest: bytes
 
 
 class ErasedPosts(Struct):
@@ -245,16 +246,17 @@ def _empty(
         sender = NOBODY if going.user is not None and post.sender == going.user else post.sender
         empty = PathPost(post.seq, "", 0, role, sender, ERASED, 0, None, 0, 0, 0.0, None, None, GONE)
         post.tokens = weigh(empty)
-        digest = digest_of(f"{GONE}\x00{row.no}\x00{post.seq}".encode())
-        values = {"sender": sender, "role": role, "message": ERASED, "tokens": post.tokens, "digest": digest}
+        post.digest = digest_of(f"{GONE}\x00{row.no}\x00{post.seq}".encode())
+        values = {"sender": sender, "role": role, "message": ERASED, "tokens": post.tokens, "digest": post.digest}
         transaction.run("post_erase", **row.key, seq=post.seq, **values)
         if post.body is not None:
             unuse(transaction, row.key, post.body)
         found += transaction.run("post_text_delete", id=row.no << SHIFT | post.seq).rowcount
-    sums = {0: 0}
+    sums, chains = {0: 0}, {0: b""}
     for post in going.posts:
         sums[post.seq] = sums[post.parent] + post.tokens
-        transaction.run("post_sum", **row.key, seq=post.seq, path_tokens=sums[post.seq])
+        chains[post.seq] = chained = chain(chains[post.parent], [post.digest])
+        transaction.run("post_sum", **row.key, seq=post.seq, path_tokens=sums[post.seq], chain=chained)
     return found
 
 

@@ -30,11 +30,12 @@ CREATE TABLE post (
     parent INTEGER NOT NULL, run_start INTEGER NOT NULL, run_parent INTEGER NOT NULL, round INTEGER NOT NULL,
     sender TEXT NOT NULL, recipient TEXT NOT NULL, role TEXT NOT NULL, state TEXT NOT NULL, message TEXT, small TEXT,
     parts BLOB, wire BLOB, body BLOB, created_at REAL NOT NULL, tokens INTEGER NOT NULL, small_tokens INTEGER NOT NULL,
-    path_tokens INTEGER NOT NULL, path_count INTEGER NOT NULL, digest BLOB NOT NULL,
+    path_tokens INTEGER NOT NULL, path_count INTEGER NOT NULL, digest BLOB NOT NULL, chain BLOB,
     PRIMARY KEY (tenant, conversation, seq)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX post_id ON post (tenant, conversation, id);
 CREATE INDEX post_digest ON post (tenant, digest);
+CREATE INDEX post_chain ON post (tenant, chain, conversation) WHERE chain IS NOT NULL;
 
 CREATE TABLE turn (
     tenant TEXT NOT NULL, conversation INTEGER NOT NULL, n INTEGER NOT NULL, round INTEGER NOT NULL,

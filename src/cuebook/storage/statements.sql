@@ -121,7 +121,7 @@ ORDER BY updated_at DESC, no DESC LIMIT :limit;
 
 -- name: post_at
 -- Select the fields of a post that an insertion after it needs.
-SELECT seq, run_start, run_parent, round, path_tokens, path_count FROM post
+SELECT seq, run_start, run_parent, round, path_tokens, path_count, chain FROM post
 WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 
 -- name: post_by_id
@@ -131,9 +131,9 @@ SELECT seq, digest FROM post WHERE tenant = :tenant AND conversation = :no AND i
 -- name: post_insert
 -- Insert a post.
 INSERT INTO post (tenant, conversation, seq, id, parent, run_start, run_parent, round, sender, recipient, role, state, message, small,
-    parts, wire, body, created_at, tokens, small_tokens, path_tokens, path_count, digest)
+    parts, wire, body, created_at, tokens, small_tokens, path_tokens, path_count, digest, chain)
 VALUES (:tenant, :no, :seq, :id, :parent, :run_start, :run_parent, :round, :sender, :recipient, :role, :state, :message, :small,
-    :parts, :wire, :body, :created_at, :tokens, :small_tokens, :path_tokens, :path_count, :digest)
+    :parts, :wire, :body, :created_at, :tokens, :small_tokens, :path_tokens, :path_count, :digest, :chain)
 ON CONFLICT (tenant, conversation, id) DO NOTHING;
 
 -- name: post_text_insert
@@ -169,6 +169,17 @@ SELECT path_tokens, path_count, tokens FROM post WHERE tenant = :tenant AND conv
 SELECT json_group_array(json_array(j.value, p.seq, p.parent, p.path_count, p.run_start, p.run_parent))
 FROM json_each(:at) j CROSS JOIN post p INDEXED BY post_digest
 WHERE p.tenant = :tenant AND p.digest = substr(:digests, 1 + 16 * j.value, 16) AND p.conversation = :no;
+
+-- name: posts_by_chain
+-- Select the posts of a conversation at which a path with this chained digest ends, newest first.
+SELECT conversation, seq FROM post INDEXED BY post_chain
+WHERE tenant = :tenant AND chain = :chain AND conversation = :no AND path_count = :depth ORDER BY seq DESC LIMIT :limit;
+
+-- name: posts_by_chain_of_user
+-- Select the posts of a user's conversations at which a path with this chained digest ends, newest first.
+SELECT conversation, seq FROM post INDEXED BY post_chain WHERE tenant = :tenant AND chain = :chain AND path_count = :depth
+    AND coalesce((SELECT user_id FROM conversation WHERE no = post.conversation), '') = coalesce(:user, '')
+ORDER BY +conversation DESC, +seq DESC LIMIT :limit;
 
 -- name: spot_of
 -- Select the position of a post in its tree.
@@ -1066,7 +1077,7 @@ SELECT count(*) FROM post WHERE tenant = :tenant AND conversation = :no AND stat
 
 -- name: posts_told
 -- Select the text and sender of each post of a conversation, by seq.
-SELECT seq, id, parent, round, role, sender, state, message, parts, body, tokens FROM post WHERE tenant = :tenant AND conversation = :no ORDER BY seq;
+SELECT seq, id, parent, round, role, sender, state, message, parts, body, tokens, digest FROM post WHERE tenant = :tenant AND conversation = :no ORDER BY seq;
 
 -- name: post_erase
 -- Empty the text of a post; the post stays in its tree.
@@ -1079,8 +1090,8 @@ WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 UPDATE post SET recipient = :nobody WHERE tenant = :tenant AND conversation = :no AND recipient = :user;
 
 -- name: post_sum
--- Update the running sum at a post.
-UPDATE post SET path_tokens = :path_tokens WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
+-- Update the running sum and the chained digest at a post.
+UPDATE post SET path_tokens = :path_tokens, chain = :chain WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 
 -- name: post_text_delete
 -- Delete a post from the full-text index.

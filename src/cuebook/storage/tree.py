@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.records.conversation import Draft, Part, PathPost, Stretch, digest_of
+from cuebook.records.conversation import Draft, Part, PathPost, Stretch, chain, digest_of
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.database.transaction import Transaction
 
@@ -52,6 +52,7 @@ class Tip(Struct):
     round: int = 0
     path_tokens: int = 0
     path_count: int = 0
+    chain: bytes | None = None
 
 
 def tip_at(transaction: Transaction, row: ConversationRow, seq: int) -> Tip:
@@ -119,14 +120,15 @@ def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft]
         same_run = 0 < parent == seq - 1
         start, run_parent = (tip.run_start, tip.run_parent) if same_run else (seq, parent)
         tokens, count = tip.path_tokens + draft.tokens, tip.path_count + 1
-        tip = Tip(seq, start, run_parent, seq if draft.opens_round else tip.round, tokens, count)
+        chained = chain(tip.chain or b"", [draft.digest])
+        tip = Tip(seq, start, run_parent, seq if draft.opens_round else tip.round, tokens, count, chained)
         message, parts, wire, body = _place_body(transaction, row, draft)
         inserted = transaction.run(
             "post_insert", tenant=tenant, no=no, seq=seq, id=draft.id, parent=parent, run_start=start,
             run_parent=run_parent, round=tip.round, sender=draft.sender, recipient=draft.recipient, role=draft.role,
             state=draft.state, message=message, small=draft.small, parts=parts, wire=wire, body=body,
             created_at=draft.created_at, tokens=draft.tokens, small_tokens=draft.small_tokens or draft.tokens,
-            path_tokens=tokens, path_count=count, digest=draft.digest,
+            path_tokens=tokens, path_count=count, digest=draft.digest, chain=chained,
         )  # fmt: skip
         if not inserted.rowcount:
             msg = f"Post ID {draft.id!r} already exists in conversation {row.id!r}. Use a new id."

@@ -6,7 +6,7 @@ import pytest
 
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.interfaces.store import Batch, PathQuery, PostSpot, Scene, SearchLook
-from cuebook.records.conversation import Part
+from cuebook.records.conversation import Part, chain
 from cuebook.records.memory import Scope, SearchResult
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
@@ -155,6 +155,21 @@ class AlignContract:
             "the conversation with the most anchors comes first"
         )
         assert await store.align(ann, [hello], conversation=None, anchors=[bytes(16)]) == []
+
+    async def test_a_path_is_found_by_its_chained_digest(self, store: Store) -> None:
+        ann, said = Scope(user="ann"), drafts("one", "two", "three")
+        await say(store, "c", *said, scope=ann)
+        await say(store, "c", draft("other", "else"), parent="p1", scope=ann)
+        await say(store, "his", *said, scope=Scope(user="bob"))
+        first = chain(b"", [said[0].digest])
+        second = chain(first, [said[1].digest])
+        for name in ("c", None):
+            (found,) = await store.stored_paths(ann, [(3, bytes(16)), (2, second), (1, first)], conversation=name)
+            assert (found.conversation.id, found.seqs, found.leads_to_head) == ("c", (1, 2), False)
+            (found,) = await store.stored_paths(ann, [(1, first)], conversation=name)
+            assert (found.seqs, found.leads_to_head) == ((1,), True)
+            assert await store.stored_paths(ann, [(3, second)], conversation=name) == [], "the depth must fit"
+        assert await store.stored_paths(ann, [(1, first)], conversation="unknown") == []
 
     async def test_common_texts_hide_no_history(self, store: Store) -> None:
         await say(store, "hers", draft("x", "hello"), scope=Scope(user="ann"))

@@ -7,7 +7,7 @@ import pytest
 
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Batch, PathQuery
-from cuebook.records.conversation import text_digest
+from cuebook.records.conversation import chain, text_digest
 from cuebook.records.memory import Scope
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
@@ -30,6 +30,9 @@ CALLS: dict[str, Call] = {
     "append": lambda store, scope: say(store, "c", draft("z", "intruder"), scope=scope),
     "open": lambda store, scope: store.open(scope, opening("c", draft("z", "intruder"))),
     "align": lambda store, scope: store.align(scope, [draft("p1", "one").digest], conversation="c"),
+    "stored_paths": lambda store, scope: store.stored_paths(
+        scope, [(1, chain(b"", [draft("p1", "one").digest]))], conversation="c"
+    ),
     "conversation": lambda store, scope: store.conversation(scope, "c"),
     "posts": lambda store, scope: store.posts(scope, "c"),
     "posts_in": lambda store, scope: store.posts_in(scope, "c", [(1, 9)]),
@@ -47,7 +50,7 @@ CALLS: dict[str, Call] = {
     "postpone": lambda store, scope: store.postpone(scope, "c", until=NOW, failed=True, mark=0),
 }
 #: Results for an unknown conversation that are not NotFound.
-EMPTY = {"scene", "append", "open", "align", "search", "save_summary", "postpone"}
+EMPTY = {"scene", "append", "open", "align", "stored_paths", "search", "save_summary", "postpone"}
 
 
 class ScopesContract:

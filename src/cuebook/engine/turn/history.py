@@ -1,4 +1,7 @@
-"""Align a resent history with the stored tree by longest common run, to find the post that a request continues.
+"""Find the post that a resent history continues: by the chained digest of a stored path, or by alignment.
+
+Each post has a chained digest over its path. If all messages but the last ones are a stored path, an index lookup finds
+it. Any other history is aligned with the stored tree by the longest common run.
 
 A run is a series of messages stored one after another in the tree. The longest run selects the branch, and the messages
 after it are new, with two exceptions. If the middle of a history was cut out, it continues with a run further down the
@@ -12,6 +15,7 @@ Alignment only determines where messages are stored. The window has all messages
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from msgspec import Struct
@@ -20,9 +24,9 @@ from msgspec.structs import replace
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.utility_frames import has_known_frame
-from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot
+from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot, StoredPath
 from cuebook.memory.rolling import RELAY
-from cuebook.records.conversation import ASSISTANT, TOOL, Draft
+from cuebook.records.conversation import ASSISTANT, TOOL, Conversation, Draft, chain
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask, Turn
 from cuebook.wire.chat_messages import ResentMessage
@@ -35,6 +39,8 @@ ANCHORS = 32
 LISTED_S = 60.0
 #: Least length of a run further down: a single "ok" does not determine a position.
 TAIL = 2
+#: Most new messages after a stored path that is found by its chained digest.
+NEW = 8
 
 
 class HistoryPlace(Struct, frozen=True, kw_only=True):
@@ -75,7 +81,7 @@ class Continuation(Struct, frozen=True):
     the stored post that they follow.
     """
 
-    alignment: Alignment
+    conversation: Conversation
     parent: int = 0
     first_new: int = 0
     seqs: dict[int, int] = {}
@@ -94,17 +100,17 @@ async def name_conversation(services: Services, scope: Scope, request: TurnReque
     if not (request.ask.conversation or request.only_new):
         continuation = await _recognize(services, scope, request)
     if request.utility and await _is_utility(services, scope, request, continuation):
-        again = continuation is not None and continuation.alignment.conversation.utility
+        again = continuation is not None and continuation.conversation.utility
         return replace(request, ask=_utility_ask(services, request.ask, continuation if again else None))
     if request.ask.conversation:
         return request
-    name = continuation.alignment.conversation.id if continuation else services.dice.new_id("conv")
+    name = continuation.conversation.id if continuation else services.dice.new_id("conv")
     return replace(request, ask=replace(request.ask, conversation=name))
 
 
 def _utility_ask(services: Services, ask: Ask, continuation: Continuation | None) -> Ask:
     """Return a utility call's ask, which reads and writes no memory. `continuation`: of an earlier attempt."""
-    name = continuation.alignment.conversation.id if continuation else services.dice.new_id("util")
+    name = continuation.conversation.id if continuation else services.dice.new_id("util")
     return replace(ask, conversation=name, text="", memory_control=None, organization=None, utility=True)
 
 
@@ -118,7 +124,7 @@ async def _is_utility(
     if request.utility == "declared":
         return True
     if continuation is not None:  # an earlier attempt of the same request, if it is one
-        return continuation.alignment.conversation.utility and not continuation.answered
+        return continuation.conversation.utility and not continuation.answered
     begins = False
     if request.ask.conversation:
         digests = [each.digest for each in request.history]
@@ -149,12 +155,18 @@ async def align_history(
         return HistoryPlace(ask=ask, drafts=(draft,), live=live)
     if request.only_new:
         return await _place(services, scope, request, None, parent=request.parent)
-    digests = [each.digest for each in history]
-    alignments = await services.store.align(scope, digests, conversation=ask.conversation)
-    if alignments and alignments[0].conversation.last_seq:
-        place = await _place(
-            services, scope, request, continue_at(alignments[0], _answers(request), states=_states(request))
-        )
+    answers = _answers(request)
+    paths = await _paths(services, scope, request, conversation=ask.conversation)
+    continuation: Continuation | None
+    if paths:
+        continuation = continue_path(max(paths, key=lambda path: (path.leads_to_head, path.seqs[-1])), answers)
+    else:
+        digests = [each.digest for each in history]
+        alignments = await services.store.align(scope, digests, conversation=ask.conversation)
+        stored = bool(alignments and alignments[0].conversation.last_seq)
+        continuation = continue_at(alignments[0], answers, states=_states(request)) if stored else None
+    if continuation is not None:
+        place = await _place(services, scope, request, continuation)
         return replace(place, parallel=is_busy) if place.waiting_turn is None and is_busy else place
     ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
     return await _place(services, scope, replace(request, ask=ask), None)
@@ -176,7 +188,7 @@ async def _place(
             continuation.parent, continuation.first_new, continuation.seqs,
             continuation.is_side_branch, continuation.gaps,
         )  # fmt: skip
-        owner = continuation.alignment.conversation.user
+        owner = continuation.conversation.user
     drafts = tuple(draft_of(services, request, each, owner=owner) for each in request.history[first_new:])
     insertions = tuple(
         (at, tuple(draft_of(services, request, request.history[n], owner=owner) for n in numbers))
@@ -245,26 +257,76 @@ async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> 
     digests = [each.digest for each in history]
     sought = anchors(digests, answers, most=ANCHORS)
     if not sought and request.retried:  # a retry after an unanswered call: its conversation has only these messages
-        alignments = _unnamed(await services.store.align(scope, digests, conversation=None, anchors=digests[-1:]))
-        if continuation := same_request(alignments, len(history)):
-            return continuation
-    looked = sought or (digests[-1:] if request.lists else ())
-    every = await services.store.align(scope, digests, conversation=None, anchors=looked) if looked else []
+        same = [
+            path
+            for path in await _paths(services, scope, request, conversation=None, whole=True)
+            if not may_be_ours(path.conversation.id) and path.conversation.last_seq == len(history)
+        ]
+        if same:
+            return continue_path(max(same, key=lambda path: path.conversation.updated_at), answers)
     if request.lists and history[-1].role != ASSISTANT:
-        begun = [each for each in every if may_be_ours(each.conversation.id)]
-        if listed := same_items(begun, len(history), since=services.clock.now() - LISTED_S):
-            return listed
-    return same_conversation(_unnamed(every) if sought else [], answers, states=_states(request))
+        since = services.clock.now() - LISTED_S
+        listed = [
+            path
+            for path in await _paths(services, scope, request, conversation=None, whole=True)
+            if may_be_ours(path.conversation.id)
+            and path.seqs[-1] == path.conversation.head
+            and path.conversation.updated_at >= since
+        ]
+        if len(listed) == 1:  # several equal conversations are ambiguous
+            return continue_path(listed[0], answers)
+    if not sought:
+        return None
+    paths = [
+        path
+        for path in await _paths(services, scope, request, conversation=None)
+        if not may_be_ours(path.conversation.id) and answers & set(range(len(path.seqs)))
+    ]
+    if paths:  # an answer matches, so that two users' "hi" stay separate
+        best = max(paths, key=lambda path: (path.seqs[-1] == path.conversation.head, path.conversation.updated_at))
+        return continue_path(best, answers)
+    alignments = await services.store.align(scope, digests, conversation=None, anchors=sought)
+    unnamed = [each for each in alignments if not may_be_ours(each.conversation.id)]
+    return same_conversation(unnamed, answers, states=_states(request))
+
+
+# ---- The chained digest ---------------------------------------------------------------------------------------------
+
+
+async def _paths(
+    services: Services, scope: Scope, request: TurnRequest, *, conversation: str | None, whole: bool = False
+) -> list[StoredPath]:
+    """Return the stored paths that equal the history up to its last messages, or with `whole` all of it.
+
+    If the path goes on and several messages are new, alignment must look for a run further down: return none.
+    """
+    many = len(request.history)
+    chains = accumulate(
+        (each.digest for each in request.history), lambda start, each: chain(start, [each]), initial=b""
+    )
+    longest_first = list(enumerate(chains))[:0:-1][: 1 if whole else NEW + 1]
+    paths = await services.store.stored_paths(scope, longest_first, conversation=conversation)
+    return [path for path in paths if many - len(path.seqs) < TAIL or path.seqs[-1] == path.conversation.head]
+
+
+def continue_path(path: StoredPath, answers: frozenset[int]) -> Continuation:
+    """Return the position after a stored path with which a history begins. See `continue_at`."""
+    seqs = dict(enumerate(path.seqs))
+    answered = bool(answers & seqs.keys())
+    return Continuation(
+        path.conversation,
+        path.seqs[-1],
+        len(seqs),
+        seqs,
+        is_side_branch=not (answered or path.leads_to_head),
+        matched=len(seqs),
+        answered=answered,
+    )
 
 
 def anchors(digests: Sequence[bytes], answers: frozenset[int], *, most: int) -> list[bytes]:
     """Return the digests of the newest answers, newest first, by which a conversation is searched."""
     return [digests[number] for number in sorted(answers, reverse=True)[:most]]
-
-
-def _unnamed(alignments: Sequence[Alignment]) -> list[Alignment]:
-    """Return the candidate conversations of a history. A conversation created by a client is named by its id."""
-    return [each for each in alignments if not may_be_ours(each.conversation.id)]
 
 
 # ---- The longest common run -----------------------------------------------------------------------------------------
@@ -297,22 +359,22 @@ def continue_at(
     is the start of the branch. Any other history is stored on the side, at the root. So is a call stored on the side
     before without an answer.
     """
-    tree = _AlignmentTree(alignment)
+    tree, conversation = _AlignmentTree(alignment), alignment.conversation
     run = tree.longest(alignment.places)
     if run is None:
-        return Continuation(alignment, is_side_branch=True)
+        return Continuation(conversation, is_side_branch=True)
     runs = [*tree.in_front(run), run, *tree.behind(run, answers, states)]
     seqs = {number: seq for each in runs for number, seq in tree.members(each)}
     end, matched = max(seqs), len(seqs)
     answered = bool(answers & seqs.keys())
     is_known = not states.isdisjoint(seqs)
     if (2 * matched < end + 1 + sure and not is_known) or not (answered or tree.begins(seqs) or seqs[end] == tree.head):
-        return Continuation(alignment, is_side_branch=True)
+        return Continuation(conversation, is_side_branch=True)
     is_side_branch = not answered and not tree.leads_to(seqs[end], tree.head)
     unedited, gaps = tree.unedited(runs)
     last = max(unedited, default=-1)
     return Continuation(
-        alignment,
+        conversation,
         unedited.get(last, 0),
         last + 1,
         unedited,
@@ -341,33 +403,6 @@ def same_conversation(
         if best is None or rank > best[0]:
             best = (rank, each)
     return best[1] if best else None
-
-
-def same_request(alignments: Sequence[Alignment], messages: int) -> Continuation | None:
-    """Return the newest conversation with exactly these messages and no answer, or None."""
-    waiting = [
-        each
-        for alignment in alignments
-        if alignment.conversation.last_seq == messages and (each := continue_at(alignment)).matched == messages
-    ]
-    return max(waiting, key=lambda each: each.alignment.conversation.updated_at, default=None)
-
-
-def same_items(alignments: Sequence[Alignment], messages: int, *, since: float) -> Continuation | None:
-    """Return the only conversation whose path equals these messages, used since a time, or None.
-
-    Several equal conversations are ambiguous.
-    """
-    same = [
-        each
-        for alignment in alignments
-        if (head := alignment.conversation.head) in alignment.posts
-        and alignment.posts[head].depth == messages
-        and alignment.conversation.updated_at >= since
-        and (each := continue_at(alignment)).matched == messages
-        and each.seqs.get(messages - 1) == head
-    ]
-    return same[0] if len(same) == 1 else None
 
 
 class _AlignmentTree:

@@ -33,6 +33,10 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "CREATE INDEX conversation_ending ON conversation (tenant, ending) WHERE ending IS NOT NULL",
     ),
     ("ALTER TABLE conversation DROP COLUMN words",),
+    (
+        "ALTER TABLE post ADD COLUMN chain BLOB",
+        "CREATE INDEX post_chain ON post (tenant, chain, conversation) WHERE chain IS NOT NULL",
+    ),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
