@@ -80,8 +80,8 @@ def decision_of(
         uses=() if request.shadow else tuple(no for source, no in plan.request.memories.uses.items() if source in used),
         project=ask.project,
         idempotency=services.settings.keyed_digest_of(request.key),
-        audit=() if request.shadow else prompt.rendered.audit,
-        calls=prompt.mood.tasks if moves_head else (),
+        audit=() if request.shadow else prompt.audit,
+        calls=prompt.tasks if moves_head else (),
         outcome=outcome if moves_head else None,
         epoch=scene.epoch,
     )

@@ -73,14 +73,6 @@ _DOWN = b"down"
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 
 
-class Advice(Struct, frozen=True, kw_only=True):
-    """Advice for a turn: the texts, best first, and the selection for the turn's metadata."""
-
-    texts: tuple[Text, ...] = ()
-    metadata: Mapping[str, Any] = {}
-    asked: tuple[bytes, ...] = ()  # the messages to the model
-
-
 class SelectedExperiences(Struct, frozen=True, kw_only=True):
     """The selection: each offered experience with its score, the selected ones in order, and the method."""
 
@@ -90,16 +82,23 @@ class SelectedExperiences(Struct, frozen=True, kw_only=True):
     instead: str = ""  # why the model did not decide
     selected: ModelSelection | None = None
 
+    @property
+    def messages(self) -> tuple[bytes, ...]:
+        """Return the messages to the model."""
+        return self.selected.messages if self.selected else ()
 
-async def advise(services: Services, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool) -> Advice:
-    """Return the experiences relevant to a query, or none for a query without words."""
+
+async def advise(
+    services: Services, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool
+) -> tuple[tuple[Text, ...], SelectedExperiences | None]:
+    """Return the experiences relevant to a query, best first, and their selection; none for a query without words."""
     if services.experiences is None or not ask.text.strip():
-        return Advice()
+        return (), None
     conversation = scene.conversation
     persona = services.settings.persona(ask.persona or (conversation.persona if conversation else None))
     candidates = offered(await services.experiences(), (persona.id, persona.role))
     if not candidates:
-        return Advice()
+        return (), None
     project = project_of(
         ask.project, conversation.metadata.get("project") if conversation else None, services.settings.project
     )
@@ -112,7 +111,7 @@ async def advise(services: Services, scope: Scope, scene: Scene, ask: Ask, *, as
     choice = await choose_for(services, scope, persona, query, candidates, asks_model=asks_model)
     by_id = {each.exp_id: each for each in candidates}
     texts = tuple(advice_of(clean(services, by_id[name])) for name in choice.chosen)
-    return Advice(texts=texts, metadata=told_of(choice), asked=_asked(choice))
+    return texts, choice
 
 
 class ExperienceQuery(Struct, frozen=True, kw_only=True):
@@ -122,10 +121,6 @@ class ExperienceQuery(Struct, frozen=True, kw_only=True):
     context: str = ""
     project: str = ""
     conversation: str = ""
-
-
-def _asked(choice: SelectedExperiences) -> tuple[bytes, ...]:
-    return choice.selected.messages if choice.selected else ()
 
 
 def told_of(choice: SelectedExperiences) -> dict[str, Any]:

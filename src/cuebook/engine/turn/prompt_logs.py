@@ -101,7 +101,7 @@ class PromptLogs:
             index=index,
             name=f"{plain_name(role) or 'assistant'}_{{}}_log_{plan.query_seq}_{post}.json",
             messages=plan.window.messages,
-            selection=turn.choice.prompt.advice.asked,
+            selection=turn.choice.prompt.advice_messages,
             epoch=plan.scene.epoch,
         )
         task = asyncio.get_running_loop().create_task(self._keep(prompt_log))

@@ -13,25 +13,30 @@ from datetime import UTC, tzinfo
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import drawn
 from cuebook.engine.core.prompt_reading import resolved_of, select_from
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.experiences import Advice, advise
+from cuebook.engine.turn.experiences import advise, told_of
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.turn_signals import (
+    MIND,
     SENTIMENT,
-    TurnMood,
+    has_mood,
     mode_of,
-    mood_in_turn,
+    mood_of,
+    mood_tasks,
+    mood_text,
+    mood_to_wire,
     signals_for,
     signals_to_wire,
     speaker_in,
 )
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces.prompts import Family
-from cuebook.interfaces.store import Scene
+from cuebook.interfaces.store import MetapromptTask, Scene
 from cuebook.memory.tokenizer import day_of
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import candidates, own_names, parse_reference, project_of
@@ -63,45 +68,40 @@ _OF_THE_TURN = (
 )
 
 
-class RenderedTexts(Struct, frozen=True, kw_only=True):
-    """The texts of a system prompt, and how they came about."""
-
-    texts: tuple[Text, ...] = ()
-    dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
-    metadata: Mapping[str, Any] = {}  # the selection, for the reply
-    audit: tuple[Record, ...] = ()
-
-
 class SystemPrompt(Struct, frozen=True, kw_only=True):
     """The system prompt of a turn, and what goes beside its query: mood state and experiences."""
 
-    rendered: RenderedTexts = RenderedTexts()
-    mood: TurnMood = TurnMood()
-    advice: Advice = Advice()
-    signals: TurnSignals | None = None
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Return the selections and signals, for the reply."""
-        signals = {SENTIMENT: signals_to_wire(self.signals)} if self.signals else {}
-        return {**self.rendered.metadata, **signals, **self.mood.metadata, **self.advice.metadata}
+    texts: tuple[Text, ...] = ()
+    dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
+    audit: tuple[Record, ...] = ()
+    mood: Text | None = None
+    tasks: tuple[MetapromptTask, ...] = ()  # of the reflection
+    advice: tuple[Text, ...] = ()  # best first
+    advice_messages: tuple[bytes, ...] = ()  # to the model that selects experiences
+    metadata: Mapping[str, Any] = {}  # the selections and signals, for the reply
 
 
 async def system_prompt(
     services: Services, scope: Scope, scene: Scene, request: TurnRequest, ask: Ask, *, signals: TurnSignals | None
 ) -> SystemPrompt:
     """Build a turn's system prompt. Where only the client's own text applies, there is no mood state either."""
-    if _is_silent(services, scene, ask):
-        rendered, mood = RenderedTexts(metadata={SILENT: True}), TurnMood()
-    else:
-        rendered = await _render(services, scene, ask, signals_for(ask, signals))
-        mood = mood_in_turn(services, scene, ask, signals)
-    advises = rendered.texts or not ask.relayed
-    advice = await advise(services, scope, scene, ask, asks_model=request.asks_model) if advises else Advice()
-    return SystemPrompt(rendered=rendered, mood=mood, advice=advice, signals=signals)
+    silent = _is_silent(services, scene, ask)
+    prompt = SystemPrompt(metadata={SILENT: True})
+    if not silent:
+        prompt = await _render(services, scene, ask, signals_for(ask, signals))
+    metadata = {**prompt.metadata, **({SENTIMENT: signals_to_wire(signals)} if signals else {})}
+    if not silent and has_mood(services, scene, ask):
+        tasks = mood_tasks(services, scene, ask, signals)
+        prompt = replace(prompt, mood=mood_text(scene), tasks=tasks)
+        metadata[MIND] = mood_to_wire(mood_of(scene))
+    if prompt.texts or not ask.relayed:
+        advice, selected = await advise(services, scope, scene, ask, asks_model=request.asks_model)
+        prompt = replace(prompt, advice=advice, advice_messages=selected.messages if selected else ())
+        metadata |= told_of(selected) if selected else {}
+    return replace(prompt, metadata=metadata)
 
 
-async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[str, float]) -> RenderedTexts:
+async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[str, float]) -> SystemPrompt:
     """Render the persona, its chain and add-ons. Select variants by these signals."""
     conversation = scene.conversation
     persona = speaker_in(services, scene, ask)
@@ -112,7 +112,7 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
     )
     own = _first(own_names(persona.id, project), scene.families)
     if not (addons or persona.chain or own):
-        return RenderedTexts(texts=_base(persona), metadata=_selection(profile, project, {}))
+        return SystemPrompt(texts=_base(persona), metadata=_selection(profile, project, {}))
     fresh = profile is not None and profile.was_reviewed
     speaker = _Speaker(services, scene, ask, persona, project, fresh=fresh, signals=signals)
     links = {speaker.resolve_name(slug) for slug in persona.chain.values()}
@@ -123,7 +123,7 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
     texts += [await speaker.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
     texts += [await speaker.addon(key) for key in addons]
     rendered = tuple(text for text in texts if text is not None)
-    return RenderedTexts(
+    return SystemPrompt(
         texts=rendered,
         dropped=tuple(speaker.dropped),
         metadata=_selection(profile, project, speaker.chosen) | _variant(rendered, speaker.chosen, signals),
@@ -154,7 +154,7 @@ async def first_system_prompt(services: Services, scope: Scope, turn: Turn) -> S
     """Load the system prompt of a turn's first step, for a later step."""
     stored = [text for text in turn.steps[0].manifest.front if text.source != CLIENT and text.kind != "summary"]
     texts = await services.store.texts(scope, [text.digest for text in stored])
-    rendered = RenderedTexts(
+    return SystemPrompt(
         texts=tuple(
             Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
             for text in stored
@@ -162,7 +162,6 @@ async def first_system_prompt(services: Services, scope: Scope, turn: Turn) -> S
         ),
         metadata={key: turn.metadata[key] for key in _OF_THE_TURN if key in turn.metadata},
     )
-    return SystemPrompt(rendered=rendered)
 
 
 def _first(names: Sequence[str], families: Mapping[str, Family]) -> str | None:

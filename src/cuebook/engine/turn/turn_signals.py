@@ -13,7 +13,6 @@ from operator import mul
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.instructions import BROKEN
@@ -328,27 +327,22 @@ LASTS = 5
 MIND = "mind"
 
 
-class TurnMood(Struct, frozen=True, kw_only=True):
-    """The mood state of a turn: its text for the prompt, the tasks of its reflection, and its metadata."""
+def has_mood(services: Services, scene: Scene, ask: Ask) -> bool:
+    """Return whether a turn has a mood state.
 
-    text: Text | None = None
-    tasks: tuple[MetapromptTask, ...] = ()
-    metadata: Mapping[str, Any] = {}
-
-
-def mood_in_turn(services: Services, scene: Scene, ask: Ask, signals: TurnSignals | None) -> TurnMood:
-    """Return the path's mood state and its requested reflection.
-
-    Only for a persona that tracks sentiment or has metaprompts, or after a manual change of the mood. A regenerated
-    answer requests no second reflection.
+    Only for a persona that tracks sentiment or has metaprompts, or after a manual change of the mood.
     """
     persona = speaker_in(services, scene, ask)
-    tracking = tracking_in(services, scene, persona, ask.mode)
     set_by_hand = scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
-    if not (persona.metaprompts or tracking.enabled or set_by_hand):
-        return TurnMood()
-    tasks = () if signals is None or has_same_signals(scene, signals) else reflection_tasks(persona, tracking, signals)
-    return TurnMood(text=mood_text(scene), tasks=tasks, metadata={MIND: mood_to_wire(mood_of(scene))})
+    return bool(persona.metaprompts or tracking_in(services, scene, persona, ask.mode).enabled or set_by_hand)
+
+
+def mood_tasks(services: Services, scene: Scene, ask: Ask, signals: TurnSignals | None) -> tuple[MetapromptTask, ...]:
+    """Return the tasks of a turn's reflection. A regenerated answer requests no second reflection."""
+    if signals is None or has_same_signals(scene, signals):
+        return ()
+    persona = speaker_in(services, scene, ask)
+    return reflection_tasks(persona, tracking_in(services, scene, persona, ask.mode), signals)
 
 
 def has_same_signals(scene: Scene, turn_signals: TurnSignals) -> bool:

@@ -94,8 +94,8 @@ def window_request(
         listed=place.listed,
         copies=path.copies,
         keeps_all=place.listed and choose(services.settings.compaction, ask.mode or mode).trigger == "overflow",
-        front=prompt.rendered.texts,
-        dropped=(*prompt.rendered.dropped, *replaced),
+        front=prompt.texts,
+        dropped=(*prompt.dropped, *replaced),
         query=query if recalls else None,
         recall_hits=services.settings.recall_hits,
         quotes=request.quotes,
@@ -108,8 +108,8 @@ def window_request(
         frozen=frozen,
         query_seq=place.waiting_turn.query_seq if place.waiting_turn else None,
         memories=memories or SelectedMemories(),
-        advice=prompt.advice.texts,
-        mind=prompt.mood.text,
+        advice=prompt.advice,
+        mind=prompt.mood,
         zone=services.settings.zone_of(ask.time_zone, conversation),
     )
 
