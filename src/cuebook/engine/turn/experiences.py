@@ -82,11 +82,6 @@ class SelectedExperiences(Struct, frozen=True, kw_only=True):
     instead: str = ""  # why the model did not decide
     selected: ModelSelection | None = None
 
-    @property
-    def messages(self) -> tuple[bytes, ...]:
-        """Return the messages to the model."""
-        return self.selected.messages if self.selected else ()
-
 
 async def advise(
     services: Services, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool

@@ -96,7 +96,8 @@ async def system_prompt(
         metadata[MIND] = mood_to_wire(mood_of(scene))
     if prompt.texts or not ask.relayed:
         advice, selected = await advise(services, scope, scene, ask, asks_model=request.asks_model)
-        prompt = replace(prompt, advice=advice, advice_messages=selected.messages if selected else ())
+        messages = selected.selected.messages if selected and selected.selected else ()
+        prompt = replace(prompt, advice=advice, advice_messages=messages)
         metadata |= told_of(selected) if selected else {}
     return replace(prompt, metadata=metadata)
 

@@ -77,12 +77,12 @@ def window_request(
     recalls = request.quotes or scene.known is None or scene.known.policy.recalls
     owner = conversation.user if conversation else ask.user
     mode = conversation.metadata.get("mode") if conversation else None
-    path = (
+    posts, copies = (
         client_path(services, scene, request, place, owner)
         if place.listed
-        else ClientPath(path_of(scene, place.drafts))
+        else (path_of(scene, place.drafts), frozenset[int]())
     )
-    posts, replaced = path.posts, list[Dropped]()
+    replaced = list[Dropped]()
     if request.begins_at_compaction and not place.listed:
         begin = max((n for n, post in enumerate(posts) if is_compaction(post.wire or b"")), default=0)
         posts, replaced = posts[begin:], dropped_ranges(posts[:begin], COMPACTED)
@@ -92,7 +92,7 @@ def window_request(
         user=owner,
         limits=limits_of(services, request.target, ask.conversation),
         listed=place.listed,
-        copies=path.copies,
+        copies=copies,
         keeps_all=place.listed and choose(services.settings.compaction, ask.mode or mode).trigger == "overflow",
         front=prompt.texts,
         dropped=(*prompt.dropped, *replaced),
@@ -125,13 +125,6 @@ def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace, owne
 # ---- The path -------------------------------------------------------------------------------------------------------
 
 
-class ClientPath(Struct, frozen=True):
-    """The path of a request, and the seqs of the posts that the client resent with other fields than it got."""
-
-    posts: tuple[PathPost, ...]
-    copies: frozenset[int] = frozenset()
-
-
 def path_of(scene: Scene, drafts: Sequence[Draft]) -> tuple[PathPost, ...]:
     """Return the stored path with the new posts appended, under their future seqs."""
     last = scene.conversation.last_seq if scene.conversation else 0
@@ -141,8 +134,11 @@ def path_of(scene: Scene, drafts: Sequence[Draft]) -> tuple[PathPost, ...]:
 
 def client_path(
     services: Services, scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None
-) -> ClientPath:
-    """Return the messages of a client in its order, each as the client sent it, without secrets."""
+) -> tuple[tuple[PathPost, ...], frozenset[int]]:
+    """Return the messages of a client in its order, each as the client sent it, without secrets.
+
+    Return also the seqs of the posts that the client resent with other fields than it got.
+    """
     last = scene.conversation.last_seq if scene.conversation else 0
     seqs = {number: seq for seq, number in place.messages_by_seq(last).items()}
     new = (*place.drafts, *(draft for _, drafts in place.insertions for draft in drafts))  # in the order of their seqs
@@ -160,7 +156,7 @@ def client_path(
             draft = drafts.get(number) or draft_of(services, request, message, owner=owner)
             post = post_of(draft, seq)
         posts.append(post)
-    return ClientPath(tuple(_summed(posts)), frozenset(copies))
+    return tuple(_summed(posts)), frozenset(copies)
 
 
 def _same_fields(resent: bytes, stored: bytes) -> bool:
