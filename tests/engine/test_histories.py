@@ -336,3 +336,43 @@ async def test_participants_are_named_but_the_owner_is_not(cue, upstream):
     mine.history = [user("mine"), bot("yes")]
     await mine.say("more", "ok")
     assert upstream.messages() == [user("mine"), bot("yes"), user("more")]
+
+
+SUMMARY = """The user plans a trip from Bergen to Oslo by train.
+They prefer a window seat and leave on the first Monday in May.
+The hotel at the harbour is booked for two nights, breakfast included.
+The open question is whether the luggage may stay at the station after checkout."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "resent", "same"),
+    [
+        (SUMMARY, f"This session continues an earlier one.\n\n{SUMMARY}\n\nGo on.", True),
+        (f"<analysis>None.</analysis>\n<summary>\n{SUMMARY}\n</summary>", f"Summary:\n{SUMMARY}", True),
+        (SUMMARY, f"Another session.\n\n{SUMMARY[:150]}\n\nGo on with the plan.", False),
+        (SUMMARY, SUMMARY.swapcase(), False),
+        ("Noted.", f"Noted.\n{SUMMARY}", False),
+    ],
+)
+async def test_a_summary_inside_the_first_message_continues_its_conversation(tmp_path, answer, resent, same):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        client = Client(cue, upstream, conversation=None)
+        first = await client.say("Where are we?")
+        assert await client.say("Summarize our conversation.", answer) == first
+        client.history = []
+        assert (await client.say(resent) == first) is same
+        assert upstream.messages() == client.history[:1], "only what the client sent goes upstream"
+        last = client.history[-1]["content"]
+        assert (await client.say("And then?", "As planned.") == first) is same
+        path = [post.message for post in await cue.services.store.posts(Scope(), first)]
+        assert (last in path and "As planned." in path) is same, "the branch that the client continues becomes the path"
+
+
+async def test_a_summary_of_another_user_continues_no_conversation(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        ann = Client(cue, upstream, conversation=None, user_id="ann")
+        first = await ann.say("Summarize our conversation.", SUMMARY)
+        bob = Client(cue, upstream, conversation=None, user_id="bob")
+        assert await bob.say(f"Summary:\n{SUMMARY}") != first

@@ -40,6 +40,7 @@ from cuebook.storage.tree import (
     draft_decoder,
     mark_on,
     on_path,
+    read_body,
     runs_to,
     stretch,
     tip_at,
@@ -164,6 +165,18 @@ class ConversationReader(Noun):
                 rows = ((row or access.by_no(transaction, scope.tenant, no), seq) for no, seq in ends)
                 return [_path(transaction, each, seq) for each, seq in rows if each is not None]
         return []
+
+    @read
+    def answers_at_heads(
+        self, transaction: Transaction, scope: Scope, *, looked: int, limit: int
+    ) -> list[tuple[Conversation, str]]:
+        """Return the user's newest conversations that end with an answer, among the tenant's `looked` newest."""
+        values = {"tenant": scope.tenant, "user": scope.user, "looked": looked, "limit": limit}
+        return [
+            (row.record(), each["message"] or read_body(transaction, scope.tenant, each["body"])[0])
+            for each in transaction.rows("answers_at_heads", **values)
+            if (row := access.by_no(transaction, scope.tenant, each["no"])) is not None
+        ]
 
     @read
     def framed_texts(

@@ -103,6 +103,15 @@ UPDATE conversation SET utility = :utility WHERE no = :no;
 -- Set the digests of the first and last words of a conversation's first message.
 UPDATE conversation SET opening = :opening, ending = :ending WHERE no = :no;
 
+-- name: answers_at_heads
+-- Select the last posts of a user's newest conversations that end with an answer.
+SELECT c.no, p.message, p.body FROM (
+    SELECT no, head, updated_at FROM (
+        SELECT * FROM conversation WHERE tenant = :tenant AND utility = 0 ORDER BY updated_at DESC LIMIT :looked
+    ) newest WHERE user_id IS :user
+) c JOIN post p ON p.tenant = :tenant AND p.conversation = c.no AND p.seq = c.head AND p.role = 'assistant'
+ORDER BY c.updated_at DESC LIMIT :limit;
+
 -- name: framed_texts
 -- Select the first messages of a user's newest conversations that begin or end with the same words.
 SELECT message, body FROM post WHERE tenant = :tenant AND seq = 1 AND conversation IN (

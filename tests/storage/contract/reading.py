@@ -171,6 +171,18 @@ class AlignContract:
             assert await store.stored_paths(ann, [(3, second)], conversation=name) == [], "the depth must fit"
         assert await store.stored_paths(ann, [(1, first)], conversation="unknown") == []
 
+    async def test_last_answers_are_those_of_the_user(self, store: Store) -> None:
+        ann, bob = Scope(user="ann"), Scope(user="bob")
+        for scope, name in ((ann, "old"), (bob, "his"), (ann, "new")):
+            await say(store, name, draft("x", "hello"), draft("y", f"I am {name}", role="assistant"), scope=scope)
+        await say(store, "open", draft("x", "hello"), scope=ann)
+        found = await store.answers_at_heads(ann, looked=9, limit=9)
+        assert sorted((conversation.id, text) for conversation, text in found) == [
+            ("new", "I am new"),
+            ("old", "I am old"),
+        ]
+        assert len(await store.answers_at_heads(ann, looked=9, limit=1)) == 1
+
     async def test_common_texts_hide_no_history(self, store: Store) -> None:
         await say(store, "hers", draft("x", "hello"), scope=Scope(user="ann"))
         for n in range(80):

@@ -37,6 +37,14 @@ from cuebook.wire.responses_items import is_compaction
 ANCHORS = 32
 #: Seconds for which a call may belong to a conversation that its client created and filled just before.
 LISTED_S = 60.0
+#: Least letters of a summary that a client resends inside a message, and least part of that answer.
+SUMMARY = 200
+RESENT = 1 / 3
+#: Least letters of a line that is sought in the message.
+LINE = 12
+#: Last answers among which such a summary is searched, and newest conversations of all users looked up for them.
+LAST_ANSWERS = 8
+LOOKED = 200
 #: Least length of a run further down: a single "ok" does not determine a position.
 TAIL = 2
 #: Most new messages after a stored path that is found by its chained digest.
@@ -276,7 +284,7 @@ async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> 
         if len(listed) == 1:  # several equal conversations are ambiguous
             return continue_path(listed[0], answers)
     if not sought:
-        return None
+        return await _summarized(services, scope, request)
     paths = [
         path
         for path in await _paths(services, scope, request, conversation=None)
@@ -288,6 +296,22 @@ async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> 
     alignments = await services.store.align(scope, digests, conversation=None, anchors=sought)
     unnamed = [each for each in alignments if not may_be_ours(each.conversation.id)]
     return same_conversation(unnamed, answers, states=_states(request))
+
+
+async def _summarized(services: Services, scope: Scope, request: TurnRequest) -> Continuation | None:
+    """Return the conversation whose last answer the first message contains, or None.
+
+    A client asked for that answer to replace its history (`/compact`). It may put words around it and leave parts out.
+    """
+    text = request.history[0].content.message
+    if len(text) < SUMMARY:
+        return None
+    for conversation, answer in await services.store.answers_at_heads(scope, looked=LOOKED, limit=LAST_ANSWERS):
+        lines = [line for each in answer.splitlines() if len(line := each.strip()) >= LINE]
+        resent = sum(len(line) for line in lines if line in text)
+        if resent >= max(SUMMARY, RESENT * len(answer)):
+            return Continuation(conversation, is_side_branch=True)
+    return None
 
 
 # ---- The chained digest ---------------------------------------------------------------------------------------------
