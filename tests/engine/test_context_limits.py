@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from turn_helpers import NAME, cue_on, user
+from turn_helpers import NAME, bot, cue_on, user
 
 from cuebook import Ask
 from cuebook.app.cuebook import Cuebook, Head, RelayCall
@@ -253,3 +253,21 @@ async def test_a_slow_list_of_models_delays_neither_a_request_nor_the_end() -> N
     async with asyncio.timeout(1):
         await models.aclose()
     assert upstream.closed == 1
+
+
+@pytest.mark.parametrize("length", [2_450, 2_600])
+async def test_a_history_just_above_the_estimated_room_is_sent_whole_first(length: int) -> None:
+    """The estimate exceeds most tokenizers' counts. What a provider refuses is sent once more, shorter."""
+    fits = length <= 2_500
+    upstream = ScriptedUpstream(*([] if fits else [too_long(3_000, length + 500)]), completion("Hi."))
+    async with cue_on(upstream=upstream, budget__context=3_000, budget__reply=500) as cue:
+        record = json.dumps([{"id": n, "city": "Bergen", "harbour": True, "berths": n * 3} for n in range(22)])
+        history = [user(f"{n} {record}") if n % 2 == 0 else bot(f"{n} {record}") for n in range(5)]
+        assert 2_500 < sum(cue.services.count(each["content"]) for each in history) < 2_500 * 1.15
+        assert (await send(cue, history, model="m", max_tokens=500))[0] == 200
+        sent = [json.loads(request.body)["messages"] for request in upstream.requests]
+        lines = (await window_of(cue))["lines"]
+        assert ("sent whole, because the estimate exceeds the budget by less than its error" in lines) is fits
+        assert sent[0] == history
+        assert len(sent) == (1 if fits else 2)
+        assert fits or (len(sent[-1]) < len(history) and sent[-1][-1] == history[-1])

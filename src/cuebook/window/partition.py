@@ -80,14 +80,16 @@ def partition(
     query: int = 0,
     begins: bool = True,
     listed: bool = False,
+    excess: float = 1.0,
 ) -> Partition:
     """Partition the posts of a path, oldest first, into `room` tokens, at least `least` of them.
 
     `query` is the seq of the open turn's query. `begins`: nothing was omitted before the first post. `listed`: the path
-    is a client's own list of messages, and stays whole if it fits. Otherwise the newest ones stay whole.
+    is a client's own list of messages, and stays whole if it fits. Otherwise the newest ones stay whole. `excess`: a
+    list of at most so many times `room` may fit, because the tokens are estimated.
     """
     tokens = sum(map(_tokens, path))
-    if listed and tokens <= room:
+    if listed and tokens <= room * excess:
         return Partition(kept=tuple(PostInForm(post, "full", post.tokens) for post in path), dropped=(), tokens=tokens)
     lay = _lay(path, room, limits, query, capped=not listed)
     full = _fill(lay) if listed else _first_full(lay, limits, begins=begins)

@@ -84,6 +84,7 @@ def plan_with_marks(
     fitted, path = _fit(room, query)
     owner = scene.conversation.user if scene.conversation else request.user
     terms: Any = {"query": query, "begins": request.listed or not scene.unread, "listed": request.listed}
+    terms["excess"] = _excess(request)
     parted = _cut_down(partition(path, fitted.allotment.posts, limits, **terms), owner, count)
     parted, of_little_use = _lighten(room, parted, marks, fitted.allotment.posts, query)
     hits, volatile, no_room = _volatile(room, fitted.allotment.memory, parted, query) if query else ((), (), [])
@@ -224,7 +225,7 @@ def _fit(room: _Room, query: int) -> tuple[_FixedBlocks, Sequence[PathPost]]:
         summary = Text(kind="summary", source=f"summary:{stored.version}", text=text)
     if summary is None or request.keeps_all:
         blocks = _fit_front(room, None, least(path, query), tokens)
-        if summary is None or tokens <= blocks.allotment.posts:
+        if summary is None or tokens <= blocks.allotment.posts * _excess(request):
             return blocks, path
     if not request.listed:
         return _fit_front(room, summary, least(path, query), tokens), path
@@ -235,6 +236,11 @@ def _fit(room: _Room, query: int) -> tuple[_FixedBlocks, Sequence[PathPost]]:
         return blocks, path
     named = dropped_ranges([post for post in path if post.seq in covered], SUMMARIZED)
     return msgspec.structs.replace(blocks, dropped=(*blocks.dropped, *named)), behind
+
+
+def _excess(request: WindowRequest) -> float:
+    """Return how far a path may exceed its room and is still kept whole."""
+    return request.limits.excess if request.keeps_all else 1.0
 
 
 def _covered(scene: Scene, path: Sequence[PathPost]) -> set[int]:
@@ -273,7 +279,7 @@ def _fit_front(room: _Room, summary: Text | None, least: int, path: int) -> _Fix
 
     def allotted(size: int) -> Allotment:
         terms: Any = {"least": least, "path": path, "frozen": frozen, "token_budget": request.token_budget}
-        return allot(room.limits, front=size, tools=tools, listed=request.listed, **terms)
+        return allot(room.limits, front=size, tools=tools, listed=request.listed, excess=_excess(request), **terms)
 
     if summary is None:
         return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
