@@ -1,6 +1,7 @@
 """Property of the proxy: the upstream gets what the client sent, in its order, and nothing that the client left out."""
 
 import json
+import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -464,3 +465,26 @@ async def test_a_resent_copy_is_erased_with_its_post(tmp_path):
         await forget(cue.services, Scope(), Target("item", (answer.id,)), posts=posts)
     files = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"quokka" not in files
+
+
+async def test_no_chained_digest_made_from_an_erased_post_is_left(tmp_path):
+    upstream = ScriptedUpstream()
+    async with cue_on(tmp_path, upstream=upstream) as cue:
+        client = Client(cue, upstream, conversation=None)
+        name = ""
+        for n in range(3):
+            name = await client.say(f"u{n}", f"a{n}")
+        before = chains_in(tmp_path)
+        [_, _, erased, *_] = await cue.services.store.posts(Scope(), name)
+        await forget(cue.services, Scope(), Target("item", (erased.id,)), posts={name: [erased.seq]})
+        after = chains_in(tmp_path)
+        assert [old == new for old, new in zip(before, after, strict=True)] == [True, True, False, False, False, False]
+        assert await client.say("u3", "a3") == name, "it is found by its answers"
+        assert upstream.messages() == client.history[:-1]
+
+
+def chains_in(folder):
+    """Return the chained digests of all posts in the only database of a folder."""
+    [file] = [path for path in folder.rglob("*.db") if path.is_file()]
+    with sqlite3.connect(file) as database:
+        return [chain for (chain,) in database.execute("SELECT chain FROM post ORDER BY conversation, seq")]
