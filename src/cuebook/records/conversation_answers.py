@@ -258,7 +258,7 @@ class WhatIfEntry(Answer, frozen=True, kw_only=True):
 
 
 class ReplayEntry(Answer, frozen=True, kw_only=True):
-    """A turn's window rendered again and compared with the digest of what was sent; with changes, a what-if replay."""
+    """A turn's window, re-rendered and compared with the digest of what was sent; with changes, a what-if replay."""
 
     verdict: str
     digest: str

@@ -1,4 +1,4 @@
-"""Tell apart what a user writes and what programs print: a message's own words, and tool results that report errors.
+"""Distinguish what a user writes from what programs print: a message's own words, and tool results that report errors.
 
 Machine output and quoted people do not show the user's mood, however many errors they name.
 """

@@ -95,7 +95,7 @@ class _ConversationErased(CuebookError):
     """A queued call's conversation was erased before it was stored."""
 
 
-class ShadowedCall(Struct, kw_only=True):
+class RelayedCall(Struct, kw_only=True):
     """A relayed call with a copy of its answer, which can be read like the upstream's. Mutable."""
 
     services: Services
@@ -127,7 +127,7 @@ class Shadow:
         self._ledger = CallAccounting(upstream)
         self._answers: OrderedDict[str, Lease] = OrderedDict()
         self._most, self._most_bytes = most, most_bytes
-        self._queue: asyncio.Queue[ShadowedCall] = asyncio.Queue()
+        self._queue: asyncio.Queue[RelayedCall] = asyncio.Queue()
         self._stored_bytes = 0  # of calls in progress or queued
         self._passing = 0  # calls being recorded
         self._lost: Counter[str] = Counter()  # since the last stored turn
@@ -207,7 +207,7 @@ class Shadow:
 
     # ---- Queue ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, services: Services, request: RelayRequest, call: RelayCall) -> ShadowedCall | None:
+    def _begin(self, services: Services, request: RelayRequest, call: RelayCall) -> RelayedCall | None:
         """Start to record a call, or return None if the queue is full."""
         size = len(call.body) + ENTRY_BYTES
         if self._queue.qsize() >= self._most or self._stored_bytes + size > self._most_bytes:
@@ -216,9 +216,9 @@ class Shadow:
         self._stored_bytes += size
         self._passing += 1
         self._quiet.clear()
-        return ShadowedCall(services=services, call=call, path=request.path, at=services.clock.now(), size=size)
+        return RelayedCall(services=services, call=call, path=request.path, at=services.clock.now(), size=size)
 
-    def _add(self, record: ShadowedCall | None, chunk: bytes, added_s: float) -> None:
+    def _add(self, record: RelayedCall | None, chunk: bytes, added_s: float) -> None:
         if record is None:
             return
         record.added_s += added_s
@@ -229,12 +229,12 @@ class Shadow:
         else:
             self._release(record)
 
-    def _release(self, record: ShadowedCall) -> None:
+    def _release(self, record: RelayedCall) -> None:
         self._stored_bytes -= record.size
         record.size = 0
         record.pieces.clear()
 
-    def _end(self, record: ShadowedCall, broken: str) -> None:
+    def _end(self, record: RelayedCall, broken: str) -> None:
         """Queue a call whose answer has ended. `broken` is the reason why it is incomplete."""
         record.broken = broken
         self._passing -= 1
@@ -273,7 +273,7 @@ class Shadow:
                 self._release(record)
                 self._queue.task_done()
 
-    async def _keep(self, record: ShadowedCall, *, lost: Mapping[str, int]) -> None:
+    async def _keep(self, record: RelayedCall, *, lost: Mapping[str, int]) -> None:
         """Store a relayed call with its window. Raises CuebookError."""
         services = record.services
         await services.catch_up()
@@ -317,7 +317,7 @@ class Shadow:
                 if isinstance(wire, ResponsesWire):
                     wire.remember(reader.answer, turn.lease)
 
-    def _wire(self, record: ShadowedCall, call: RelayCall) -> Wire:
+    def _wire(self, record: RelayedCall, call: RelayCall) -> Wire:
         if record.path in (RESPONSES_PATH, COMPACT_PATH):
             compacts = record.path == COMPACT_PATH
             return ResponsesWire(record.services, self._upstream, call, compacts=compacts, answers=self._answers)
@@ -329,7 +329,7 @@ class Shadow:
         log.warning("Shadow mode: a call was not stored (%s): %s", reason, type(error).__name__)
 
 
-def _learn_limits(record: ShadowedCall, turn: OpenTurn, tokens: int) -> None:
+def _learn_limits(record: RelayedCall, turn: OpenTurn, tokens: int) -> None:
     """Remember the limit that an error for a prompt of `tokens` teaches, as live mode does."""
     if record.status < HTTPStatus.BAD_REQUEST:
         return

@@ -9,7 +9,7 @@ same branch. If the messages before or between runs are at least as many as the 
 the history continues before them as a new branch. Fewer messages than posts mean that the client dropped posts or
 replaced them with a summary, which is no edit: such messages are inserted as a side branch before the run.
 
-A provider's compaction item stands for what was said before it: it determines the branch however much was left out.
+A provider's compaction item stands for the messages before it: it determines the branch however much was left out.
 
 Alignment only determines where messages are stored. The window has all messages of the client, in their order.
 """
