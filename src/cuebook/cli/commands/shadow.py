@@ -19,7 +19,7 @@ def print_report(shadow_report: ShadowReport) -> None:
     if shadow_report.refused_calls:
         screen.say(f"rejected by the upstream, not included below: {counted(shadow_report.refused_calls, 'call')}")
     if not shadow_report.calls and not shadow_report.refused_calls and not shadow_report.replay.profiles:
-        screen.say("no calls recorded yet. Start shadow mode with `cuebook serve --upstream URL --shadow`.")
+        screen.say("no calls recorded yet. Start the proxy with `cuebook serve --upstream URL`, or add --shadow.")
     if not shadow_report.calls:
         return
     _tokens(shadow_report)
@@ -50,7 +50,7 @@ def _profiles(found: ShadowReport) -> None:
         )
         for each in profiles
     ]
-    columns = ("profile", "tokens", "of the client's", "cached", "input cost", "summarized", "their tokens", "recall")
+    columns = ("profile", "tokens", "% of client", "cached", "input cost", "summarized", "tokens summarized", "recall")
     screen.table(columns, rows, right=columns[1:])
     if replay.unpriced:
         names = ", ".join(each or "(unnamed)" for each in replay.unpriced)
@@ -59,8 +59,8 @@ def _profiles(found: ShadowReport) -> None:
         screen.say(f"no cache rule for {', '.join(replay.uncached)}: each token has the full price")
     if replay.left_out:
         missing = counted(replay.left_out, "call")
-        screen.say(f"not replayed: {missing}, whose history the client did not send or that was erased")
-    screen.say("choose one: `cuebook serve --profile NAME`, or `profile` under [memory]")
+        screen.say(f"not replayed: {missing} (history not sent by the client, or erased)")
+    screen.say("choose a profile with `cuebook serve --profile NAME`, or set `profile` under [memory]")
 
 
 def _tokens(found: ShadowReport) -> None:
