@@ -60,7 +60,7 @@ def serve(
         typer.Option(
             "--profile",
             metavar="NAME",
-            help="Summarization of all conversations: off, fit, standard, budget, or one of the presets file.",
+            help="Summarization profile of all conversations: off, fit, standard, budget, or one of the presets file.",
         ),
     ] = None,
 ) -> None:

@@ -345,9 +345,7 @@ class ResponsesWire(TranslatedWire):
 
 def _no_compaction() -> NotFound:
     """Return the error for a request to compact without an upstream that can."""
-    msg = (
-        "/v1/responses/compact: no upstream can compact here. Send all messages; Cuebook summarizes what does not fit."
-    )
+    msg = "/v1/responses/compact: no upstream can compact. Send all messages; Cuebook summarizes what does not fit."
     return NotFound(msg)
 
 
