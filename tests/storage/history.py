@@ -116,7 +116,7 @@ class Checker:
         if outcome.error:
             self.problems.append(f"an append was refused with {outcome.error}")
             return
-        last, place = outcome.result["last_seq"], (task, operation.conversation)
+        last, place = outcome.result["lastSeq"], (task, operation.conversation)
         if last <= self._last.get(place, 0):
             self.problems.append(f"{task} appended behind itself: {last} after {self._last[place]}")
         self._last[place] = last
@@ -133,7 +133,7 @@ class Checker:
             else:
                 await self._settle(store, operation)
         for acknowledged in self._shared.values():
-            for outcome, operation in sorted(acknowledged, key=lambda each: each[0].result["last_seq"]):
+            for outcome, operation in sorted(acknowledged, key=lambda each: each[0].result["lastSeq"]):
                 expected = outcome_of(self.reference, operation)
                 if outcome != expected:
                     self.problems.append(f"{operation!r:.200} came to {outcome}, expected {expected}")
@@ -156,7 +156,7 @@ class Checker:
         self.counts["stored all the same"] += 1
         if len(found) != len(wanted):
             self.problems.append(f"a batch was torn: {wanted} but {found}")
-        outcome = Outcome({"stored": len(wanted), "last_seq": max(found)})
+        outcome = Outcome({"stored": len(wanted), "lastSeq": max(found)})
         self._shared[operation.conversation].append((outcome, operation))
 
     async def _settle(self, store: Store, operation: AnyOperation) -> None:

@@ -17,6 +17,8 @@ WHOLE = {
     "outsiders", "prompt_observed", "prompt_tenants", "receipts_last",
     "shadow_calls", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",
+    # the newest rows in the order of an index, up to a limit
+    "answers_at_heads",
     # queues: each row is pending work
     "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "outcomes_due",
     "leases_held", "receipts_pending", "reflections_due", "tuning_changed", "turns_left",

@@ -171,7 +171,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         outcomes = [outcome for outcome, _ in self.runner.run(all_of_them())]
         pairs = zip(outcomes, operations, strict=True)
-        for found, operation in sorted(pairs, key=lambda pair: pair[0].result["last_seq"]):
+        for found, operation in sorted(pairs, key=lambda pair: pair[0].result["lastSeq"]):
             assert found == outcome_of(self.reference, operation)
 
     @rule(which=WHICH, scope=SCOPES, name=NAMES, place=PLACE, front=st.integers(0, 4), edited=st.integers(0, 8))

@@ -105,12 +105,12 @@ UPDATE conversation SET opening = :opening, ending = :ending WHERE no = :no;
 
 -- name: answers_at_heads
 -- Select the last posts of a user's newest conversations that end with an answer.
-SELECT c.no, p.message, p.body FROM (
+SELECT no, message, body FROM (
     SELECT no, head, updated_at FROM (
         SELECT * FROM conversation WHERE tenant = :tenant AND utility = 0 ORDER BY updated_at DESC LIMIT :looked
-    ) newest WHERE user_id IS :user
-) c JOIN post p ON p.tenant = :tenant AND p.conversation = c.no AND p.seq = c.head AND p.role = 'assistant'
-ORDER BY c.updated_at DESC LIMIT :limit;
+    ) WHERE user_id IS :user
+) JOIN post ON post.tenant = :tenant AND conversation = no AND seq = head AND role = 'assistant'
+ORDER BY updated_at DESC LIMIT :limit;
 
 -- name: framed_texts
 -- Select the first messages of a user's newest conversations that begin or end with the same words.
