@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 #: Words that a string of a filled schema gets.
 PLACE = "Vlieland"
 #: The summary of a conversation.
-SUMMARY = "1. Primary request: the user read ferry.txt and asked for the way back. 2. Result: the ferry leaves at 9:45."
+SUMMARY = (
+    "1. Primary request: the user read ferry.txt and asked for the way back. 2. Result: the ferry leaves at 9:45."
+    " 3. Files: ferry.txt has one line. 4. Pending: the time of the ferry back is unknown, because no file names it."
+)
 #: What Cuebook and Claude Code add: a model takes it as data. With it, only the requests differ and not the answers.
 ADDED = re.compile(r"\s*<(recalled \d+|system-reminder)>.*?</\1>", re.DOTALL)
 #: Tools by which agents end their run.

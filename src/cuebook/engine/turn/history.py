@@ -295,15 +295,17 @@ async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> 
         return continue_path(best, answers)
     alignments = await services.store.align(scope, digests, conversation=None, anchors=sought)
     unnamed = [each for each in alignments if not may_be_ours(each.conversation.id)]
-    return same_conversation(unnamed, answers, states=_states(request))
+    found = same_conversation(unnamed, answers, states=_states(request))
+    return found or await _summarized(services, scope, request)
 
 
 async def _summarized(services: Services, scope: Scope, request: TurnRequest) -> Continuation | None:
-    """Return the conversation whose last answer the first message contains, or None.
+    """Return the conversation whose last answer the user's messages contain, or None.
 
     A client asked for that answer to replace its history (`/compact`). It may put words around it and leave parts out.
     """
-    text = request.history[0].content.message
+    said = (each.content for each in request.history if each.role == "user")
+    text = "\n".join(part for each in said for part in (each.message, *(part.content for part in each.parts)))
     if len(text) < SUMMARY:
         return None
     for conversation, answer in await services.store.answers_at_heads(scope, looked=LOOKED, limit=LAST_ANSWERS):
