@@ -6,6 +6,7 @@ A noun of the store is a subclass of `Noun`. Its methods are written as synchron
 
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -54,14 +55,14 @@ NAMES: Final = (
     "forget.signed", "outcome.folded", "stream.piece", "stream.ended", "compact.read", "compact.made",
     "reflect.read", "reflect.made", "request.finish", "migrate.statement",
 )  # fmt: skip
-_ACTIONS = ("kill", "raise", "stop")
+_ACTIONS = ("kill", "raise", "delay", "stop")
 
 
 class Failpoints:
-    """The armed failpoint of this process, if any: a named point where a test kills, fails or stops it.
+    """The armed failpoint of this process, if any: a named point where a test kills, fails, stops or delays it.
 
-    The setting `name:kill|raise|stop@n` acts when the point is passed for the n-th time (default: 1). kill = SIGKILL to
-    this process, stop = SIGSTOP, raise = a BackendError.
+    The setting `name:kill|raise|delay|stop@n` acts when the point is passed for the n-th time (default: 1). kill =
+    SIGKILL to this process, stop = SIGSTOP, raise = a BackendError, delay = half a second.
     """
 
     def __init__(self, setting: str = "") -> None:
@@ -93,6 +94,8 @@ class Failpoints:
             os.kill(os.getpid(), signal.SIGKILL)
         elif self._action == "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
+        elif self._action == "delay":
+            time.sleep(0.5)
         else:
             msg = f"failpoint {name}"
             raise BackendError(msg, retryable=True)
