@@ -385,7 +385,8 @@ async def simulate_conversations(cue, clock, users, conversations):
     return sum(spoke[-conversations // 3 :]) / (conversations // 3)
 
 
-@pytest.mark.parametrize("strategy", ["epsilon_greedy", pytest.param("thompson", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["epsilon_greedy", "thompson"])
 async def test_the_better_variant_wins_by_user_messages(clock, key_file, strategy):
     users = SimulatedUsers({GOOD: Taste(0.6, 0.1), POOR: Taste(0.15, 0.5)})
     settings = {"prompts__strategy": strategy, "secrets__key_file": key_file}

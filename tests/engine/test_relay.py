@@ -182,6 +182,7 @@ def test_no_malformed_event_breaks_a_relay(events, document):
         assert json.loads(reader.message(choice) or b"{}") is not None
 
 
+@pytest.mark.slow
 async def test_a_long_answer_in_small_pieces_takes_linear_time(cue, client):
     text = "word " * 40_000
     client.upstream.say(streamed(text, size=5))

@@ -160,6 +160,7 @@ async def test_sigma_mode_spares_prompts_that_fell_together_or_lack_data(tmp_pat
         assert (await active(cue), await active(cue, "still")) == (2, 2)
 
 
+@pytest.mark.slow
 async def test_a_rollback_happens_at_most_once_a_day(tmp_path, clock):
     async with open_database(tmp_path, clock) as cue:
         users = Users(cue, clock)
