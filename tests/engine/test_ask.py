@@ -9,7 +9,7 @@ from turn_helpers import NAME, Halting, all_texts, count_tokens, cue_on, path
 
 from cuebook import Ask, Busy, Cuebook, NotFound
 from cuebook.engine.turn.chat import read_ask
-from cuebook.engine.turn.turn import open_turn
+from cuebook.engine.turn.turn import open_step
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused, LeaseLost, UpstreamError
 from cuebook.providers.clock_and_ids import SystemClock
 from cuebook.records.answer import to_wire
@@ -391,7 +391,7 @@ async def test_a_turn_waits_for_another_processes_turn(tmp_path):
 async def test_a_lease_from_a_wrong_clock_expires_in_time(tmp_path):
     clock = FrozenClock(time.time() + 10_000_000)
     async with cue_on(tmp_path, clock=clock) as wrong:
-        lost = await open_turn(wrong.services, Scope(), read_ask(wrong.services, Ask("a", NAME)))
+        lost = await open_step(wrong.services, Scope(), read_ask(wrong.services, Ask("a", NAME)))
         assert lost.lease.until > clock.now()
         async with cue_on(tmp_path, clock=SystemClock(), dice=Other(), work__lease_s=0.5) as right:
             async with asyncio.timeout(60):

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cuebook.interfaces.store import Decision, Scene
+from cuebook.interfaces.store import Scene, StepStart
 from cuebook.records.conversation import Draft, Part, PostState, Role, digest_of
 from cuebook.records.turn import Manifest
 from cuebook.testing.doubles import BEGINNING
@@ -69,16 +69,16 @@ def manifest(**changes: Any) -> Manifest:
     return Manifest(**empty | changes)
 
 
-def opening(conversation: str, *drafts: Draft, now: float = BEGINNING, **changes: Any) -> Decision:
+def opening(conversation: str, *drafts: Draft, now: float = BEGINNING, **changes: Any) -> StepStart:
     """Return the opening of a step in an empty conversation."""
     values: dict[str, Any] = {
         "expected_head": 0, "expected_last_seq": 0, "parent": 0, "drafts": drafts, "manifest": manifest(),
         "texts": {}, "lease_s": 30.0, "query_seq": 1 if drafts else 0,
     }  # fmt: skip
-    return Decision(conversation=conversation, now=now, **values | changes)
+    return StepStart(conversation=conversation, now=now, **values | changes)
 
 
-def opening_at(scene: Scene, conversation: str, *drafts: Draft, now: float = BEGINNING, **changes: Any) -> Decision:
+def opening_at(scene: Scene, conversation: str, *drafts: Draft, now: float = BEGINNING, **changes: Any) -> StepStart:
     """Return an opening based on a scene: the drafts follow its parent, and the last draft is the query."""
     row = scene.conversation
     last_seq = row.last_seq if row else 0

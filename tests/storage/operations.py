@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import CuebookError
-from cuebook.interfaces.store import Batch, CompactionResult, Decision, Lease, StepEnd
+from cuebook.interfaces.store import Batch, CompactionResult, Lease, StepEnd, StepStart
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 from cuebook.storage.store import Store
@@ -51,7 +51,7 @@ class Open(Operation, frozen=True, kw_only=True, tag="open"):
     """Open a step."""
 
     scope: Scope
-    opening: Decision
+    opening: StepStart
 
     @property
     def conversation(self) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import msgspec
 
 from cuebook.errors import Busy, Conflict, LeaseLost, NotFound
-from cuebook.interfaces.store import Batch, CompactionResult, Decision, Lease, StepEnd
+from cuebook.interfaces.store import Batch, CompactionResult, Lease, StepEnd, StepStart
 from cuebook.records.conversation import Appended, Draft
 from cuebook.records.memory import Scope
 from storage.reference_conversation import Digest, ReferenceConversation, ReferencePost, Step, Turn
@@ -109,7 +109,7 @@ class Reference:
             self._bind(scope, talk, batch.idempotency)
             return Appended(len(fresh), len(talk.posts))
 
-    def open(self, scope: Scope, opening: Decision) -> Lease:
+    def open(self, scope: Scope, opening: StepStart) -> Lease:
         """Open a step and take the lease."""
         ended = False
         with self._all_or_nothing(scope.tenant, opening.conversation):
@@ -124,7 +124,7 @@ class Reference:
                 return self._speak(scope, talk, opening)
         raise Conflict
 
-    def _speak(self, scope: Scope, talk: ReferenceConversation, opening: Decision) -> Lease:
+    def _speak(self, scope: Scope, talk: ReferenceConversation, opening: StepStart) -> Lease:
         if not 0 <= opening.parent <= len(talk.posts):
             raise NotFound
         base = _grow(talk, opening.drafts, opening.parent)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from cuebook.interfaces.store import Alignment, Batch, CompactionResult, Decision, Lease, PathQuery, StepEnd
+from cuebook.interfaces.store import Alignment, Batch, CompactionResult, Lease, PathQuery, StepEnd, StepStart
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.storage.store import sqlite_store
 from cuebook.storage.tree import Paths
@@ -205,7 +205,7 @@ class StoreMachine(RuleBasedStateMachine):
         head, last = (talk.head, len(talk.posts)) if talk else (0, 0)
         parent = head if place is None else self.post(scope, name, place)
         waiting = [turn.n for turn in talk.turns if turn.waiting] if talk and goes_on else []
-        opening = Decision(
+        opening = StepStart(
             conversation=name, expected_head=head, expected_last_seq=last + stale, parent=parent,
             drafts=self.drafts(said), manifest=manifest(fence=f"f{self.steps}"), texts={"0" * 32: f"text {name}"},
             now=self.now, lease_s=30.0, turn=waiting[0] if waiting else 0,

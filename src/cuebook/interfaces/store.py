@@ -180,6 +180,11 @@ class Scene(Struct, frozen=True, kw_only=True):
     epoch: int = 0  # number of erasures in the tenant
     corrected: int = 0  # the newest correction of the conversation, if it has a summary
 
+    @property
+    def next_turn(self) -> int:
+        """Return the number of the next turn."""
+        return self.conversation.turns + 1 if self.conversation else 1
+
 
 class Batch(Struct, frozen=True, kw_only=True):
     """Posts to store together, all or none."""
@@ -208,7 +213,7 @@ class MetapromptTask(Struct, frozen=True, array_like=True):
 Insertion = tuple[int, tuple[Draft, ...]]
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class StepStart(Struct, frozen=True, kw_only=True):
     """A step to open, based on the head and last seq of a scene."""
 
     conversation: str

@@ -22,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class OutcomeStore(Noun):
-    """Stores one outcome per turn. `Decision.outcome` adds that of the previous turn; an existing one stays."""
+    """Stores one outcome per turn. `StepStart.outcome` adds that of the previous turn; an existing one stays."""
 
     @read
     def get(self, transaction: Transaction, scope: Scope, conversation: str, turn: int) -> StoredOutcome | None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cuebook.errors import Busy, LeaseLost
-from cuebook.interfaces.store import Decision, Lease, StepEnd
+from cuebook.interfaces.store import Lease, StepEnd, StepStart
 from cuebook.memory.owner_memories import USE
 from cuebook.memory.scopes import KEPT
 from cuebook.records.conversation import Draft
@@ -44,7 +44,7 @@ class TurnStore(Noun):
         #: Leases that end too late, by conversation and parallel turn: fence, end, and the time first observed.
         self._late: dict[tuple[int, int], tuple[int, float, float]] = {}
 
-    async def open(self, scope: Scope, opening: Decision) -> Lease:
+    async def open(self, scope: Scope, opening: StepStart) -> Lease:
         """Open a step and take the lease. Raises Busy while another turn runs, Conflict if the scene is outdated.
 
         A parallel turn gets a lease of its own, whether another turn runs or not.
@@ -55,7 +55,7 @@ class TurnStore(Noun):
         return lease
 
     @write
-    def _open(self, transaction: Transaction, scope: Scope, opening: Decision) -> Lease | None:
+    def _open(self, transaction: Transaction, scope: Scope, opening: StepStart) -> Lease | None:
         """Store the caller's posts, the step and its manifest, and take the lease; the query is durable from here on.
 
         A turn whose lease expired, or whose process is gone, is ended first. If that stored a post, return None: only
@@ -96,7 +96,7 @@ class TurnStore(Noun):
         return lease
 
     @write
-    def replan(self, transaction: Transaction, lease: Lease, opening: Decision) -> None:
+    def replan(self, transaction: Transaction, lease: Lease, opening: StepStart) -> None:
         """Replace the window of an open step, before the model answers. Raises LeaseLost if the lease was lost."""
         row = _held(transaction, lease)
         for text in opening.texts.values():
@@ -206,7 +206,7 @@ def _waiting(transaction: Transaction, *, now: float, wait_s: float | None, limi
     return transaction.rows("turns_left", before=now - wait_s, after=now + wait_s, limit=limit)
 
 
-def _mark_utility(transaction: Transaction, row: ConversationRow, opening: Decision) -> None:
+def _mark_utility(transaction: Transaction, row: ConversationRow, opening: StepStart) -> None:
     """Store whether the conversation is a utility call, which it no longer is once continued, and its frame."""
     if row.utility != opening.utility:
         row.utility = opening.utility
@@ -217,7 +217,7 @@ def _mark_utility(transaction: Transaction, row: ConversationRow, opening: Decis
         transaction.run("conversation_frame", no=row.no, opening=opening.frame[0], ending=opening.frame[1])
 
 
-def _compare(row: ConversationRow, opening: Decision, holders: Holders) -> None:
+def _compare(row: ConversationRow, opening: StepStart, holders: Holders) -> None:
     """Raise Busy while another turn holds the lease, Conflict if the state has changed since it was read."""
     busy = row.lease_until and row.lease_until >= opening.now and not holders.gone(row.lease_holder)
     if busy and not opening.parallel:
@@ -227,7 +227,7 @@ def _compare(row: ConversationRow, opening: Decision, holders: Holders) -> None:
         raise access.moved(opening.conversation)
 
 
-def _place(transaction: Transaction, row: ConversationRow, opening: Decision) -> Tip:
+def _place(transaction: Transaction, row: ConversationRow, opening: StepStart) -> Tip:
     """Store the caller's posts and move the head as requested; return the post to be answered."""
     start = tip_at(transaction, row, opening.parent)
     tip = grow(transaction, row, opening.drafts, start)
@@ -246,7 +246,7 @@ def _begin_step(
     transaction: Transaction,
     scope: Scope,
     row: ConversationRow,
-    opening: Decision,
+    opening: StepStart,
     *,
     base_seq: int,
     holder: str | None,
@@ -277,7 +277,7 @@ def _begin_step(
 
 
 def _begin_turn(
-    transaction: Transaction, row: ConversationRow, opening: Decision, *, fence: int
+    transaction: Transaction, row: ConversationRow, opening: StepStart, *, fence: int
 ) -> tuple[int, int, int]:
     """Open a turn, or continue a waiting one; return the numbers of turn, step and round."""
     values = row.key | {"fence": fence, "metadata": encode_json(opening.metadata)}

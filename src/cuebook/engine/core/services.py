@@ -315,7 +315,7 @@ class Services(Struct, kw_only=True):
     # The project's files:
     experiences: Callable[[], Awaitable[Sequence[Experience]]] | None = None  # their current content; None = off
     catch_up: Callable[[], Awaitable[None]] = nothing_changed  # reloads changed persona and preset files
-    log_prompt: Callable[[Any, int], None] | None = None  # queues an `OpenTurn` with its reply's seq; None = off
+    log_prompt: Callable[[Any, int], None] | None = None  # queues an `OpenStep` with its reply's seq; None = off
     restore_file: Callable[[str], Awaitable[None]] = nothing_restored  # writes a prompt's files after a rollback
     # by erased kinds; returns False while data remains
     erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged
@@ -329,7 +329,7 @@ class Services(Struct, kw_only=True):
         """Wake the background worker: work may be due."""
         self.wakeup.set()
 
-    async def answered(self, scope: Scope, key: Key) -> StoredAnswer | None:
+    async def find_answer(self, scope: Scope, key: Key) -> StoredAnswer | None:
         """Return the stored answer of an Idempotency-Key."""
         digest = self.settings.keyed_digest_of(key)
         return await self.store.answered(scope, digest[0]) if digest else None

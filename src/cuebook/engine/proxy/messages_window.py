@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 
 from cuebook.engine.proxy.wire import Wire
 from cuebook.engine.turn.plan import WindowPlan
-from cuebook.engine.turn.step import OpenTurn
+from cuebook.engine.turn.step import OpenStep
 from cuebook.records.conversation import ASSISTANT, SYSTEM
 from cuebook.window.post_forms import JOIN
 from cuebook.window.window import MOST_ANCHORS, Sheet
@@ -41,16 +41,16 @@ class _OutgoingMessage(Struct):
     changed: bool = False
 
 
-def window_body(wire: Wire, turn: OpenTurn, *, model: str | None, marks: bool, hour: bool = False) -> bytes:
+def window_body(wire: Wire, step: OpenStep, *, model: str | None, marks: bool, hour: bool = False) -> bytes:
     """Return a request's body with the window as its system text and messages. All other bytes stay the same.
 
     If the window equals the request, the whole body stays the same.
     """
-    body, own_fields, converted, plan = wire.call.body, wire.own_fields, wire.converted, turn.plan
+    body, own_fields, converted, plan = wire.call.body, wire.own_fields, wire.converted, step.plan
     fields = dict(own_fields)
     front = len(plan.messages) - len(plan.sheet.partition.kept)
     system, unchanged = _system(fields, plan.messages[:front], plan.sheet)
-    messages, places = _messages(converted, turn, front)
+    messages, places = _messages(converted, step, front)
     if marks and MARK.encode() not in body:
         mark = {"type": "ephemeral"} | ({"ttl": "1h"} if hour else {})
         system, unchanged = _mark(plan, system, messages, places, mark), False
@@ -86,10 +86,10 @@ def _system(fields: Mapping[str, Raw], front: Sequence[bytes], sheet: Sheet) -> 
 
 
 def _messages(
-    converted: Sequence[ConvertedMessage], turn: OpenTurn, front: int
+    converted: Sequence[ConvertedMessage], step: OpenStep, front: int
 ) -> tuple[list[_OutgoingMessage], dict[int, tuple[int, int]]]:
     """Return the path's messages, and by number of the window's message the position of its last stable block."""
-    plan, numbers = turn.plan, turn.place.messages_by_seq(turn.choice.decision.expected_last_seq)
+    plan, numbers = step.plan, step.place.messages_by_seq(step.decision.start.expected_last_seq)
     sheet = plan.sheet
     messages: list[_OutgoingMessage] = []
     places: dict[int, tuple[int, int]] = {}

@@ -12,7 +12,7 @@ from cuebook.engine.proxy.messages_window import window_body
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head, TranslatedWire, Wire
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.step import OpenTurn
+from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import RelayRequest, Upstream
@@ -120,13 +120,13 @@ class MessagesWire(Wire):
         fields, chat, self.converted = read_fields(self.call.body)
         return self.turn_request(scope, chat, own_fields=fields)
 
-    def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
+    def outgoing(self, step: OpenStep, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its messages."""
         name = model or self.model
-        rule, tokens = _rule(self.base_url, name), turn.plan.window.tokens
+        rule, tokens = _rule(self.base_url, name), step.plan.window.tokens
         marks = self.sends_marks(name) and not (rule is not None and tokens < rule.minimum)
         hour = _lasts_an_hour(self.services.settings)
-        return self.request_to(window_body(self, turn, model=model, marks=marks, hour=hour))
+        return self.request_to(window_body(self, step, model=model, marks=marks, hour=hour))
 
     def sends_marks(self, model: str) -> bool:
         """Return whether to send cache breakpoints: by setting, or if the provider itself answers."""
@@ -186,12 +186,12 @@ class MessagesAsChat(TranslatedWire):
         chat_fields(fields)
         return request
 
-    def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
+    def outgoing(self, step: OpenStep, *, model: str | None) -> RelayRequest:
         """Return the window as a chat completion."""
         fields = chat_fields(self.own_fields)
         if "max_tokens" in fields and urlsplit(self.base_url).hostname == _OPENAI:
             fields["max_completion_tokens"] = fields.pop("max_tokens")
-        fields["messages"] = [Raw(each) for each in plain_chat(turn.plan.messages)]
+        fields["messages"] = [Raw(each) for each in plain_chat(step.plan.messages)]
         fields["model"] = self.model if model is None else model
         own = self.call.headers
         headers = {name: value for name, value in own.items() if not name.startswith(_THEIRS) and name != _KEY}

@@ -18,7 +18,7 @@ from cuebook.engine.proxy.messages_window import split_recall
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head, TranslatedWire
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.step import OpenTurn
+from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.interfaces import RelayRequest, Upstream
@@ -145,7 +145,7 @@ class ResponsesWire(TranslatedWire):
         self._front = [item for each in items[:front] for item in each.blocks]
         self.converted = (*self._before, *items[front:])
         self.fields = fields if chat_fields is None else chat_fields
-        return msgspec.structs.replace(turn, begins_at_compaction=self.native, bare=self._compacts)
+        return msgspec.structs.replace(turn, begins_at_compaction=self.native, adds_nothing=self._compacts)
 
     def _chat_fields(self) -> dict[str, Raw]:
         return {name: Raw(_encode(value)) for name, value in self._request.chat_fields().items()}
@@ -160,12 +160,12 @@ class ResponsesWire(TranslatedWire):
 
     # ---- The upstream's own format -----------------------------------------------------------------------------------
 
-    def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
+    def outgoing(self, step: OpenStep, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its input. If nothing differs, its bytes stay the same."""
         if not self.native:
-            return super().outgoing(turn, model=model)
+            return super().outgoing(step, model=model)
         own, fields = self._request.own, dict(self._request.own)
-        items = self._items(turn)
+        items = self._items(step)
         if list(map(bytes, items)) != list(map(bytes, self._request.items)):
             fields["input"] = Raw(b"[" + b",".join(items) + b"]")
         if model is not None:
@@ -175,10 +175,10 @@ class ResponsesWire(TranslatedWire):
         body = self.call.body if fields == own else _encode(fields)
         return msgspec.structs.replace(self.request_to(body), path=COMPACT_PATH if self._compacts else PATH)
 
-    def _items(self, turn: OpenTurn) -> list[Raw]:
+    def _items(self, step: OpenStep) -> list[Raw]:
         """Return the window's items: the client's own where it sent a message whole, others from the stored message."""
-        plan, sheet = turn.plan, turn.plan.sheet
-        numbers = turn.place.messages_by_seq(turn.choice.decision.expected_last_seq)
+        plan, sheet = step.plan, step.plan.sheet
+        numbers = step.place.messages_by_seq(step.decision.start.expected_last_seq)
         items = [_system_item(JOIN.join(text.text for text in sheet.front))] if sheet.front else []
         items += self._front
         items += [_system_item(sheet.summary.text)] if sheet.summary else []

@@ -29,8 +29,8 @@ from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
 from cuebook.engine.proxy.speaker import relay_answer
 from cuebook.engine.proxy.wire import ChatWire, Head, Wire, send_upstream
 from cuebook.engine.turn.history import name_conversation
-from cuebook.engine.turn.step import OpenStep, OpenTurn
-from cuebook.engine.turn.turn import open_turn
+from cuebook.engine.turn.step import OpenStep
+from cuebook.engine.turn.turn import open_step
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.interfaces.store import Lease
@@ -291,31 +291,31 @@ class Shadow:
                     msg = "its conversation was erased before it was stored"
                     raise _ConversationErased(msg)
 
-            turn = await open_turn(services, scope, request, pauses_jobs=False, before_attempt=check)
-            if turn is None:
+            step = await open_step(services, scope, request, before_attempt=check)
+            if step is None:
                 return
-            async with OpenStep(services, turn, timed=False) as step:
+            async with step:
                 step.metadata = await self._ledger.metadata(
                     wire,
-                    turn,
+                    step,
                     now=record.at,
                     marks=wire.sends_marks(wire.model),
                     refused=record.status if record.status >= HTTPStatus.BAD_REQUEST else 0,
                     added_ms=round(record.added_s * 1000, 3),
                     lost=dict(lost),
-                    truncated_seqs=await _truncated(services, scope, turn),
+                    truncated_seqs=await _truncated(services, scope, step),
                 )
                 if not record.status:
                     await step.finish(state="failed", error=record.broken)
                     return
-                _learn_limits(record, turn, step.metadata[SHADOW][str(turn.lease.step)].get("clientTokens", 0))
+                _learn_limits(record, step, step.metadata[SHADOW][str(step.lease.step)].get("clientTokens", 0))
                 reader = wire.reader()
                 with suppress(UpstreamError):  # the client received it
                     async with closing(relay_answer(record, step, reader)) as pieces:
                         async for _ in pieces:
                             pass
                 if isinstance(wire, ResponsesWire):
-                    wire.remember(reader.answer, turn.lease)
+                    wire.remember(reader.answer, step.lease)
 
     def _wire(self, record: RelayedCall, call: RelayCall) -> Wire:
         if record.path in (RESPONSES_PATH, COMPACT_PATH):
@@ -329,19 +329,19 @@ class Shadow:
         log.warning("Shadow mode: a call was not stored (%s): %s", reason, type(error).__name__)
 
 
-def _learn_limits(record: RelayedCall, turn: OpenTurn, tokens: int) -> None:
+def _learn_limits(record: RelayedCall, step: OpenStep, tokens: int) -> None:
     """Remember the limit that an error for a prompt of `tokens` teaches, as live mode does."""
     if record.status < HTTPStatus.BAD_REQUEST:
         return
     error = read_too_long(record.status, _unpacked(b"".join(record.pieces), record.headers))
     if error is not None:
-        learn_limits(record.services, turn.request.target, turn.lease.conversation, error, tokens)
+        learn_limits(record.services, step.request.target, step.lease.conversation, error, tokens)
 
 
-async def _truncated(services: Services, scope: Scope, turn: OpenTurn) -> tuple[int, ...]:
+async def _truncated(services: Services, scope: Scope, step: OpenStep) -> tuple[int, ...]:
     """Return the posts stored before a turn that its new messages replace with truncated copies."""
-    place, last = turn.place, turn.choice.decision.expected_last_seq
-    new = [turn.request.history[number] for number in place.new[: len(place.drafts)]]
+    place, last = step.place, step.decision.start.expected_last_seq
+    new = [step.request.history[number] for number in place.new[: len(place.drafts)]]
     if not place.parent or not new or place.is_side_branch or place.parent == last:
         return ()
     span = (place.parent + 1, min(place.parent + len(new), last))

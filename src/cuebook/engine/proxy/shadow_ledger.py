@@ -12,7 +12,7 @@ import msgspec
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.wire import Wire
 from cuebook.engine.turn.compare import chunks_of
-from cuebook.engine.turn.step import OpenTurn
+from cuebook.engine.turn.step import OpenStep
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import Upstream
 from cuebook.records.conversation import PathPost, digest_of
@@ -48,7 +48,7 @@ class CallAccounting:
     async def metadata(
         self,
         wire: Wire,
-        turn: OpenTurn,
+        step: OpenStep,
         *,
         now: float,
         marks: bool,
@@ -56,26 +56,26 @@ class CallAccounting:
         **fields: Any,
     ) -> dict[str, Any]:
         """Return the metadata of a call: its entry in the ledger with `fields`. It is computed in a thread."""
-        entry = await asyncio.to_thread(partial(self._entry, wire, turn, now=now, marks=marks, refused=refused))
+        entry = await asyncio.to_thread(partial(self._entry, wire, step, now=now, marks=marks, refused=refused))
         entry = msgspec.structs.replace(entry, **fields)
-        return {SHADOW: {**turn.choice.decision.metadata[SHADOW], str(turn.lease.step): msgspec.to_builtins(entry)}}
+        return {SHADOW: {**step.decision.start.metadata[SHADOW], str(step.lease.step): msgspec.to_builtins(entry)}}
 
-    def _entry(self, wire: Wire, turn: OpenTurn, *, now: float, marks: bool, refused: int) -> ShadowCallUsage:
+    def _entry(self, wire: Wire, step: OpenStep, *, now: float, marks: bool, refused: int) -> ShadowCallUsage:
         """Return the ledger entry of a call.
 
         `now` is the arrival time. `marks`: our prompt would get cache markers. `refused`: the upstream's error status;
         failed calls are not cached.
         """
-        services, request, body = wire.services, turn.request, bytes(wire.fields["messages"])
+        services, request, body = wire.services, step.request, bytes(wire.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
-        window, tools = turn.plan.window, request.live_tools or request.tools
+        window, tools = step.plan.window, request.live_tools or request.tools
         rule = None if refused else _rule(services, self._upstream, wire.model)
         client = ours = None
         with self._alone:
             weights = [self._weigh(services, raw, message) for raw, message in zip(raws, messages, strict=True)]
             tool_tokens = services.count(tools) if tools else 0
             if rule is not None:
-                caches, own_marks = self._caches_of(turn, rule), rule.name in _MARKED_ALONE
+                caches, own_marks = self._caches_of(step, rule), rule.name in _MARKED_ALONE
                 marked_tools = _MARKS[1].decode() in tools
                 chunks = [CacheChunk(tool_tokens, digest_of(tools.encode()), "tools", marked_tools)] if tools else []
                 own = {n for n, each in enumerate(wire.converted, len(raws) - len(wire.converted)) if each.marked}
@@ -96,7 +96,7 @@ class CallAccounting:
             client=client,
             ours=ours,
             parted=broken_pairs(messages),
-            **_posts(turn),
+            **_posts(step),
         )
 
     def _weigh(self, services: Services, raw: bytes, message: Mapping[str, Any]) -> int:
@@ -108,9 +108,9 @@ class CallAccounting:
                 self._weights.popitem(last=False)
         return known
 
-    def _caches_of(self, turn: OpenTurn, rule: CacheRule) -> tuple[CacheSimulator, CacheSimulator]:
+    def _caches_of(self, step: OpenStep, rule: CacheRule) -> tuple[CacheSimulator, CacheSimulator]:
         """Return a conversation's simulated provider caches: for the client's prompts and for ours."""
-        name = (turn.lease.scope.tenant, turn.lease.conversation)
+        name = (step.lease.scope.tenant, step.lease.conversation)
         caches = self._caches.get(name)
         if caches is None or caches[0].rule != rule:
             caches = self._caches[name] = (CacheSimulator(rule), CacheSimulator(rule))
@@ -139,10 +139,10 @@ def _estimate(
     return CacheEstimate(uncached=use.uncached_tokens, read=use.read_tokens, write=use.write_tokens)
 
 
-def _posts(turn: OpenTurn) -> dict[str, Any]:
+def _posts(step: OpenStep) -> dict[str, Any]:
     """Count the posts stored before a call by the prompts that contain them."""
-    scene, plan = turn.plan.scene, turn.plan
-    sent = set(turn.place.seqs.values())
+    scene, plan = step.plan.scene, step.plan
+    sent = set(step.place.seqs.values())
     entries = {post_in_form.post.seq for post_in_form in plan.sheet.partition.kept if post_in_form.form != "cut"}
     entries |= {hit.seq for hit in plan.hits if hit.seq}
     path = [post.seq for post in scene.path]

@@ -13,8 +13,8 @@ from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.wire import Head, Wire, local_head, send_upstream
 from cuebook.engine.turn.chat import speak
-from cuebook.engine.turn.decide_step import replan_turn
-from cuebook.engine.turn.step import OpenStep, OpenTurn
+from cuebook.engine.turn.decide_step import replan_step
+from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import RelayAnswer, Upstream
@@ -35,10 +35,10 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
     wire: Wire
     model: str | None
 
-    async def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
+    async def stream(self, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
         """Yield the head and the body of the answer, the head with the request's position and its prompt's length."""
-        services, lease = self.wire.services, turn.lease
-        if turn.place.is_side_branch and services.caches.is_first_side_request(
+        services, lease = self.wire.services, step.lease
+        if step.place.is_side_branch and services.caches.is_first_side_request(
             (lease.scope.tenant, lease.conversation)
         ):
             log.info(
@@ -46,29 +46,28 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
                 lease.conversation,
             )
         position: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
-        position["is_side_branch"] = not turn.choice.decision.moves_head
-        async with aclosing(await self._answers(turn, step)) as pieces:
+        position["is_side_branch"] = not step.decision.start.moves_head
+        async with aclosing(await self._answers(step)) as pieces:
             async for piece in pieces:
-                tokens = step.turn.plan.window.tokens
+                tokens = step.plan.window.tokens
                 yield msgspec.structs.replace(piece, **position, tokens=tokens) if isinstance(piece, Head) else piece
 
-    async def _answers(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
+    async def _answers(self, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
         wire = self.wire
         if wire.upstream is None:
-            return local_answer(wire.services, turn, step, stream=wire.stream, counts=wire.wants_usage)
-        reply, error = await self._send(wire.upstream, turn)
+            return local_answer(wire.services, step, stream=wire.stream, counts=wire.wants_usage)
+        reply, error = await self._send(wire.upstream, step)
         if wire.turns_to_chat(reply.status, error or b""):
             await reply.aclose()
-            reply, error = await self._send(wire.upstream, turn)
-        if error is not None and (smaller := await replan_turn(wire.services, turn, reply.status, error)) is not None:
-            step.turn = smaller
+            reply, error = await self._send(wire.upstream, step)
+        if error is not None and await replan_step(wire.services, step, reply.status, error):
             await reply.aclose()
-            reply, error = await self._send(wire.upstream, smaller)
+            reply, error = await self._send(wire.upstream, step)
         return relay_answer(reply, step, wire.reader(), body=error)
 
-    async def _send(self, upstream: Upstream, turn: OpenTurn) -> tuple[RelayAnswer, bytes | None]:
-        """Send a turn's window. Return the answer, and its body if it is an error."""
-        reply = await send_upstream(self.wire.services, upstream, self.wire.outgoing(turn, model=self.model))
+    async def _send(self, upstream: Upstream, step: OpenStep) -> tuple[RelayAnswer, bytes | None]:
+        """Send a step's window. Return the answer, and its body if it is an error."""
+        reply = await send_upstream(self.wire.services, upstream, self.wire.outgoing(step, model=self.model))
         return reply, await _body_of(reply) if reply.status >= HTTPStatus.BAD_REQUEST else None
 
     def replay(self, reply: StoredReply) -> Iterator[Head | bytes]:
@@ -84,7 +83,7 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
 
 
 async def local_answer(
-    services: Services, turn: OpenTurn, step: OpenStep, *, stream: bool, counts: bool = False
+    services: Services, step: OpenStep, *, stream: bool, counts: bool = False
 ) -> AsyncGenerator[Head | bytes, None]:
     """Answer by the configured model, or with recalled text without one.
 
@@ -99,12 +98,12 @@ async def local_answer(
     if stream:
         yield head
         yield write_chunk(frame, {"role": "assistant", "content": ""})
-    async with aclosing(speak(services, turn, step)) as texts:
+    async with aclosing(speak(services, step)) as texts:
         async for text in texts:
             if stream:
                 yield write_chunk(frame, {"content": text})
     text, finish = "".join(step.text), (step.metadata["answer"].get("finishReasons") or ["stop"])[0]
-    usage = usage_fields(Usage(input=step.turn.plan.window.tokens, output=services.count(text)))
+    usage = usage_fields(Usage(input=step.plan.window.tokens, output=services.count(text)))
     if stream:
         for event in write_end(frame, [finish], usage if counts else None):
             yield event

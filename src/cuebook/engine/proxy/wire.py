@@ -15,7 +15,7 @@ from cuebook.engine.core.context_limits import ModelTarget, target_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.request import RelayCall, model_in, read_fields, turn_request, value_of
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.step import OpenTurn
+from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import CuebookError, UpstreamError
 from cuebook.interfaces import RelayAnswer, RelayRequest, Upstream
@@ -123,7 +123,7 @@ class Wire(ABC):
         return target_of(self.services, model, base_url, reply=reply)
 
     @abstractmethod
-    def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
+    def outgoing(self, step: OpenStep, *, model: str | None) -> RelayRequest:
         """Return the request to send. `model` replaces the request's model."""
 
     @abstractmethod
@@ -161,13 +161,13 @@ class ChatWire(Wire):
         fields = read_fields(self.call.body)
         return self.turn_request(scope, fields, own_fields=fields)
 
-    def outgoing(self, turn: OpenTurn, *, model: str | None) -> RelayRequest:
+    def outgoing(self, step: OpenStep, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its messages."""
         fields = dict(self.fields)
-        messages = tuple(map(_chat_form, turn.plan.messages))  # b"" for another wire's state
+        messages = tuple(map(_chat_form, step.plan.messages))  # b"" for another wire's state
         if self.sends_marks(model or self.model):
-            messages = with_breakpoints(messages, turn.plan.window.anchors, turn.plan.sheet)
-            fields.setdefault("prompt_cache_key", Raw(_encode(turn.lease.conversation)))
+            messages = with_breakpoints(messages, step.plan.window.anchors, step.plan.sheet)
+            fields.setdefault("prompt_cache_key", Raw(_encode(step.lease.conversation)))
             fields.setdefault("prompt_cache_options", Raw(b'{"mode":"explicit"}'))
         fields["messages"] = Raw(b"[" + b",".join(filter(None, messages)) + b"]")
         if model is not None:

@@ -11,11 +11,11 @@ from cuebook.engine.core.context_limits import target_of
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.decide_step import replan_turn
+from cuebook.engine.turn.decide_step import replan_step
 from cuebook.engine.turn.decision import reply_metadata
 from cuebook.engine.turn.history import align_history
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep, OpenTurn
+from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.engine.turn.turn import decide_turn
 from cuebook.errors import UpstreamError
@@ -59,15 +59,15 @@ class ChatSpeaker(Struct, frozen=True):
 
     services: Services
 
-    async def stream(self, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[Chunk, None]:
+    async def stream(self, step: OpenStep) -> AsyncGenerator[Chunk, None]:
         """Yield the turn's metadata, the pieces of the answer, and the complete answer once it is durable."""
-        place: Any = {"turn": turn.lease.turn, "metadata": turn.choice.decision.metadata, "window": turn.plan.window}
+        place: Any = {"turn": step.lease.turn, "metadata": step.decision.start.metadata, "window": step.plan.window}
         yield Chunk(type="METADATA_UPDATE", **place)
-        async with aclosing(speak(self.services, turn, step)) as texts:
+        async with aclosing(speak(self.services, step)) as texts:
             async for text in texts:
-                yield Chunk(type="text_delta", text=text, turn=turn.lease.turn)
+                yield Chunk(type="text_delta", text=text, turn=step.lease.turn)
         whole = "".join(step.text)
-        place |= {"metadata": step.turn.choice.decision.metadata, "window": step.turn.plan.window}
+        place |= {"metadata": step.decision.start.metadata, "window": step.plan.window}
         yield Chunk(type="final_response", text=whole, plain=plain(whole), **place)
 
     def replay(self, reply: StoredReply) -> Iterator[Chunk]:
@@ -80,32 +80,30 @@ class ChatSpeaker(Struct, frozen=True):
         yield Chunk(type="final_response", text=text, plain=plain(text), turn=turn.n, metadata=data)
 
 
-async def speak(services: Services, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[str, None]:
+async def speak(services: Services, step: OpenStep) -> AsyncGenerator[str, None]:
     """Stream the model's answer. After the last piece it is durable. Raises the model's errors.
 
-    A prompt that is too long is retried once with a smaller one, which `step.turn` then has.
+    A prompt that is too long is retried once with a smaller one, which `step` then has.
     """
     try:
-        async with aclosing(_speak(services, turn, step)) as texts:
+        async with aclosing(_speak(services, step)) as texts:
             async for text in texts:
                 yield text
     except UpstreamError as error:
-        smaller = None if step.text else await replan_turn(services, turn, error.status or 0, str(error).encode())
-        if smaller is None:
+        if step.text or not await replan_step(services, step, error.status or 0, str(error).encode()):
             raise
-        step.turn = smaller
     else:
         return
-    async with aclosing(_speak(services, step.turn, step)) as texts:
+    async with aclosing(_speak(services, step)) as texts:
         async for text in texts:
             yield text
 
 
-async def _speak(services: Services, turn: OpenTurn, step: OpenStep) -> AsyncGenerator[str, None]:
-    plan = turn.plan
+async def _speak(services: Services, step: OpenStep) -> AsyncGenerator[str, None]:
+    plan = step.plan
     request = ModelRequest(
         messages=plain_chat(plan.messages),
-        conversation=turn.lease.conversation,
+        conversation=step.lease.conversation,
         recalled=tuple(plan.quotes),
         zone=plan.request.zone,
     )
@@ -130,7 +128,7 @@ async def preview(services: Services, scope: Scope, ask: Ask) -> tuple[Window, d
     The same state gives the same bytes, except for the fence around recalled text.
     """
     request = replace(read_ask(services, ask, post_id="query"), asks_model=False)
-    choice = await decide_turn(services, scope, request, await align_history(services, scope, request))
-    plan, turn = choice.plan, choice.decision.metadata["turn"]
-    metadata = reply_metadata(services, choice.prompt, plan, turn=turn, mode=request.ask.mode)
+    decision = await decide_turn(services, scope, request, await align_history(services, scope, request))
+    plan, turn = decision.plan, decision.start.metadata["turn"]
+    metadata = reply_metadata(services, decision.prompt, plan, turn=turn, mode=request.ask.mode)
     return replace(plan.window, messages=plan.messages), metadata

@@ -18,10 +18,9 @@ from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.window import MOST_ANCHORS, Text, common_prefix, render
 
 
-def compare_windows(
-    services: Services, plan: WindowPlan, before: CachedWindow | None
-) -> tuple[WindowPlan, CachedWindow]:
-    """Add the stable prefix ratio and the simulated cache use to a window. Return also what the next one needs."""
+async def compare_with_previous(services: Services, scope: Scope, plan: WindowPlan) -> WindowPlan:
+    """Add the stable prefix ratio and the simulated cache use to a window, and what the next one is compared with."""
+    before = await _previous_window(services, scope, plan.scene)
     window, rule, metadata = plan.window, services.settings.cache_rule, dict[str, Any]()
     ratio = prefix_ratio(before.messages if before else None, window.messages)
     simulator = (before.simulator if before else None) or (CacheSimulator(rule) if rule else None)
@@ -38,10 +37,10 @@ def compare_windows(
     window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=metadata)
     room = allot(plan.request.limits.limits, front=0, listed=plan.request.listed).posts
     cached = CachedWindow(plan.manifest.digest, window.messages, simulator, room)
-    return msgspec.structs.replace(plan, window=window), cached
+    return msgspec.structs.replace(plan, window=window, cached=cached)
 
 
-async def previous_window(services: Services, scope: Scope, scene: Scene) -> CachedWindow | None:
+async def _previous_window(services: Services, scope: Scope, scene: Scene) -> CachedWindow | None:
     """Return the conversation's last window, from the cache or re-rendered from its manifest."""
     conversation = scene.conversation
     if conversation is None or scene.previous is None:

@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.compare import compare_windows, frozen_volatile, previous_window
-from cuebook.engine.turn.decision import decision_of
+from cuebook.engine.turn.compare import compare_with_previous, frozen_volatile
+from cuebook.engine.turn.decision import Decision, decision_of
 from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.plan import plan_window, plan_with_marks
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import load_step_scene
-from cuebook.engine.turn.step import OpenTurn, TurnChoice
+from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.system_prompt import first_system_prompt
 from cuebook.engine.turn.window_request import window_request
 from cuebook.errors import InvalidInput
@@ -24,38 +24,34 @@ from cuebook.wire.too_long import read_too_long
 
 async def decide_step(
     services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace, turn: Turn
-) -> TurnChoice:
+) -> Decision:
     """Load the state and decide the next step of an open turn, after the results of its tools."""
-    scene = await load_step_scene(services, scope, place.ask, turn, parent=place.parent, whole=place.listed)
+    scene = await load_step_scene(services, scope, request, place, turn)
     prompt = await first_system_prompt(services, scope, turn)
     frozen = await frozen_volatile(services, scope, turn)
     contents = window_request(services, scene, request, place, prompt, frozen=frozen)
-    plan = plan_window(services, scene, contents, waiting=turn)
-    plan, cached = compare_windows(services, plan, await previous_window(services, scope, scene))
-    decision = decision_of(services, request, place, prompt, plan, turn=turn.n)
-    return TurnChoice(prompt=prompt, plan=plan, decision=decision, cached_window=cached)
+    plan = await compare_with_previous(services, scope, plan_window(services, scene, contents, waiting=turn))
+    return decision_of(services, request, place, prompt, plan, turn=turn.n)
 
 
-async def replan_turn(services: Services, turn: OpenTurn, status: int, error: bytes) -> OpenTurn | None:
+async def replan_step(services: Services, step: OpenStep, status: int, error: bytes) -> bool:
     """Replace the window of an open step after an error answer for a prompt that is too long, and remember the limit.
 
-    Return None for any other error, or if there is no smaller window.
+    Return False for any other error, or if there is no smaller window.
     """
-    before, lease, target, too_long = turn.plan, turn.lease, turn.request.target, read_too_long(status, error)
+    before, lease, target, too_long = step.plan, step.lease, step.request.target, read_too_long(status, error)
     if too_long is None or not target.base_url:
-        return None
+        return False
     limits = learn_limits(services, target, lease.conversation, too_long, before.window.tokens)
     contents = replace(before.request, limits=limits)
     try:
         plan = plan_with_marks(services, before.scene, contents, fence=before.sheet.fence, marks=before.marks)
     except InvalidInput:
-        return None
+        return False
     if plan.window.tokens >= before.window.tokens:
-        return None
-    plan, cached = compare_windows(services, plan, await previous_window(services, lease.scope, plan.scene))
-    new = decision_of(services, turn.request, turn.place, turn.choice.prompt, plan, turn=lease.turn)
-    decision = replace(turn.choice.decision, manifest=new.manifest, texts=new.texts, metadata=new.metadata)
-    await services.store.replan(lease, decision)
-    services.caches.keep_window((lease.scope.tenant, lease.conversation), cached)
-    choice = TurnChoice(prompt=turn.choice.prompt, plan=plan, decision=decision, cached_window=cached)
-    return replace(turn, choice=choice)
+        return False
+    plan = await compare_with_previous(services, lease.scope, plan)
+    new = decision_of(services, step.request, step.place, step.decision.prompt, plan, turn=lease.turn)
+    rows = {"manifest": new.start.manifest, "texts": new.start.texts, "metadata": new.start.metadata}
+    await step.replan(replace(new, start=replace(step.decision.start, **rows)))
+    return True

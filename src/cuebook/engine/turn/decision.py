@@ -1,9 +1,10 @@
-"""Build the decision of a step: the rows that `open` stores, with the `metadata` of the reply (AgentOS's names)."""
+"""The decision of a step, with the `metadata` of its reply (AgentOS's names)."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.drafts import dated
@@ -14,7 +15,7 @@ from cuebook.engine.turn.plan import WindowPlan, dropped_to_wire
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.engine.turn.utility_frames import frame_of
-from cuebook.interfaces.store import Decision, Scene
+from cuebook.interfaces.store import Scene, StepStart
 from cuebook.memory.rolling import CompactionProfile, choose
 from cuebook.memory.scopes import (
     BROUGHT,
@@ -34,6 +35,14 @@ from cuebook.records.turn import ASKED, BRANCH, RETRY_OF, SHADOW, SIDE, Ask
 from cuebook.window.partition import marks_metadata
 
 
+class Decision(Struct, frozen=True, kw_only=True):
+    """What a step sends and stores: its system prompt, its window, and the rows to store when it opens."""
+
+    prompt: SystemPrompt
+    plan: WindowPlan
+    start: StepStart
+
+
 def decision_of(
     services: Services,
     request: TurnRequest,
@@ -44,7 +53,7 @@ def decision_of(
     turn: int,
     outcome: tuple[int, Outcome] | None = None,
 ) -> Decision:
-    """Return the rows to write when a step opens. `outcome` is the message's feedback on an earlier turn."""
+    """Return the decision of a step. `outcome` is the message's feedback on an earlier turn."""
     scene, ask = plan.scene, place.ask
     conversation = scene.conversation
     moves_head = place.moves_head(conversation.head if conversation else 0)
@@ -53,7 +62,7 @@ def decision_of(
     metadata |= _memory_terms(scene, place, shared) | _request_terms(request, place)
     metadata |= {} if moves_head else {BRANCH: SIDE}
     metadata |= _retried(scene, place, plan.query_seq)
-    return Decision(
+    start = StepStart(
         conversation=ask.conversation,
         expected_head=conversation.head if conversation else 0,
         expected_last_seq=conversation.last_seq if conversation else 0,
@@ -85,6 +94,7 @@ def decision_of(
         outcome=outcome if moves_head else None,
         epoch=scene.epoch,
     )
+    return Decision(prompt=prompt, plan=plan, start=start)
 
 
 def _retried(scene: Scene, place: HistoryPlace, query_seq: int) -> dict[str, Any]:

@@ -60,7 +60,6 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
     insertions: tuple[Insertion, ...] = ()  # new posts between stored ones, which the drafts do not follow
     new: tuple[int, ...] = ()  # message number of each draft, then of each inserted one
     seqs: Mapping[int, int] = {}  # message number -> the stored post with the same content
-    listed: bool = False  # the client sent its whole history
     is_side_branch: bool = False  # continues no path: stored apart, without observations; always parallel
     parallel: bool = False  # another turn of the conversation is running, and this one does not wait for its end
     waiting_turn: Turn | None = None  # the open turn that waits for these tool results
@@ -214,7 +213,6 @@ async def _place(
         insertions=insertions,
         new=(*range(first_new, len(request.history)), *(n for _, numbers in gaps for n in numbers)),
         seqs=seqs,
-        listed=not request.only_new,
         is_side_branch=is_side_branch,
         parallel=is_side_branch,
         waiting_turn=waiting,

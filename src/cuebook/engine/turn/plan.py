@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.services import Services
+from cuebook.engine.core.services import CachedWindow, Services
 from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
@@ -70,6 +70,7 @@ class WindowPlan(Struct, frozen=True, kw_only=True):
     quotes: tuple[Hit, ...]
     sheet: Sheet
     marks: Marks = NO_MARKS  # the conversation's tuning in this window
+    cached: CachedWindow | None = None  # to compare the next window with
 
 
 def plan_with_marks(

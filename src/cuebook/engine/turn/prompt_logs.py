@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.step import OpenTurn
+from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.turn_signals import speaker_in
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.store import PathQuery
@@ -83,13 +83,13 @@ class PromptLogs:
         while self._tasks:
             await asyncio.wait(list(self._tasks))
 
-    def keep(self, turn: OpenTurn, reply_seq: int) -> None:
+    def keep(self, step: OpenStep, reply_seq: int) -> None:
         """Queue the log of a closed step for writing. `reply_seq` is 0 without a reply."""
         if len(self._tasks) >= MOST:
             self._tell(f"Prompt log queue full: {MOST} prompts. This prompt is not logged.")
             return
-        lease, plan = turn.lease, turn.plan
-        role = speaker_in(self._services, plan.scene, turn.place.ask).role
+        lease, plan = step.lease, step.plan
+        role = speaker_in(self._services, plan.scene, step.place.ask).role
         post = str(reply_seq) if reply_seq else f"unanswered_{lease.turn}_{lease.step}"
         index = Index(
             tenant=lease.scope.tenant,
@@ -101,7 +101,7 @@ class PromptLogs:
             index=index,
             name=f"{plain_name(role) or 'assistant'}_{{}}_log_{plan.query_seq}_{post}.json",
             messages=plan.window.messages,
-            selection=turn.choice.prompt.advice_messages,
+            selection=step.decision.prompt.advice_messages,
             epoch=plan.scene.epoch,
         )
         task = asyncio.get_running_loop().create_task(self._keep(prompt_log))

@@ -38,10 +38,15 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     live_tools: str = ""  # the original, if `tools` has redacted secrets
     quotes: bool = False  # no model answers: the answer quotes memories
     asks_model: bool = True  # a model may be called before the step opens
-    bare: bool = False  # nothing is added to it or learned from it: it continues a conversation, but is no question
+    adds_nothing: bool = False  # neither to the prompt nor to memory: it continues a conversation, but is no question
     begins_at_compaction: bool = False  # a history that the server keeps begins at the provider's compaction item
     shadow: bool = False  # decide and store a window that is never sent
     metadata: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with the step
+
+    @property
+    def resends_history(self) -> bool:
+        """Return whether the client sends the whole history, which it keeps itself."""
+        return self.posted is None and not self.only_new
 
     @property
     def has_system_text(self) -> bool:

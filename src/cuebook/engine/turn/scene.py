@@ -6,7 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cuebook.engine.core.context_limits import limits_of
 from cuebook.engine.core.services import Services, Settings
+from cuebook.engine.turn.history import HistoryPlace
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import CorrectionInput, MemoryLook, PathQuery, Scene, SearchLook
 from cuebook.memory.corrections import corrected, says, unquoted
@@ -29,24 +32,23 @@ CANDIDATES = 32
 async def load_scene(
     services: Services,
     scope: Scope,
-    ask: Ask,
+    request: TurnRequest,
+    place: HistoryPlace,
     *,
-    parent: int | None,
     query_vector: Dense | None,
-    limits: Limits,
-    listed: bool = False,
 ) -> Scene:
-    """Load the scene of a new turn after the post `parent`. A summary that contains corrected text is corrected.
+    """Load the scene of a new turn. A summary that contains corrected text is corrected.
 
-    `listed`: the client sent its own history. Load the posts that the summary covers too.
+    For a client that resends its history, load the posts that the summary covers too.
     """
-    settings = services.settings
-    profile = choose(settings.compaction, ask.mode or (RELAY if listed else None))
+    settings, ask, resends = services.settings, place.ask, request.resends_history
+    limits = limits_of(services, request.target, ask.conversation).limits
+    profile = choose(settings.compaction, ask.mode or (RELAY if resends else None))
     terms: Any = {"prompts": candidate_prompts(settings, ask.persona), "memory": memory_query(services, ask)}
     terms |= {"project": ask.project, "otherwise": settings.project}
     terms |= {"steady_posts": profile.tail + profile.most if profile.trigger == "posts" else 0}
-    where: Any = {"parent": parent, "limits": limits, "budget": ask.token_budget, "dense": query_vector}
-    query = replace(path_query(services, ask.conversation, ask.text, **where), **terms, whole=listed)
+    where: Any = {"parent": place.parent, "limits": limits, "budget": ask.token_budget, "dense": query_vector}
+    query = replace(path_query(services, ask.conversation, ask.text, **where), **terms, whole=resends)
     scene = await services.store.scene(scope, query)
     if scene.summary and scene.summary.corrected < scene.corrected:
         await correct_summary(services, scope, ask.conversation, upto=scene.summary.upto_seq)
@@ -56,11 +58,12 @@ async def load_scene(
 
 
 async def load_step_scene(
-    services: Services, scope: Scope, ask: Ask, turn: Turn, *, parent: int | None, whole: bool = False
+    services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace, turn: Turn
 ) -> Scene:
     """Load the scene of a later step of a turn: as for its first step, so that the text before it stays the same."""
-    query = path_query(services, ask.conversation, "", parent=parent, budget=ask.token_budget)
-    query = replace(query, summary_version=turn.steps[0].manifest.summary_version, whole=whole)
+    ask, version = place.ask, turn.steps[0].manifest.summary_version
+    query = path_query(services, ask.conversation, "", parent=place.parent, budget=ask.token_budget)
+    query = replace(query, summary_version=version, whole=request.resends_history)
     scene = await services.store.scene(scope, query)
     services.caches.drop_erased(scene.epoch)
     return await _with_query(services, scope, scene, turn.query_seq)

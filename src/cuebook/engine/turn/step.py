@@ -1,29 +1,30 @@
-"""An open step of a turn: collect the streamed answer, renew the lease, and close exactly once."""
+"""An open step of a turn and its speaker: collect the streamed answer, renew the lease, and close exactly once."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.drafts import dated, recipient_of
-from cuebook.engine.core.services import CachedWindow, Services
+from cuebook.engine.core.services import Services
+from cuebook.engine.turn.decision import Decision
 from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.plan import WindowPlan
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.system_prompt import SystemPrompt
+from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import BackendError, CuebookError, InvalidInput, LeaseLost
-from cuebook.interfaces.store import Decision, Lease, StepEnd
+from cuebook.interfaces.store import Lease, StepEnd
 from cuebook.records.conversation import ASSISTANT, Draft
 from cuebook.records.memory import Scope
 from cuebook.records.turn import TurnState, Usage
 from cuebook.wire.chat_messages import MessageContent, read_message
 
 T = TypeVar("T")
+Piece_co = TypeVar("Piece_co", covariant=True)
 
 #: Metadata key of a finished turn: milliseconds until the first piece of a streamed answer.
 FIRST_PIECE: Final = "firstTokenMs"
@@ -33,31 +34,20 @@ class BrokenOffError(BackendError):
     """An answer ended before it was complete."""
 
 
-class TurnChoice(Struct, frozen=True, kw_only=True):
-    """The decision about a step: the system prompt, the window, and the rows to store."""
+class Speaker(Protocol[Piece_co]):
+    """Answers a turn: the configured model or the client's upstream, in the format of the client."""
 
-    prompt: SystemPrompt
-    plan: WindowPlan
-    decision: Decision
-    cached_window: CachedWindow  # to compare the next window with
+    def stream(self, step: "OpenStep") -> AsyncGenerator[Piece_co, None]:
+        """Stream the answer of an open step, and finish it."""
+        ...
 
-
-class OpenTurn(Struct, frozen=True, kw_only=True):
-    """A turn with a stored step, ready for the model."""
-
-    request: TurnRequest
-    place: HistoryPlace
-    choice: TurnChoice
-    lease: Lease
-
-    @property
-    def plan(self) -> WindowPlan:
-        """Return the window of the step."""
-        return self.choice.plan
+    def replay(self, reply: StoredReply) -> Iterable[Piece_co]:
+        """Return the stored answer of a repeated request."""
+        ...
 
 
 class OpenStep:
-    """A step between `open` and `close`.
+    """A stored step, ready for the model, until its answer is stored.
 
     Leaving the context without `finish` closes it with the partial answer: as failed after an error, as interrupted if
     the caller disconnected or the answer broke off.
@@ -66,16 +56,13 @@ class OpenStep:
     def __init__(
         self,
         services: Services,
-        turn: OpenTurn,
-        *,
-        timed: bool = True,
+        request: TurnRequest,
+        place: HistoryPlace,
+        decision: Decision,
+        lease: Lease,
     ) -> None:
-        """Start with an opened step. `timed`: its answer is streamed, so the time of its first piece is measured."""
-        self.lease = turn.lease
-        self.turn = turn  # with another window if the first one was too long for the model
-        self._timed = timed
-        self._zone = turn.plan.request.zone
-        self._renders = turn.choice.decision.audit
+        self.request, self.place, self.lease = request, place, lease
+        self.decision = decision  # with another window if the first one was too long for the model
         self.text: list[str] = []
         #: Partial answer of more than text.
         self.so_far: Callable[[], MessageContent | None] | None = None
@@ -88,6 +75,17 @@ class OpenStep:
         self._beat: asyncio.Task[None] | None = None
         self._closed = False
         self._lost: LeaseLost | None = None
+
+    @property
+    def plan(self) -> WindowPlan:
+        """Return the window."""
+        return self.decision.plan
+
+    async def replan(self, decision: Decision) -> None:
+        """Replace the window, in the database too."""
+        await self._services.store.replan(self.lease, decision.start)
+        self.decision = decision
+        _cache_window(self._services, self.lease.scope, decision)
 
     async def __aenter__(self) -> Self:
         self._beat = asyncio.create_task(self._renew())
@@ -105,7 +103,7 @@ class OpenStep:
     def hear(self, text: str) -> None:
         """Add a piece of the answer. Raises LeaseLost once another process has taken over the turn."""
         self.check()
-        if self._timed and self._first_ms is None:
+        if self._first_ms is None and not self.request.shadow:
             self._first_ms = round(1000 * (self._services.clock.now() - self._began))
         self.text.append(text)
         self._services.failpoint("stream.piece")
@@ -141,6 +139,7 @@ class OpenStep:
         others: tuple[bytes, ...] = (),
     ) -> int:
         reply = self._whole(wire, self._reply_id) if wire else self._partial(state)
+        renders = self.decision.start.audit
         try:
             usage = msgspec.convert(msgspec.to_builtins(usage), Usage | None)
         except msgspec.ValidationError:  # the model's adapter returned invalid counts
@@ -154,7 +153,7 @@ class OpenStep:
             error=self._services.writer.clean(error),
             metadata=self.metadata | ({FIRST_PIECE: self._first_ms} if self._first_ms is not None else {}),
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
-            audit=answered(self._services, self._renders, reply.message) if self._renders and reply else (),
+            audit=answered(self._services, renders, reply.message) if renders and reply else (),
         )
         self._closed = True
         if self._beat is not None:
@@ -163,8 +162,8 @@ class OpenStep:
             self._beat = None
         seq = await self._services.store.close(self.lease, closing)
         self._services.notify_jobs()
-        if self._services.log_prompt is not None and not self.turn.request.shadow:
-            self._services.log_prompt(self.turn, seq)
+        if self._services.log_prompt is not None and not self.request.shadow:
+            self._services.log_prompt(self, seq)
         return seq
 
     def _whole(self, wire: bytes, id_: str) -> Draft:
@@ -213,7 +212,7 @@ class OpenStep:
             limited=False,  # a model's answer is stored at any length
             clean=clean and text == message_content.message,
         )
-        return dated([draft], self._zone)[0]
+        return dated([draft], self.plan.request.zone)[0]
 
     async def _renew(self) -> None:
         services = self._services
@@ -236,18 +235,25 @@ async def store_step(services: Services, scope: Scope, decision: Decision) -> Le
 
     If the caller disconnects meanwhile, the turn ends as interrupted and its lease is released.
     """
-    opening = asyncio.ensure_future(services.store.open(scope, decision))
+    opening = asyncio.ensure_future(services.store.open(scope, decision.start))
 
     async def interrupt() -> None:
         end = StepEnd(state="interrupted", now=services.clock.now(), error="the caller went away")
         await services.store.close(await opening, end)
 
     try:
-        return await asyncio.shield(opening)
+        lease = await asyncio.shield(opening)
     except asyncio.CancelledError:
         with suppress(CuebookError):
             await to_the_end(interrupt())
         raise
+    _cache_window(services, scope, decision)
+    return lease
+
+
+def _cache_window(services: Services, scope: Scope, decision: Decision) -> None:
+    if (window := decision.plan.cached) is not None:
+        services.caches.keep_window((scope.tenant, decision.start.conversation), window)
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

@@ -70,7 +70,7 @@ async def find_reply(services: Services, scope: Scope, request: TurnRequest) -> 
     if request.key is None:
         return None
     name, digest = request.key
-    answered = await services.answered(scope, request.key)
+    answered = await services.find_answer(scope, request.key)
     if answered is None:
         return None
     if answered.digest != digest or not answered.turn:

@@ -185,7 +185,7 @@ def _profile(services: Services, scene: Scene, ask: Ask) -> Profile | None:
         state = ProfileState(preset_id=str(value.get("presetId", "")), reviewed=value["reviewedAt"])
     before = scene.previous.summary_version if scene.previous else 0
     compacted = scene.summary is not None and scene.summary.version != before
-    mode, turn = mode_of(scene, ask.mode), scene.conversation.turns + 1 if scene.conversation else 1
+    mode, turn = mode_of(scene, ask.mode), scene.next_turn
     return route(services.settings.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=compacted)
 
 

@@ -364,8 +364,9 @@ def mood_text(scene: Scene) -> Text | None:
     reflection = scene.reflection
     if reflection is None:
         return None
-    turn = scene.conversation.turns + 1 if scene.conversation else 1
-    over = turn - reflection.turn > LASTS and all(run.trigger.startswith("event:") for run in reflection.runs)
+    over = scene.next_turn - reflection.turn > LASTS and all(
+        run.trigger.startswith("event:") for run in reflection.runs
+    )
     text = describe_mood(replace(reflection.mind, strategy="") if over else reflection.mind)
     return Text(kind="mind", source=f"mind:{reflection.turn}", text=text, role="user") if text else None
 

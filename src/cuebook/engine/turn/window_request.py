@@ -77,13 +77,14 @@ def window_request(
     recalls = request.quotes or scene.known is None or scene.known.policy.recalls
     owner = conversation.user if conversation else ask.user
     mode = conversation.metadata.get("mode") if conversation else None
+    profile = choose(services.settings.compaction, ask.mode or mode)
     posts, copies = (
         client_path(services, scene, request, place, owner)
-        if place.listed
+        if request.resends_history
         else (path_of(scene, place.drafts), frozenset[int]())
     )
     replaced = list[Dropped]()
-    if request.begins_at_compaction and not place.listed:
+    if request.begins_at_compaction and not request.resends_history:
         begin = max((n for n, post in enumerate(posts) if is_compaction(post.wire or b"")), default=0)
         posts, replaced = posts[begin:], dropped_ranges(posts[:begin], COMPACTED)
     return WindowRequest(
@@ -91,9 +92,9 @@ def window_request(
         path=posts,
         user=owner,
         limits=limits_of(services, request.target, ask.conversation),
-        listed=place.listed,
+        listed=request.resends_history,
         copies=copies,
-        keeps_all=place.listed and choose(services.settings.compaction, ask.mode or mode).trigger == "overflow",
+        keeps_all=request.resends_history and profile.trigger == "overflow",
         front=prompt.texts,
         dropped=(*prompt.dropped, *replaced),
         query=query if recalls else None,
