@@ -31,7 +31,8 @@ from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.server.anthropic import messages
 from cuebook.server.api import chat, conversations, memories
 from cuebook.server.api import operations as derived
-from cuebook.server.authorization import AnyRequest, admit
+from cuebook.server.authorization import admit
+from cuebook.server.caller import AnyRequest
 from cuebook.server.concurrency_limits import Measures
 from cuebook.server.error_responses import answer_error
 from cuebook.server.guard import Guard

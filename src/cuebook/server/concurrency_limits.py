@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 from cuebook.errors import Busy
-from cuebook.server.authorization import AnyRequest, caller_of, cue_of
+from cuebook.server.caller import AnyRequest, caller_of, cue_of
 
 #: Retry-After of rejected requests, in seconds.
 RETRY_S = 10.0

@@ -12,7 +12,7 @@ from litestar.typing import FieldDefinition
 
 from cuebook.errors import InvalidInput
 from cuebook.records.expression import nests_deeper
-from cuebook.server.authorization import AnyRequest, check_named
+from cuebook.server.caller import AnyRequest, check_named
 from cuebook.validate import Fault, validate
 
 T = TypeVar("T")

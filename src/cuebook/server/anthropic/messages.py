@@ -10,7 +10,7 @@ from msgspec import Struct, json
 from cuebook.errors import InvalidInput
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
-from cuebook.server.authorization import AnyRequest, cue_of, idempotency_key
+from cuebook.server.caller import AnyRequest, cue_of, idempotency_key
 from cuebook.server.error_responses import AnthropicError, Failure
 from cuebook.server.json_body import JsonBody, check_json
 from cuebook.server.openai.chat_completions import answer_of, begin, call_of, pass_through, sends_new

@@ -18,15 +18,7 @@ from cuebook.records.answer import to_wire
 from cuebook.records.conversation_answers import window_entry
 from cuebook.records.turn import Ask
 from cuebook.server.api import types as wire
-from cuebook.server.authorization import (
-    AnyRequest,
-    caller_of,
-    cue_of,
-    fresh_conversation,
-    header,
-    idempotency_key,
-    user_of,
-)
+from cuebook.server.caller import AnyRequest, caller_of, cue_of, fresh_conversation, header, idempotency_key, user_of
 from cuebook.server.error_responses import failure_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.streaming import RunningTurns, Start, StreamResponse, encoded

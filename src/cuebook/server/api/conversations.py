@@ -6,7 +6,7 @@ from litestar.params import FromPath, JSONBody
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import SYSTEM, Appended
 from cuebook.server.api import types as wire
-from cuebook.server.authorization import AnyRequest, caller_of, cue_of, idempotency_key, user_of
+from cuebook.server.caller import AnyRequest, caller_of, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import PATH, UserQuery, json_of

@@ -13,7 +13,7 @@ from cuebook.errors import BackendError
 from cuebook.records.answer import to_json
 from cuebook.records.memory_answers import StoredMemory
 from cuebook.server.api import types as wire
-from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
+from cuebook.server.caller import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery
 from cuebook.server.streaming import Start, StreamResponse, encoded

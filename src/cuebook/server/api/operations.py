@@ -19,7 +19,7 @@ from cuebook import Cuebook
 from cuebook.operations import Operation, Parameter, operations_of, summary_of
 from cuebook.records.answer import Time, to_json
 from cuebook.server.api.types import answers, seconds_of
-from cuebook.server.authorization import AnyRequest, actor_of, caller_of, cue_of, idempotency_key, user_of
+from cuebook.server.caller import AnyRequest, actor_of, caller_of, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
 

@@ -7,7 +7,8 @@ from litestar.response.base import ASGIResponse
 from litestar.types import Receive, Scope, Send
 
 from cuebook.errors import BackendError
-from cuebook.server.authorization import AnyRequest, admit
+from cuebook.server.authorization import admit
+from cuebook.server.caller import AnyRequest
 from cuebook.server.concurrency_limits import seat
 from cuebook.server.mcp.schemas import Asker, CallContext, asker_of
 from cuebook.server.mcp.speak import new_server, speak_on_request

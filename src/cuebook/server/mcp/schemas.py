@@ -16,7 +16,7 @@ from cuebook.records.answer import schema_of_time
 from cuebook.records.key import Caller
 from cuebook.records.memory import KNOWLEDGE, Hit
 from cuebook.server.api.types import Out
-from cuebook.server.authorization import caller_of, cue_of, header
+from cuebook.server.caller import caller_of, cue_of, header
 
 # ---- the caller -----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, get_args
 
 from cuebook.app.json_shapes import Wire
 from cuebook.errors import CuebookError, InvalidInput
-from cuebook.server.authorization import header
+from cuebook.server.caller import header
 from cuebook.server.mcp.prompts import get_prompt, list_prompts
 from cuebook.server.mcp.resources import TEMPLATES, complete, list_resources, read_resource
 from cuebook.server.mcp.schemas import Asker, CallContext

@@ -19,7 +19,7 @@ from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
 from cuebook.records.key import holds_token
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
-from cuebook.server.authorization import AnyRequest, caller_of, cue_of, header, idempotency_key, is_ours, user_of
+from cuebook.server.caller import AnyRequest, caller_of, cue_of, header, idempotency_key, is_ours, user_of
 from cuebook.server.error_responses import Failure, failure_of
 from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in
 from cuebook.server.json_body import JsonBody, check_json

@@ -10,7 +10,7 @@ from msgspec import Struct, json
 
 from cuebook.app.proxy.openai_conversations import Order
 from cuebook.server.api import types as wire
-from cuebook.server.authorization import AnyRequest, check_first, cue_of, idempotency_key, user_of
+from cuebook.server.caller import AnyRequest, check_first, cue_of, idempotency_key, user_of
 from cuebook.server.guard import WireAddress, name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.openai.chat_completions import pass_through

@@ -9,7 +9,7 @@ from msgspec import Struct, json
 
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
-from cuebook.server.authorization import AnyRequest, check_first, cue_of, idempotency_key
+from cuebook.server.caller import AnyRequest, check_first, cue_of, idempotency_key
 from cuebook.server.error_responses import Failure
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody, check_json

@@ -8,7 +8,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from cuebook.app.reports.audit import HIGHEST
 from cuebook.records.audit import AuditRecord, ReplayedRender
-from cuebook.server.authorization import AnyRequest, cue_of
+from cuebook.server.caller import AnyRequest, cue_of
 from cuebook.server.page.render import show
 
 ALL = "/page/audit"

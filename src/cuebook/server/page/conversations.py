@@ -14,7 +14,7 @@ from cuebook.app.turns.turns import HIGHEST
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.records.turn import RETRY_OF, ConversationSummary, Turn, last_attempts
-from cuebook.server.authorization import AnyRequest, caller_of, check_first, cue_of, user_of
+from cuebook.server.caller import AnyRequest, caller_of, check_first, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.memories import go, preview
 from cuebook.server.page.prompt_bar import kinds_shown

@@ -7,7 +7,7 @@ from litestar import Response, Router, get
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 
 from cuebook.app.setup.project_files import setting_rows, shown_setting
-from cuebook.server.authorization import AnyRequest, cue_of
+from cuebook.server.caller import AnyRequest, cue_of
 from cuebook.server.page.render import show
 
 

@@ -11,7 +11,8 @@ from cuebook import Cuebook
 from cuebook.app.transcript_views.live_turns import LiveTurn
 from cuebook.app.transcript_views.live_view import Sums
 from cuebook.records.expression import counted
-from cuebook.server.authorization import AnyRequest, admit, cue_of, user_of
+from cuebook.server.authorization import admit
+from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.concurrency_limits import seat
 from cuebook.server.page.prompt_bar import kinds_shown
 from cuebook.server.page.render import HEADERS, money, number, percent, place, plain, seconds, show

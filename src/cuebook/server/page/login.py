@@ -10,7 +10,8 @@ from litestar.response import Redirect
 
 from cuebook import Cuebook
 from cuebook.errors import CuebookError
-from cuebook.server.authorization import COOKIE, AnyRequest, is_page
+from cuebook.server.authorization import COOKIE, is_page
+from cuebook.server.caller import AnyRequest
 from cuebook.server.error_responses import Failure
 from cuebook.server.page.render import HEADERS, show
 

@@ -25,7 +25,7 @@ from cuebook.server.api.memories import (
     exported,
     moment,
 )
-from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
+from cuebook.server.caller import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.render import HEADERS, place, show
 from cuebook.server.route_parts import PageCursor, UserQuery

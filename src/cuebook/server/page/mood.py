@@ -9,7 +9,7 @@ from litestar.params import FromPath, QueryParameter
 from cuebook.app.turns.optimizer import OptimizerRun
 from cuebook.records.answer import to_wire
 from cuebook.records.conversation_answers import ListedTurn
-from cuebook.server.authorization import AnyRequest, cue_of, user_of
+from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.plots import WIDTH, plot_lines, plot_over_time
 from cuebook.server.page.render import show

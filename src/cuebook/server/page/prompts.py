@@ -16,7 +16,7 @@ from cuebook.app.prompts.impact import MOST_TURNS
 from cuebook.app.prompts.reading import compare_versions, find_beside
 from cuebook.errors import CuebookError
 from cuebook.records.answer import to_wire
-from cuebook.server.authorization import AnyRequest, cue_of, user_of
+from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.plots import plot_over_time
 from cuebook.server.page.render import show

@@ -7,7 +7,7 @@ from typing import Any, Final
 from litestar import Response, get, post
 
 from cuebook.app.reports.shadow import ModelCost, ShadowCall
-from cuebook.server.authorization import AnyRequest, actor_of, caller_of, cue_of, user_of
+from cuebook.server.caller import AnyRequest, actor_of, caller_of, cue_of, user_of
 from cuebook.server.page.block_sources import post_address
 from cuebook.server.page.memories import go
 from cuebook.server.page.mood import ConversationQuery

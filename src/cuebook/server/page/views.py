@@ -13,7 +13,7 @@ from cuebook.app.turns.explanation import told_of
 from cuebook.app.turns.turns import HIGHEST
 from cuebook.records.answer import to_wire
 from cuebook.records.turn import SHADOW
-from cuebook.server.authorization import AnyRequest, cue_of, user_of
+from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.block_sources import name_blocks
 from cuebook.server.page.prompt_bar import lay_out, mark_differences

@@ -9,7 +9,7 @@ from litestar.params import FromPath, QueryParameter
 from cuebook.app.turns.turns import replay_entry
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import NO_MODEL
-from cuebook.server.authorization import AnyRequest, caller_of, cue_of, user_of
+from cuebook.server.caller import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.prompt_bar import mark_differences
 from cuebook.server.page.render import show
