@@ -29,7 +29,7 @@ async def run_conversations(cue, clock, turns=10):
 
 
 def scores(report):
-    return {each.memory.text: each.utility for each in report.items}
+    return {each.text: each.utility for each in report.items}
 
 
 async def test_a_memory_whose_words_are_in_answers_is_useful(tmp_path, clock):
@@ -40,15 +40,15 @@ async def test_a_memory_whose_words_are_in_answers_is_useful(tmp_path, clock):
         scores_by_text = scores(report)
         assert scores_by_text["I live in Oslo."] == 0.0
         assert scores_by_text["I am allergic to walnuts."] > 0.2
-        assert [each.memory.text for each in report.items] == list(FACTS), "the most useful memory is first"
-        [useless] = [each for each in report.items if each.prunes]
-        assert useless.memory.text == "I live in Oslo."
-        assert [(each.conversation, each.turn) for each in useless.uses] == [
+        assert [each.text for each in report.items] == list(FACTS), "the most useful memory is first"
+        [useless] = [each for each in report.items if each.prune]
+        assert useless.text == "I live in Oslo."
+        assert [(each.conversation_id, each.turn) for each in useless.turns] == [
             (f"{NAME}-{n}", 1) for n in range(9, -1, -1)
         ]
         few = await cue.memory.utility([f"{NAME}-1", f"{NAME}-2"])
         assert few.turns == 2
-        assert not [each for each in few.items if each.prunes], "two turns are not enough"
+        assert not [each for each in few.items if each.prune], "two turns are not enough"
         assert (await cue.memory.utility(["c0"])).items == ()
 
 
@@ -57,13 +57,14 @@ async def test_a_model_is_asked_with_and_without_each_memory_within_budget(tmp_p
     async with open_with_memory(tmp_path, clock, model=model) as cue:
         await run_conversations(cue, clock)
         before = len(model.requests)
-        cost = await cue.memory.utility_cost(user="ann", budget=60)
+        estimate = await cue.memory.utility(user="ann", budget=60, estimate=True)
+        cost = estimate.cost
         assert len(model.requests) == before, "estimating the cost calls no model"
         report = await cue.memory.utility(user="ann", budget=60)
         new_requests = model.requests[before:]
         assert (report.by, report.turns, report.calls) == ("model", 3, 12)
         assert len(new_requests) == 12
-        assert (cost.by, cost.turns, cost.calls, cost.answer_tokens) == ("model", 3, 12, 12 * ANSWER)
+        assert (estimate.by, cost.turns, cost.calls, cost.answer_tokens) == ("model", 3, 12, 12 * ANSWER)
         most = (cost.prompt_tokens * 0.15 + cost.answer_tokens * 0.6) / 1_000_000
         assert (cost.model, cost.costs) == ("gpt-4o-mini", {"USD": pytest.approx(most)})
         assert cost.prompt_tokens > 12 * 50
@@ -105,11 +106,9 @@ async def test_manual_or_silently_followed_memories_are_kept(tmp_path, clock):
         for number in range(10):
             await ask_and_settle(cue, clock, f"What shall I cook on day {number}?", NAME)
         report = await cue.memory.utility()
-        assert [(each.memory.category, each.utility, each.prunes) for each in report.items] == [
-            ("preferences", 0.0, False)
-        ]
+        assert [(each.category, each.utility, each.prune) for each in report.items] == [("preferences", 0.0, False)]
         model_report = await cue.memory.utility(budget=60)
-        assert [each.prunes for each in model_report.items] == [True], "the model's answer was the same without it"
+        assert [each.prune for each in model_report.items] == [True], "the model's answer was the same without it"
 
 
 async def test_turns_without_a_model_or_with_erased_posts_are_not_measured(tmp_path, clock):
@@ -143,10 +142,10 @@ async def test_rarely_needed_memories_are_kept_and_one_of_two_duplicates(tmp_pat
         for number in range(10):
             await ask_and_settle(cue, clock, f"What shall I cook on day {number}?", NAME)
         model_report = await cue.memory.utility(budget=60)
-        verdicts = {each.memory.text: each.verdict for each in model_report.items}
+        verdicts = {each.text: each.verdict for each in model_report.items}
         assert verdicts.pop("I am allergic to shrimp.") == "bound"
         assert sorted(verdicts.values()) == ["twin", "useless"], "without one of them, the other contains the fact"
-        read = {each.memory.text: each for each in (await cue.memory.utility()).items}
+        read = {each.text: each for each in (await cue.memory.utility()).items}
         assert "My car is a red Twingo." not in read, "the other memory has all of its words"
         assert (read["I drive a red Twingo car to work."].verdict, read["I drive a red Twingo car to work."].said) == (
             "useless",

@@ -5,7 +5,8 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import tzinfo
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -31,18 +32,7 @@ from cuebook.app.forgetting import Forgetting
 from cuebook.app.memories.reading import may_know
 from cuebook.app.memories.writing import MemoryWriting
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
-from cuebook.app.reports.memory_use import (
-    LOOKED_AT,
-    MOST_TURNS,
-    TURNS,
-    MeasureCost,
-    MemoryUsefulness,
-    Utilities,
-    cost_of,
-    leave_one_out,
-    reason_of,
-    usefulness_of,
-)
+from cuebook.app.reports.memory_use import LOOKED_AT, MOST_TURNS, TURNS, Measure, MemoryUsefulness
 from cuebook.app.reports.prices import load_prices
 from cuebook.app.turns.analysis import MemoryAnalysis
 from cuebook.config import Config
@@ -60,6 +50,7 @@ from cuebook.memory.scopes import SCOPES
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Answer, Page
 from cuebook.records.erasure import Receipt
+from cuebook.records.key import Caller
 from cuebook.records.memory import Hit, Item, Scope
 from cuebook.records.memory_answers import ItemEntry, item_entry
 from cuebook.validate import unknown
@@ -258,24 +249,25 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
         return await asyncio.to_thread(compress_batch, lines) if large else compress_batch(lines)
 
     async def utility(
-        self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
-    ) -> Utilities:
+        self,
+        conversations: Sequence[str] = (),
+        *,
+        user: str | None = None,
+        turns: int = TURNS,
+        budget: int = 0,
+        estimate: bool = False,
+        caller: Caller = OWNER,
+    ) -> MemoryUsefulness:
         """Measure how useful each memory was in the turns that included it, in the given conversations or in all.
 
         Compares words with the answers; with a `budget` (model calls, at least 3) asks the model with and without each
-        memory. Measures the last `turns` turns per conversation. Changes nothing. Raises NotFound, InvalidInput.
+        memory. Measures the last `turns` turns per conversation. Changes nothing. With `estimate` it only counts the
+        calls and their maximum cost. Raises NotFound, InvalidInput.
         """
-        return await leave_one_out(self._services, conversations, user=user, turns=turns, budget=budget)
-
-    async def utility_cost(
-        self, conversations: Sequence[str] = (), *, user: str | None = None, turns: int = TURNS, budget: int = 0
-    ) -> MeasureCost:
-        """Return how many model calls `utility` would make with this budget, and their maximum cost; make none.
-
-        Raises NotFound, and InvalidInput, also for an unreadable price file of the project.
-        """
-        prices = await asyncio.to_thread(load_prices, self._config)
-        return await cost_of(self._services, prices, conversations, user=user, turns=turns, budget=budget)
+        prices = await asyncio.to_thread(load_prices, self._config) if estimate else None
+        measure = Measure(self._services, Scope(user=user), budget, is_dry=estimate)
+        await measure.take_all(conversations, turns)
+        return await measure.report(partial(may_know, caller)) if prices is None else measure.estimate(prices)
 
     @operation("POST /api/memories/utility", role="editor", heavy="memory measurements")
     async def usefulness(
@@ -307,19 +299,17 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
         if budget > most:
             msg = f"budget: {budget:,} calls exceed server.max_calls ({most:,}). Use fewer, or raise it."
             raise InvalidInput(msg, where="budget")
-        asked: Any = {"user": user, "turns": turns, "budget": budget}
-        if estimate:
-            cost = await self.utility_cost(conversation_ids, **asked)
-            return usefulness_of(Utilities(items=(), by=cost.by, turns=cost.turns), cost)
-        found = await self.utility(conversation_ids, **asked)
-        return usefulness_of(replace(found, items=tuple(each for each in found.items if may_know(caller, each.memory))))
+        return await self.utility(
+            conversation_ids, user=user, turns=turns, budget=budget, estimate=estimate, caller=caller
+        )
 
-    async def prune(self, found: Utilities, *, user: str | None = None) -> Receipt | None:
+    async def prune(self, found: MemoryUsefulness, *, user: str | None = None) -> Receipt | None:
         """Delete the memories that `utility` proposes to drop. Return the receipt, None if there are none."""
-        gone = [each.memory.id for each in found.items if each.prunes]
+        gone = [each.memory_id for each in found.items if each.prune]
         if not gone:
             return None
-        receipt = await self.forget(memories=gone, reason=reason_of(found), by=user)
+        reason = f"not useful in the turns that included it (leave one out, by {found.by})"
+        receipt = await self.forget(memories=gone, reason=reason, by=user)
         if receipt.state == "pending":
             await self.finish_receipts()
             receipt = await self.receipt(receipt.id)

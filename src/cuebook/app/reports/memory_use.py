@@ -1,26 +1,17 @@
 """Measure each memory's utility in the turns that included it, and propose which to drop: `cue.memory.utility`."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from statistics import fmean
 from typing import Final, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from cuebook.app.reports.prices import Prices
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.memory_use import (
-    ANSWER,
-    LEAST_CALLS,
-    MODEL,
-    WORDS,
-    Use,
-    said_in,
-    uses_by_asking,
-    uses_by_words,
-)
+from cuebook.engine.replay.memory_use import ANSWER, LEAST_CALLS, said_in, scores_by_asking, scores_by_words
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.memory import scopes
 from cuebook.memory.scopes import matter_of
@@ -71,38 +62,6 @@ VERDICTS: Final[dict[Verdict, str]] = {
 }
 
 
-class Utility(Struct, frozen=True, kw_only=True):
-    """A memory and its uses in the measured turns; `utility` is their mean, from 0 to 1.
-
-    `said` counts the turns that include it, those that could not be measured too.
-    """
-
-    memory: Memory
-    uses: tuple[Use, ...]
-    said: int
-    verdict: Verdict
-
-    @property
-    def utility(self) -> float:
-        """The mean share of the answers that depended on it."""
-        return fmean(each.score for each in self.uses)
-
-    @property
-    def prunes(self) -> bool:
-        """Return whether the memory is proposed for deletion."""
-        return self.verdict == "useless"
-
-
-class Utilities(Struct, frozen=True, kw_only=True):
-    """The measured memories, most useful first; `missed` counts turns with memories that were not measured."""
-
-    items: tuple[Utility, ...]
-    by: str
-    turns: int
-    calls: int = 0
-    missed: dict[str, int] = {}
-
-
 class MeasureCost(Answer, frozen=True, kw_only=True):
     """The cost of a measurement: model calls, their prompt tokens by our counter, and the maximum answer tokens.
 
@@ -116,11 +75,6 @@ class MeasureCost(Answer, frozen=True, kw_only=True):
     answer_tokens: int
     costs: dict[str, float]
 
-    @property
-    def by(self) -> str:
-        """The method of the measurement."""
-        return MODEL if self.model else WORDS
-
 
 class MeasuredUse(Answer, frozen=True, kw_only=True):
     """A turn whose prompt contained the memory, and the share of its answer due to it, from 0 to 1."""
@@ -133,9 +87,9 @@ class MeasuredUse(Answer, frozen=True, kw_only=True):
 class UsedMemory(Answer, frozen=True, kw_only=True):
     """A memory and its uses. `said` counts turns whose prompt contained it, `uses` how often it was newly selected.
 
-    `verdict`: `useless` is proposed for deletion (`prune`); `useful`; or the reason to keep it: `seldom` in prompts,
-    `silent` (an answer follows it without its words), `bound` (health, diet, identity), `written` manually, `twin`
-    (duplicates are proposed instead).
+    `utility` is the mean of the measured `turns`. `verdict`: `useless` is proposed for deletion (`prune`); `useful`; or
+    the reason to keep it: `seldom` in prompts, `silent` (an answer follows it without its words), `bound` (health,
+    diet, identity), `written` manually, `twin` (duplicates are proposed instead).
     """
 
     memory_id: str
@@ -163,210 +117,170 @@ class MemoryUsefulness(Answer, frozen=True, kw_only=True):
     cost: MeasureCost | UnsetType = UNSET
 
 
-async def leave_one_out(
-    services: Services,
-    conversations: Sequence[str] = (),
-    *,
-    user: str | None = None,
-    turns: int = TURNS,
-    budget: int = BUDGET,
-) -> Utilities:
-    """Measure memories on the last `turns` turns of the given conversations, or of all; with `user`, of their own.
+class Measure:
+    """A measurement, which collects turns. A dry one counts the prompts by size instead of asking the model.
 
-    With a configured model and a `budget` of at least 3 calls, ask it, newest turns first, until the budget is used
-    up; else compare with the actual answers. Stores only the audit records of the calls. Raises NotFound and
-    InvalidInput.
+    With a configured model and a `budget` of at least 3 calls, it asks the model, newest turns first, until the budget
+    is used up; else it compares with the actual answers. It stores only the audit record of the calls.
     """
-    measure = _Measure(services, Scope(user=user), budget)
-    await measure.take_all(conversations, turns)
-    return await measure.report()
-
-
-async def cost_of(
-    services: Services,
-    prices: Prices,
-    conversations: Sequence[str] = (),
-    *,
-    user: str | None = None,
-    turns: int = TURNS,
-    budget: int = BUDGET,
-) -> MeasureCost:
-    """Return the model calls and the maximum cost of `leave_one_out`, without calling. Raises the same errors."""
-    reckoning = _Measure(services, Scope(user=user), budget, is_dry=True)
-    await reckoning.take_all(conversations, turns)
-    price = prices.of(services.model.name)
-    cost = MeasureCost(
-        model=services.model.name if reckoning.asks else "",
-        turns=reckoning.turns,
-        calls=sum(reckoning.prompts.values()),
-        prompt_tokens=sum(tokens * many for tokens, many in reckoning.prompts.items()),
-        answer_tokens=ANSWER * sum(reckoning.prompts.values()),
-        costs={},
-    )
-    if price is None or not cost.calls:
-        return cost
-    spent = 0.0
-    for tokens, many in reckoning.prompts.items():
-        use = CacheEstimate(uncached=tokens)
-        spent += many * (price.of(use, write=1.0) + price.of_output(ANSWER, use))
-    return replace(cost, costs={price.currency: spent})
-
-
-def reason_of(utilities: Utilities) -> str:
-    """Return the reason for the receipt when the proposed memories are deleted."""
-    return f"not useful in the turns that included it (leave one out, by {utilities.by})"
-
-
-def usefulness_of(utilities: Utilities, cost: MeasureCost | None = None) -> MemoryUsefulness:
-    """Return a measurement, or the cost of one, as an answer."""
-    items = tuple(
-        UsedMemory(
-            memory_id=each.memory.id,
-            category=each.memory.category,
-            text=each.memory.text,
-            uses=each.memory.uses,
-            utility=round(each.utility, 4),
-            turns=tuple(
-                MeasuredUse(conversation_id=use.conversation, turn=use.turn, score=use.score) for use in each.uses
-            ),
-            said=each.said,
-            verdict=each.verdict,
-            prune=each.prunes,
-        )
-        for each in utilities.items
-    )
-    return as_answer(MemoryUsefulness, utilities, items=items, cost=cost or UNSET)
-
-
-class _Measure:
-    """A running measurement, which collects turns. A dry one counts the prompts by size instead of asking the model."""
 
     def __init__(self, services: Services, scope: Scope, budget: int, *, is_dry: bool = False) -> None:
         self._services, self._scope, self._budget = services, scope, budget
-        self.asks = services.model.name != NO_MODEL and budget >= LEAST_CALLS
-        self._uses: dict[str, list[Use]] = {}
+        self._asks = services.model.name != NO_MODEL and budget >= LEAST_CALLS
+        self._uses: dict[str, list[MeasuredUse]] = {}
         self._said: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
-        self.turns = self._calls = 0
+        self._turns = self._calls = 0
         self._is_dry = is_dry
-        self.prompts: Counter[int] = Counter()
+        self._prompts: Counter[int] = Counter()
 
     async def take_all(self, conversations: Sequence[str], turns: int) -> None:
         """Measure the last turns of the given conversations, or of all. Raises InvalidInput, NotFound."""
         if not 1 <= turns <= MOST_TURNS:
             msg = f"turns: {turns}. Must be between 1 and {MOST_TURNS}."
             raise InvalidInput(msg, where="turns")
-        if not self.asks and self._budget and self._services.model.name != NO_MODEL:
+        if not self._asks and self._budget and self._services.model.name != NO_MODEL:
             msg = f"budget: {self._budget} calls are too few. Use at least {LEAST_CALLS}, or 0 to ask no model."
             raise InvalidInput(msg, where="budget")
         async for conversation, turn in _recorded(self._services, self._scope, conversations, turns):
-            await self.take(conversation, turn)
+            try:
+                await self._take(conversation, turn)
+            except NotFound:
+                self._missed["something of it was erased"] += 1
+            except InvalidInput:
+                self._missed["its window cannot be rebuilt"] += 1
+            except BackendError:
+                self._missed["the model did not answer it"] += 1
 
-    async def take(self, conversation: Conversation, turn: Turn) -> None:
-        """Measure a turn that includes memories."""
+    async def _take(self, conversation: Conversation, turn: Turn) -> None:
         lines = [each for each in dict.fromkeys(said_in(turn.steps[-1].manifest)) if await self._memory(each)]
         if not lines:
             return
         self._said.update(lines)
-        try:
-            uses = await self._ask(conversation, turn, lines) if self.asks else await self._read(conversation, turn)
-        except NotFound:
-            self._missed["something of it was erased"] += 1
-            return
-        except InvalidInput:
-            self._missed["its window cannot be rebuilt"] += 1
-            return
-        except BackendError:
-            self._missed["the model did not answer it"] += 1
-            return
-        self.turns += bool(uses)
-        for use in uses:
-            self._uses.setdefault(use.memory, []).append(use)
+        scores = await self._ask(conversation, turn, lines) if self._asks else await self._read(conversation, turn)
+        self._turns += bool(scores)
+        for memory, score in scores.items():
+            use = MeasuredUse(conversation_id=conversation.id, turn=turn.n, score=round(score, 4))
+            self._uses.setdefault(memory, []).append(use)
 
-    async def report(self) -> Utilities:
-        """Return the result."""
+    async def report(self, may_know: Callable[[Memory], bool]) -> MemoryUsefulness:
+        """Return the memories that the caller may know."""
         if self._calls:
-            context = {"turns": self.turns, "calls": self._calls, "memories": len(self._uses)}
+            context = {"turns": self._turns, "calls": self._calls, "memories": len(self._uses)}
             record = receipt(self._services, Version(slug="eval"), "leave-one-out", context=context)
             await self._services.audit.append(self._scope, [replace(record, selection=None)])
-        items = []
-        for id_, uses in self._uses.items():
-            memory = await self._memory(id_)
-            if memory is not None:
-                said = self._said[id_]
-                verdict = _verdict(memory, uses, said)
-                items.append(Utility(memory=memory, uses=tuple(uses), said=said, verdict=verdict))
-        items = _without_twins(items)
-        items.sort(key=lambda each: (-each.utility, -len(each.uses), each.memory.no))
-        by = MODEL if self.asks else WORDS
-        return Utilities(items=tuple(items), by=by, turns=self.turns, calls=self._calls, missed=dict(self._missed))
+        found = [(await self._memory(name), uses) for name, uses in self._uses.items()]
+        known = [(memory, uses) for memory, uses in found if memory is not None]
+        verdicts = {each.id: self._verdict(each, uses) for each, uses in known}
+        _keep_one_of_twins([each for each, _ in known], verdicts)
+        known.sort(key=lambda each: (-_mean(each[1]), -len(each[1]), each[0].no))
+        items = [
+            as_answer(
+                UsedMemory,
+                memory,
+                memory_id=memory.id,
+                utility=round(_mean(uses), 4),
+                turns=tuple(uses),
+                said=self._said[memory.id],
+                verdict=verdicts[memory.id],
+                prune=verdicts[memory.id] == "useless",
+            )
+            for memory, uses in known
+            if may_know(memory)
+        ]
+        return MemoryUsefulness(
+            by="model" if self._asks else "words",
+            turns=self._turns,
+            calls=self._calls,
+            missed=dict(self._missed),
+            items=tuple(items),
+        )
 
-    async def _read(self, conversation: Conversation, turn: Turn) -> list[Use]:
+    def estimate(self, prices: Prices) -> MemoryUsefulness:
+        """Return the model calls and their maximum cost."""
+        calls, costs = self._prompts.total(), {}
+        price = prices.of(self._services.model.name)
+        if price is not None and calls:
+            uses = [(CacheEstimate(uncached=tokens), many) for tokens, many in self._prompts.items()]
+            spent = sum(many * (price.of(use, write=1.0) + price.of_output(ANSWER, use)) for use, many in uses)
+            costs = {price.currency: spent}
+        cost = MeasureCost(
+            model=self._services.model.name if self._asks else "",
+            turns=self._turns,
+            calls=calls,
+            prompt_tokens=sum(tokens * many for tokens, many in self._prompts.items()),
+            answer_tokens=ANSWER * calls,
+            costs=costs,
+        )
+        by: Literal["model", "words"] = "model" if self._asks else "words"
+        return MemoryUsefulness(by=by, turns=self._turns, calls=0, missed={}, items=(), cost=cost)
+
+    async def _read(self, conversation: Conversation, turn: Turn) -> dict[str, float]:
         if self._is_dry:
-            return []
+            return {}
         if not turn.reply_seq:
             self._missed["it has no answer"] += 1
-            return []
+            return {}
         [reply] = await self._services.store.posts_in(self._scope, conversation.id, [(turn.reply_seq, turn.reply_seq)])
         answer = reply.message or text_of(whole(reply, None))
         if answer.startswith(NO_MODEL_LABEL):
             self._missed["no model answered it: it quotes whatever was recalled"] += 1
-            return []
-        uses = await uses_by_words(self._services, self._scope, conversation, turn, answer)
-        uses = [each for each in uses if await self._memory(each.memory)]
+            return {}
+        scores = await scores_by_words(self._services, self._scope, conversation, turn, answer)
+        scores = {name: score for name, score in scores.items() if await self._memory(name)}
         if len(set(words(answer))) >= LEAST_WORDS:
-            return uses
-        scored = [each for each in uses if each.score]
-        if uses and not scored:
+            return scores
+        if scores and not any(scores.values()):
             self._missed["its answer says too little"] += 1
-        return scored
+        return {name: score for name, score in scores.items() if score}
 
-    async def _ask(self, conversation: Conversation, turn: Turn, values: Sequence[str]) -> list[Use]:
+    async def _ask(self, conversation: Conversation, turn: Turn, values: Sequence[str]) -> dict[str, float]:
         left = self._budget - self._calls - 2
         wanted = [each for each in values if len(self._uses.get(each, ())) < ENOUGH][: max(0, left)]
         if not wanted:
-            return []
+            return {}
         if len(turn.steps) > 1:
             self._missed["its model called tools"] += 1
-            return []
+            return {}
         self._calls += 2 + len(wanted)
         if not self._is_dry:
-            return await uses_by_asking(self._services, self._scope, conversation, turn, wanted)
-        self.prompts[turn.steps[-1].manifest.tokens] += 2 + len(wanted)
-        return [Use(memory=each, conversation=conversation.id, turn=turn.n, score=0.0, by=MODEL) for each in wanted]
+            return await scores_by_asking(self._services, self._scope, conversation, turn, wanted)
+        self._prompts[turn.steps[-1].manifest.tokens] += 2 + len(wanted)
+        return dict.fromkeys(wanted, 0.0)
 
     async def _memory(self, id_: str) -> Memory | None:
         """Return a stored memory, None if it is no longer valid."""
         memories = await self._services.store.memories.get(self._scope, id_)
         return next((each for each in memories if each.valid_to is None), None)
 
-
-def _verdict(memory: Memory, uses: Sequence[Use], said: int) -> Verdict:
-    by_words = any(each.by == WORDS for each in uses)
-    if max(each.score for each in uses) > USELESS:
-        return "useful"
-    if memory.written:
-        return "written"
-    lower = lowered(memory.text)
-    if matter_of(memory.text) in BOUND or scopes.BOUND.search(lower):
-        return "bound"
-    if by_words and memory.category in SILENT:
-        return "silent"
-    return "seldom" if said < SAID or len(uses) < (SAID if by_words else ENOUGH) else "useless"
+    def _verdict(self, memory: Memory, uses: Sequence[MeasuredUse]) -> Verdict:
+        if max(each.score for each in uses) > USELESS:
+            return "useful"
+        if memory.written:
+            return "written"
+        if matter_of(memory.text) in BOUND or scopes.BOUND.search(lowered(memory.text)):
+            return "bound"
+        if not self._asks and memory.category in SILENT:
+            return "silent"
+        return "seldom" if self._said[memory.id] < SAID or len(uses) < (ENOUGH if self._asks else SAID) else "useless"
 
 
-def _without_twins(items: Sequence[Utility]) -> list[Utility]:
+def _mean(uses: Sequence[MeasuredUse]) -> float:
+    return fmean(each.score for each in uses)
+
+
+def _keep_one_of_twins(memories: Sequence[Memory], verdicts: dict[str, Verdict]) -> None:
     """Keep the most confident of several duplicates: each seems useless while the others exist, but one is useful."""
-    utilities = sorted(items, key=lambda each: (each.prunes, -each.memory.confidence, -each.memory.no))
-    texts = [set(words(each.memory.text)) for each in utilities]
-    remaining = [text for each, text in zip(utilities, texts, strict=True) if not each.prunes]
-    for number, each in enumerate(utilities):
-        if not each.prunes or any(_alike(texts[number], other) for other in remaining):
-            continue
-        if any(_alike(texts[number], other) for other in texts[number + 1 :]):
-            utilities[number] = replace(each, verdict="twin")
-            remaining.append(texts[number])
-    return utilities
+    useless = [each for each in memories if verdicts[each.id] == "useless"]
+    useless.sort(key=lambda each: (-each.confidence, -each.no))
+    texts = [set(words(each.text)) for each in useless]
+    remaining = [set(words(each.text)) for each in memories if verdicts[each.id] != "useless"]
+    for number, (each, text) in enumerate(zip(useless, texts, strict=True)):
+        if not any(_alike(text, other) for other in remaining) and any(
+            _alike(text, other) for other in texts[number + 1 :]
+        ):
+            verdicts[each.id] = "twin"
+            remaining.append(text)
 
 
 def _alike(one: set[str], other: set[str]) -> bool:

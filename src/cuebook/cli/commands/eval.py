@@ -12,7 +12,7 @@ from cuebook.app.evaluate import QUESTIONS, Evaluation, EvidenceRecall, evaluate
 from cuebook.app.evaluate.items import Cleanness
 from cuebook.app.evaluate.replay import Survival
 from cuebook.app.gold import GoldSurvival
-from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, Utilities, Utility, usefulness_of
+from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, MemoryUsefulness, UsedMemory
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -113,9 +113,9 @@ def eval_(
 
 
 def _estimate(state: State, names: list[str], asked: Any) -> None:
-    async def reckoned() -> MeasureCost:
+    async def reckoned() -> Any:
         async with Cuebook.open(state.project(), worker=False) as cue:
-            return await cue.memory.utility_cost(names, **asked)
+            return (await cue.memory.utility(names, **asked, estimate=True)).cost
 
     cost = asyncio.run(reckoned())
     if state.json:
@@ -125,25 +125,25 @@ def _estimate(state: State, names: list[str], asked: Any) -> None:
 
 
 def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, yes: bool) -> None:
-    async def measured() -> tuple[Utilities, Receipt | None]:
+    async def measured() -> tuple[MemoryUsefulness, Receipt | None]:
         async with Cuebook.open(state.project(), worker=False) as cue:
-            cost = await cue.memory.utility_cost(names, **asked) if asked["budget"] else None
-            if cost is not None and cost.calls and not state.json:
+            cost = (await cue.memory.utility(names, **asked, estimate=True)).cost if asked["budget"] else None
+            if cost and cost.calls and not state.json:
                 screen.complain(cost_line(cost))
             utilities = await cue.memory.utility(names, **asked)
             if not state.json:
                 for line in utility_lines(utilities):
                     screen.say(line)
-            many = sum(each.prunes for each in utilities.items)
+            many = sum(each.prune for each in utilities.items)
             agreed = prune and many > 0 and (yes or _agreed(many))
             return utilities, await cue.memory.prune(utilities, user=asked["user"]) if agreed else None
 
     utilities, receipt = asyncio.run(measured())
     if state.json:
-        screen.say_json(answer_to_wire(usefulness_of(utilities)) | {"receipt": receipt})
+        screen.say_json(answer_to_wire(utilities) | {"receipt": receipt})
     elif receipt:
         screen.say(f"memories forgotten; receipt: {receipt.id}")
-    if prune and receipt is None and any(each.prunes for each in utilities.items):
+    if prune and receipt is None and any(each.prune for each in utilities.items):
         screen.complain("Nothing was forgotten. Use --yes to skip the confirmation.")
         raise typer.Exit(1)
 
@@ -257,7 +257,7 @@ _HOW: Final = {
 }
 
 
-def utility_lines(found: Utilities) -> Iterator[str]:
+def utility_lines(found: MemoryUsefulness) -> Iterator[str]:
     """Yield the lines of a utility report, the most useful memory first."""
     calls = f", {found.calls:,} calls" if found.calls else ""
     memories, turns = counted(len(found.items), "memory", "memories"), counted(found.turns, "turn")
@@ -266,15 +266,15 @@ def utility_lines(found: Utilities) -> Iterator[str]:
         yield ""
         yield f"{'utility':>7}  {'turns':>5}  {'uses':>5}  memory"
     for each in found.items:
-        yield f"{each.utility:>7.2f}  {each.said:>5}  {each.memory.uses:>5}  {_memory(each)}"
+        yield f"{each.utility:>7.2f}  {each.said:>5}  {each.uses:>5}  {_memory(each)}"
         yield f"{'':>21}  {_evidence(each)}"
     for reason, many in found.missed.items():
         yield f"not measured: {counted(many, 'turn')}, {reason}"
-    useless = [each for each in found.items if each.prunes]
+    useless = [each for each in found.items if each.prune]
     if useless:
         yield ""
         yield f"useless in {SAID} turns or more; use --prune to forget {'it' if len(useless) == 1 else 'them'}:"
-        yield from (f"  {each.memory.id}  {screen.line_of(each.memory.text, WORDS)}" for each in useless)
+        yield from (f"  {each.memory_id}  {screen.line_of(each.text, WORDS)}" for each in useless)
 
 
 def cost_line(cost: MeasureCost) -> str:
@@ -288,12 +288,12 @@ def cost_line(cost: MeasureCost) -> str:
     return f"{asks}: {prompts}, up to {answers}; {priced}"
 
 
-def _memory(each: Utility) -> str:
-    return f"{each.memory.id} {each.memory.category}: {screen.line_of(each.memory.text, WORDS)}"
+def _memory(each: UsedMemory) -> str:
+    return f"{each.memory_id} {each.category}: {screen.line_of(each.text, WORDS)}"
 
 
-def _evidence(each: Utility) -> str:
-    best = sorted(each.uses, key=lambda use: -use.score)[:EVIDENCE]
-    more = f", {len(each.uses) - len(best)} more" if len(each.uses) > len(best) else ""
+def _evidence(each: UsedMemory) -> str:
+    best = sorted(each.turns, key=lambda use: -use.score)[:EVIDENCE]
+    more = f", {len(each.turns) - len(best)} more" if len(each.turns) > len(best) else ""
     kept = "" if each.verdict in ("useful", "useless") else f"; kept: {VERDICTS[each.verdict]}"
-    return ", ".join(f"{use.conversation} turn {use.turn}: {use.score:.2f}" for use in best) + more + kept
+    return ", ".join(f"{use.conversation_id} turn {use.turn}: {use.score:.2f}" for use in best) + more + kept

@@ -7,8 +7,6 @@ the answer changes without the memory, minus its change between two equal calls.
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from cuebook.engine.core.recall import embed_queries
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.recorded_turn import MEMORY, read_recorded
@@ -27,18 +25,6 @@ LEAST_CALLS: Final = 3
 ANSWER: Final = 300
 #: The day before a memory's text, which is not part of its words.
 _DAY: Final = Expression(r"^- \[[^\]]{1,20}\] ")
-#: Method of measurement.
-WORDS, MODEL = "words", "model"
-
-
-class Use(Struct, frozen=True, kw_only=True):
-    """A memory's use in a turn, from 0 (the answer is the same without it) to 1."""
-
-    memory: str
-    conversation: str
-    turn: int
-    score: float
-    by: str
 
 
 def said_in(manifest: Manifest) -> list[str]:
@@ -46,29 +32,30 @@ def said_in(manifest: Manifest) -> list[str]:
     return [text.source.removeprefix(MEMORY) for text in manifest.volatile if text.source.startswith(MEMORY)]
 
 
-async def uses_by_words(
+async def scores_by_words(
     services: Services, scope: Scope, conversation: Conversation, turn: Turn, answer: str
-) -> list[Use]:
+) -> dict[str, float]:
     """Measure a turn's memories by its answer; skip those whose words all occur elsewhere in the window.
 
+    A score is from 0 (the answer is the same without the memory) to 1, by the memory's id.
     Raises NotFound if a part was erased.
     """
     manifest = turn.steps[-1].manifest
     window = await render_again(services, scope, conversation.id, manifest, owner=conversation.user)
     spoken = set(words(answer))
     block_words = [(block.source, set(words(_DAY.sub("", block.text)))) for block in window.blocks]
-    uses: list[Use] = []
+    scores: dict[str, float] = {}
     for source, own in block_words:
         if source.startswith(MEMORY):
             alone = own.difference(*(other for name, other in block_words if name != source))
             if alone:
-                uses.append(_use(source, conversation, turn, len(alone & spoken) / len(alone), WORDS))
-    return uses
+                scores[source.removeprefix(MEMORY)] = len(alone & spoken) / len(alone)
+    return scores
 
 
-async def uses_by_asking(
+async def scores_by_asking(
     services: Services, scope: Scope, conversation: Conversation, turn: Turn, memories: Sequence[str]
-) -> list[Use]:
+) -> dict[str, float]:
     """Measure a turn's memories by calling the model with and without each: two calls plus one per memory.
 
     Raises NotFound, InvalidInput if the window cannot be rebuilt, and the model's errors.
@@ -81,10 +68,7 @@ async def uses_by_asking(
     answers = [await ask_model(services, recorded, each, temperature=0.0, max_tokens=ANSWER) for each in windows]
     alike = await _alike(services, answers)
     noise = 1.0 - alike[0]
-    return [
-        _use(memory, conversation, turn, max(0.0, 1.0 - same - noise), MODEL)
-        for memory, same in zip(memories, alike[1:], strict=True)
-    ]
+    return {memory: max(0.0, 1.0 - same - noise) for memory, same in zip(memories, alike[1:], strict=True)}
 
 
 async def _alike(services: Services, answers: Sequence[str]) -> list[float]:
@@ -100,8 +84,3 @@ async def _alike(services: Services, answers: Sequence[str]) -> list[float]:
     one = memoryview(vectors[0].vector).cast("f")
     meant = [sum(x * y for x, y in zip(one, memoryview(each.vector).cast("f"), strict=True)) for each in vectors[1:]]
     return [min(word, max(0.0, meaning)) for word, meaning in zip(shared, meant, strict=True)]
-
-
-def _use(source: str, conversation: Conversation, turn: Turn, score: float, by: str) -> Use:
-    memory = source.removeprefix(MEMORY)
-    return Use(memory=memory, conversation=conversation.id, turn=turn.n, score=round(score, 4), by=by)

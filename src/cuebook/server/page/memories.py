@@ -10,8 +10,7 @@ from litestar.response.base import ASGIResponse
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.forgetting import preview_of
-from cuebook.app.memories.reading import may_know
-from cuebook.app.reports.memory_use import MOST_TURNS, SAID, TURNS, VERDICTS, Utility
+from cuebook.app.reports.memory_use import MOST_TURNS, SAID, TURNS, VERDICTS, UsedMemory
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import KINDS
 from cuebook.records.memory_answers import ItemEntry, MemorySource, StoredMemory
@@ -125,8 +124,8 @@ async def memory(
     use = None
     if measured:
         async with request.app.state.measures.hold("a memory measurement"):
-            uses = await cue.memory.utility(user=user)
-        use = next((shown_use(each) for each in uses.items if each.memory.id == found.id), {"measured": 0})
+            uses = await cue.memory.utility(user=user, caller=caller_of(request))
+        use = next((shown_use(each) for each in uses.items if each.memory_id == found.id), {"measured": 0})
     return show(
         "memory.html",
         view=VIEW,
@@ -228,17 +227,17 @@ def _item_row(item: ItemEntry, conversation: str) -> dict[str, Any]:
     return {**to_wire(item), **data}
 
 
-def shown_use(found: Utility) -> dict[str, Any]:
+def shown_use(found: UsedMemory) -> dict[str, Any]:
     """Return a memory with the turns in which it was most useful."""
-    best = sorted(found.uses, key=lambda each: -each.score)[:EVIDENCE]
+    best = sorted(found.turns, key=lambda each: -each.score)[:EVIDENCE]
     return {
-        "id": found.memory.id,
-        "page": page_of(f"memory:{found.memory.id}"),
-        "category": found.memory.category,
-        "text": found.memory.text,
+        "id": found.memory_id,
+        "page": page_of(f"memory:{found.memory_id}"),
+        "category": found.category,
+        "text": found.text,
         "utility": found.utility,
         "prompts": found.said,
-        "measured": len(found.uses),
+        "measured": len(found.turns),
         "best": [each for each in best if each.score > 0],
         "verdict": VERDICTS[found.verdict],
     }
@@ -287,18 +286,17 @@ async def usefulness(
     cue, user = cue_of(request), user_of(request, None, user_id)
     named = [conversation] if conversation else []
     async with request.app.state.measures.hold("a memory measurement"):
-        utilities = await cue.memory.utility(named, user=user, turns=turns)
-    visible = [each for each in utilities.items if may_know(caller_of(request), each.memory)]
+        utilities = await cue.memory.utility(named, user=user, turns=turns, caller=caller_of(request))
     return show(
         "memory_usefulness.html",
         view=VIEW,
         filters={"userId": user_id, "conversationId": conversation, "turns": turns},
         result=utilities,
-        count=len(visible),
+        count=len(utilities.items),
         often=SAID,
         most_turns=MOST_TURNS,
-        useless=[shown_use(each) for each in visible if each.prunes][:MEASURED],
-        others=[shown_use(each) for each in visible if not each.prunes][:MEASURED],
+        useless=[shown_use(each) for each in utilities.items if each.prune][:MEASURED],
+        others=[shown_use(each) for each in utilities.items if not each.prune][:MEASURED],
         owner_query=query_of(user_id),
         single=caller_of(request).user is not None,
         may_edit=caller_of(request).may("editor" if user is not None else "owner"),
