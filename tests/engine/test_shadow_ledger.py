@@ -8,11 +8,11 @@ import pytest
 
 from cuebook import Cuebook
 from cuebook.app.cuebook import RelayCall, RelayRequest
-from cuebook.app.reports.prices import load_prices
+from cuebook.app.reports.prices import load_prices, money
 from cuebook.app.reports.shadow import ShadowReport
 from cuebook.config import build
 from cuebook.engine.proxy.shadow_ledger import broken_pairs
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.records.memory import Scope
 from cuebook.records.turn import CacheEstimate
 from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result
@@ -138,12 +138,40 @@ async def test_refused_requests_cost_nothing_and_are_not_cached() -> None:
         assert report.client_read == 0, "its prompt was not cached"
 
 
+async def test_a_call_that_the_upstream_never_answered_is_only_counted() -> None:
+    async with shadowing(Answer(error=UpstreamError("unreachable"))) as cue:
+        with pytest.raises(UpstreamError):
+            await send(cue, [user(LONG * 20)])
+        await cue.settle()
+        report = await cue.shadow.report()
+        assert (report.calls, report.unanswered_calls, report.refused_calls) == (0, 1, 0)
+        assert (report.client_tokens, report.window_tokens, report.models, await cue.shadow.calls()) == (0, 0, [], [])
+        await send(cue, [user(LONG * 20)])
+        report = await cue.shadow.report()
+        assert (report.calls, report.unanswered_calls, report.client_read) == (1, 1, 0), "its prompt was not cached"
+
+
 async def test_a_model_without_a_price_is_reported_in_tokens_only() -> None:
     async with shadowing() as cue:
         await send(cue, [user("hi")], model="nobodys-model")
         [cost] = (await cue.shadow.report()).models
     assert (cost.currency, cost.client_cost, cost.window_cost, cost.output_cost) == (None, None, None, None)
     assert cost.client_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("costs", "text"),
+    [
+        ({"USD": 12.345}, "$12.35"),
+        ({"USD": 0.034}, "$0.034"),
+        ({"USD": 0.0000345}, "$0.000034"),
+        ({"EUR": 0.5, "USD": 1234.0}, "0.50 EUR + $1,234.00"),
+        ({"USD": 3e-8}, "<$0.0000010"),
+        ({"USD": 0.0}, "$0.00"),
+    ],
+)
+def test_costs_are_shown_with_significant_digits(costs: dict[str, float], text: str) -> None:
+    assert money(costs) == text
 
 
 def test_project_prices_override_the_built_in_ones(tmp_path: Path) -> None:

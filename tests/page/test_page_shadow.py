@@ -42,7 +42,7 @@ def test_shadow_calls_are_totaled_and_listed(
         Cuebook.open(config(tmp_path, upstream__shadow=True, upstream__url="http://recorded/v1"), upstream=upstream)
     )
     seen = tab(served)
-    assert "No shadow calls yet" in seen.open("/page/shadow").inner_text("main")
+    assert "No calls yet" in seen.open("/page/shadow").inner_text("main")
     served.run(lambda cue: talk(cue, upstream))
     found = served.run(lambda cue: cue.shadow.report())
     calls = served.run(lambda cue: cue.shadow.calls())
@@ -57,6 +57,11 @@ def test_shadow_calls_are_totaled_and_listed(
     page.click(f"text=garden · turn {TURNS}")
     assert "this prompt was not sent" in page.inner_text("main")
     check_layout(served, tab, "/page/shadow")
+    phone = tab(served, viewport={"width": 360, "height": 800})
+    page = phone.open("/page/shadow")
+    for cell in page.locator("section:has(#profiles) tr:has(td) >> nth=0 >> td[data-name]").all():
+        assert cell.evaluate("each => getComputedStyle(each, '::before').content") != "none", "no heading on a phone"
+    phone.screenshot_page("shadow-phone")
     page = seen.open("/page/shadow")
     assert page.locator("section:has(#profiles) tr:has(td)").count() == len(found.replay.profiles)
     page.select_option("[name=profile]", "budget")

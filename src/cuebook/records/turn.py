@@ -306,6 +306,7 @@ class ShadowCallUsage(Struct, frozen=True, kw_only=True, rename="camel", omit_de
     added_ms: float = 0.0
     lost: dict[str, int] = {}  # earlier calls that could not be recorded, by reason
     refused: int = 0  # the upstream's error status; such a call is free and not cached
+    unanswered: bool = False  # the upstream could not be reached, or the client left before its answer
     client_tokens: int = 0  # messages and tools as the client sent them
     window_tokens: int = 0  # messages and tools as Cuebook would have sent them
     rule: str = ""  # the cache rule of both estimates; "" = no estimate

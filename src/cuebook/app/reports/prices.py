@@ -1,5 +1,6 @@
-"""Look up model prices: the project's own price file first, then the shipped table of models."""
+"""Look up model prices: the project's own price file first, then the shipped table of models. Format costs."""
 
+import math
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,6 +16,10 @@ from cuebook.window.models import model_table, undated
 #: The project's price file.
 FILE = "config/prices.json"
 _MILLION = 1_000_000
+#: Shown where a model has no price.
+UNKNOWN = "unknown price"
+#: The smallest cost that is shown as a number.
+_SMALLEST = 1e-6
 
 
 class Rates(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -94,3 +99,16 @@ def load_prices(config: Config) -> Prices:
         msg = f'{FILE}: {error}. Write {{"prices": {{"my-model*": {{"input": 1, "cachedInput": 0.1, "output": 4}}}}}}'
         raise InvalidInput(msg, where=FILE) from None
     return Prices(table.prices, shipped, priced)
+
+
+def money(costs: Mapping[str, float]) -> str:
+    """Return amounts by currency, those below one with two significant digits."""
+    return " + ".join(_amount(currency, cost) for currency, cost in sorted(costs.items()))
+
+
+def _amount(currency: str, cost: float) -> str:
+    if 0 < cost < _SMALLEST:
+        return f"<{_amount(currency, _SMALLEST)}"
+    digits = 2 if cost >= 1 or not cost else 1 - math.floor(math.log10(cost))
+    text = f"{cost:,.{max(2, digits)}f}"
+    return f"${text}" if currency == "USD" else f"{text} {currency}"

@@ -64,7 +64,8 @@ class ShadowReport(Answer, frozen=True, kw_only=True):
     """
 
     calls: int
-    refused_calls: int  # calls that the upstream refused; not in any other figure
+    refused_calls: int  # calls that the upstream refused; not in any other figure, like the next
+    unanswered_calls: int  # the upstream could not be reached, or the client left before its answer
     conversations: int
     lost: dict[str, int]  # forwarded calls that could not be recorded, by reason
     waiting: int  # calls not yet recorded by this process
@@ -140,7 +141,7 @@ class ShadowCalls(Namespace):
         """
         scope = Scope(user=user)
         passed = await self._services.store.talks.shadow_calls(scope, conversation)
-        calls = [call for call in passed if not call.entry.refused]
+        calls = _answered(passed)
         prices = await asyncio.to_thread(load_prices, self._config)
         newest = list({call.conversation: call for call in calls}.values())
         lost = Counter[str]()
@@ -153,7 +154,8 @@ class ShadowCalls(Namespace):
         truncated = {(call.conversation, seq) for call in calls for seq in call.entry.truncated_seqs}
         return ShadowReport(
             calls=len(calls),
-            refused_calls=len(passed) - len(calls),
+            refused_calls=sum(1 for call in passed if call.entry.refused),
+            unanswered_calls=sum(1 for call in passed if call.entry.unanswered),
             conversations=len(newest),
             lost=dict(lost),
             waiting=self._shadow.waiting if self._shadow is not None else 0,
@@ -207,16 +209,14 @@ class ShadowCalls(Namespace):
         return ProfileChoice(profile=profile, before=before)
 
     async def calls(self, conversation: str | None = None, *, user: str | None = None) -> list[ShadowCall]:
-        """Return the successful calls of a conversation, or of all that the caller takes part in, oldest first.
+        """Return the answered calls of a conversation, or of all that the caller takes part in, oldest first.
 
         Raises NotFound, and InvalidInput for an unreadable price file of the project.
         """
         shadowed_calls = await self._services.store.talks.shadow_calls(Scope(user=user), conversation)
         prices = await asyncio.to_thread(load_prices, self._config)
         return [
-            ShadowCall(call=each, cost=_cost(each.entry.model, [each], prices))
-            for each in shadowed_calls
-            if not each.entry.refused
+            ShadowCall(call=each, cost=_cost(each.entry.model, [each], prices)) for each in _answered(shadowed_calls)
         ]
 
     async def _examples(
@@ -230,6 +230,10 @@ class ShadowCalls(Namespace):
                 text = (post.message or "")[:SHOWN]
                 examples.append(Example(conversation=conversation, seq=seq, role=post.role, why=why, text=text))
         return examples
+
+
+def _answered(calls: Sequence[ShadowedCall]) -> list[ShadowedCall]:
+    return [call for call in calls if not (call.entry.refused or call.entry.unanswered)]
 
 
 def _output(call: ShadowedCall) -> int:

@@ -13,6 +13,7 @@ from cuebook.app.evaluate.items import Cleanness
 from cuebook.app.evaluate.replay import Survival
 from cuebook.app.gold import GoldSurvival
 from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, MemoryUsefulness, UsedMemory
+from cuebook.app.reports.prices import UNKNOWN, money
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -281,9 +282,8 @@ def cost_line(cost: MeasureCost) -> str:
     """Describe the model calls of a measurement and their maximum cost."""
     if not cost.calls:
         return "no model calls"
-    money = " + ".join(f"{spent:.4f} {currency}" for currency, spent in cost.costs.items())
     prompts, answers = f"{cost.prompt_tokens:,} prompt tokens", f"{cost.answer_tokens:,} answer tokens"
-    priced = f"{money} at most" if money else "no known price (add one in config/prices.json)"
+    priced = f"{money(cost.costs)} at most" if cost.costs else f"{UNKNOWN} (add one in config/prices.json)"
     asks = f"{counted(cost.calls, 'call')} of {cost.model} for {counted(cost.turns, 'turn')}"
     return f"{asks}: {prompts}, up to {answers}; {priced}"
 

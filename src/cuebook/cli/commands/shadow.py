@@ -1,5 +1,6 @@
-"""Command `cuebook shadow report`: compare forwarded requests with what Cuebook would have sent."""
+"""Command `cuebook shadow report`: compare summarization profiles and both prompts of shadow calls on own traffic."""
 
+from cuebook.app.reports.prices import UNKNOWN, money
 from cuebook.app.reports.shadow import ModelCost, ShadowReport
 from cuebook.cli.group import new_app
 from cuebook.cli.operations import add_operations
@@ -7,18 +8,20 @@ from cuebook.cli.output import screen
 from cuebook.records.expression import counted
 
 app = new_app(
-    "Report what shadow mode would have sent and saved.",
+    "Report tokens and cost of each summarization profile on your traffic.",
     "cuebook shadow report",
     "cuebook shadow report --conversation c1",
 )
 
 
 def print_report(shadow_report: ShadowReport) -> None:
-    """Print the totals of shadow calls."""
+    """Print the figures of each profile, and the totals of shadow calls."""
     _profiles(shadow_report)
-    if shadow_report.refused_calls:
-        screen.say(f"rejected by the upstream, not included below: {counted(shadow_report.refused_calls, 'call')}")
-    if not shadow_report.calls and not shadow_report.refused_calls and not shadow_report.replay.profiles:
+    failed = {"rejected": shadow_report.refused_calls, "not answered": shadow_report.unanswered_calls}
+    for state, calls in failed.items():
+        if calls:
+            screen.say(f"{state} by the upstream, not included below: {counted(calls, 'call')}")
+    if not (shadow_report.calls or any(failed.values()) or shadow_report.replay.profiles):
         screen.say("no calls recorded yet. Start the proxy with `cuebook serve --upstream URL`, or add --shadow.")
     if not shadow_report.calls:
         return
@@ -43,7 +46,7 @@ def _profiles(found: ShadowReport) -> None:
             f"{each.tokens:,}",
             f"{each.tokens / max(1, each.client_tokens):.0%}",
             f"{each.cache_read:,}",
-            ", ".join(f"{cost:.4f} {name}" for name, cost in each.costs.items()) or "no price",
+            money(each.costs) or UNKNOWN,
             f"{each.summarized_messages:,}",
             f"{each.summarized_tokens:,}",
             "" if each.recall is None else f"{each.recall:.0%} of {each.questions}",
@@ -54,7 +57,7 @@ def _profiles(found: ShadowReport) -> None:
     screen.table(columns, rows, right=columns[1:])
     if replay.unpriced:
         names = ", ".join(each or "(unnamed)" for each in replay.unpriced)
-        screen.say(f"no price for {names}: tokens only. Add one in config/prices.json.")
+        screen.say(f"{UNKNOWN}: {names}. Add one in config/prices.json.")
     if replay.uncached:
         screen.say(f"no cache rule for {', '.join(replay.uncached)}: each token has the full price")
     if replay.left_out:
@@ -100,12 +103,14 @@ def _costs(found: ShadowReport) -> None:
     screen.table(columns, rows, right=columns[1:])
     unknown = [each.model or "(unnamed)" for each in found.models if each.currency is None]
     if unknown:
-        screen.say(f"no price for {', '.join(unknown)}: tokens only. Add one in config/prices.json.")
+        screen.say(f"{UNKNOWN}: {', '.join(unknown)}. Add one in config/prices.json.")
     screen.say(f"costs are simulated with the cache rule and prices of {found.prices_as_of} or the project's own")
 
 
 def _money(each: ModelCost, cost: float | None) -> str:
-    return "" if cost is None else f"{cost:.4f} {each.currency}"
+    if each.currency is None:
+        return UNKNOWN
+    return "no cache rule" if cost is None else money({each.currency: cost})
 
 
 def _posts(found: ShadowReport) -> None:

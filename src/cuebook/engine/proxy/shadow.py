@@ -300,7 +300,7 @@ class Shadow:
                     step,
                     now=record.at,
                     marks=wire.sends_marks(wire.model),
-                    refused=record.status if record.status >= HTTPStatus.BAD_REQUEST else 0,
+                    status=record.status if record.pieces or not record.broken else 0,
                     added_ms=round(record.added_s * 1000, 3),
                     lost=dict(lost),
                     truncated_seqs=await _truncated(services, scope, step),

@@ -5,6 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -52,24 +53,25 @@ class CallAccounting:
         *,
         now: float,
         marks: bool,
-        refused: int = 0,
+        status: int,
         **fields: Any,
     ) -> dict[str, Any]:
         """Return the metadata of a call: its entry in the ledger with `fields`. It is computed in a thread."""
-        entry = await asyncio.to_thread(partial(self._entry, wire, step, now=now, marks=marks, refused=refused))
+        entry = await asyncio.to_thread(partial(self._entry, wire, step, now=now, marks=marks, status=status))
         entry = msgspec.structs.replace(entry, **fields)
         return {SHADOW: {**step.decision.start.metadata[SHADOW], str(step.lease.step): msgspec.to_builtins(entry)}}
 
-    def _entry(self, wire: Wire, step: OpenStep, *, now: float, marks: bool, refused: int) -> ShadowCallUsage:
+    def _entry(self, wire: Wire, step: OpenStep, *, now: float, marks: bool, status: int) -> ShadowCallUsage:
         """Return the ledger entry of a call.
 
-        `now` is the arrival time. `marks`: our prompt would get cache markers. `refused`: the upstream's error status;
-        failed calls are not cached.
+        `now` is the arrival time. `marks`: our prompt would get cache markers. `status` is the upstream's, 0 without an
+        answer; failed calls are not cached.
         """
         services, request, body = wire.services, step.request, bytes(wire.fields["messages"])
         messages, raws = _decode(body), [bytes(raw) for raw in _raws(body)]
         window, tools = step.plan.window, request.live_tools or request.tools
-        rule = None if refused else _rule(services, self._upstream, wire.model)
+        refused = status if status >= HTTPStatus.BAD_REQUEST else 0
+        rule = None if refused or not status else _rule(services, self._upstream, wire.model)
         client = ours = None
         with self._alone:
             weights = [self._weigh(services, raw, message) for raw, message in zip(raws, messages, strict=True)]
@@ -90,6 +92,7 @@ class CallAccounting:
         return ShadowCallUsage(
             model=wire.model,
             refused=refused,
+            unanswered=not status,
             client_tokens=sum(weights) + tool_tokens,
             window_tokens=window.tokens,
             rule=rule.name if rule is not None and client is not None and ours is not None else "",

@@ -8,6 +8,7 @@ import msgspec
 from litestar import Response, get
 
 from cuebook import Cuebook
+from cuebook.app.reports.prices import money
 from cuebook.app.transcript_views.live_turns import LiveTurn
 from cuebook.app.transcript_views.live_view import Sums
 from cuebook.records.expression import counted
@@ -15,7 +16,7 @@ from cuebook.server.authorization import admit
 from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.concurrency_limits import seat
 from cuebook.server.page.prompt_bar import kinds_shown
-from cuebook.server.page.render import HEADERS, money, number, percent, place, plain, seconds, show
+from cuebook.server.page.render import HEADERS, number, percent, place, plain, seconds, show
 from cuebook.server.streaming import Start, StreamResponse, encoded
 
 #: Idle polls after which a comment is sent, to detect clients that disconnected.

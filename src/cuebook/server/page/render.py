@@ -1,7 +1,6 @@
 """Render templates to HTML pages, with escaping, a content security policy, Markdown and number formats."""
 
 import functools
-import math
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -12,6 +11,7 @@ from urllib.parse import quote, urlsplit
 from litestar import Response
 
 from cuebook.app.forgetting import in_words
+from cuebook.app.reports.prices import money
 from cuebook.records.answer import Time
 from cuebook.records.expression import counted
 
@@ -168,17 +168,6 @@ def percent(value: float | None) -> str:
     if value is None:
         return ""
     return "<1%" if 0 < value < 0.01 else f"{value:.0%}"
-
-
-def money(costs: Mapping[str, float]) -> str:
-    """Return amounts by currency, small ones with two significant digits."""
-    return " + ".join(_amount(name, value) for name, value in sorted(costs.items()))
-
-
-def _amount(currency: str, value: float) -> str:
-    digits = 2 if abs(value) >= 1 or not value else min(6, 1 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{max(2, digits)}f}"
-    return f"${text}" if currency == "USD" else f"{text} {currency}"
 
 
 def seconds(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Render the shadow mode report: what clients sent, beside what Cuebook would have sent."""
+"""Render the Shadow view: the figures of each profile on own traffic, and what shadow mode would have sent."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from litestar import Response, get, post
 
-from cuebook.app.reports.shadow import ModelCost, ShadowCall
+from cuebook.app.reports.prices import UNKNOWN
+from cuebook.app.reports.shadow import ModelCost, ShadowCall, ShadowReport
 from cuebook.server.caller import AnyRequest, actor_of, caller_of, cue_of, user_of
 from cuebook.server.page.block_sources import post_address
 from cuebook.server.page.memories import go
@@ -33,6 +34,8 @@ async def shadow(
         view="Shadow",
         conversation=name or "",
         report=shadow_report,
+        unknown_price=UNKNOWN,
+        failed=_failed(shadow_report),
         unrecorded=sum(shadow_report.lost.values()),
         costs=_costs(shadow_report.models),
         plot=_plot(calls),
@@ -75,6 +78,11 @@ def _costs(models: Sequence[ModelCost]) -> Mapping[str, dict[str, float]]:
             for side, cost in (("client", each.client_cost), ("window", each.window_cost)):
                 costs[side][each.currency] = costs[side].get(each.currency, 0.0) + cost
     return costs
+
+
+def _failed(found: ShadowReport) -> str:
+    counts = {"rejected by the upstream": found.refused_calls, "not answered by the upstream": found.unanswered_calls}
+    return ", ".join(f"{count:,} {state}" for state, count in counts.items() if count)
 
 
 def _address(conversation: str, seq: int) -> str:
