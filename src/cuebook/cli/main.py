@@ -34,7 +34,7 @@ COMMANDS = {
     "chat": "Chat from the terminal.",
     "serve": "Start the HTTP server and OpenAI-compatible proxy.",
     "mcp": "Serve memory and prompts over MCP on standard input/output.",
-    "shadow": "Report tokens and cost of each summarization profile on your traffic.",
+    "shadow": "Report tokens and cost of each summarization profile.",
     "conversation": "List, show, import, export and delete conversations.",
     "turn": "Inspect, rate and replay the turns of a conversation.",
     "memory": "Search, list, correct and forget memories.",

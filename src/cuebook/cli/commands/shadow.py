@@ -8,7 +8,7 @@ from cuebook.cli.output import screen
 from cuebook.records.expression import counted
 
 app = new_app(
-    "Report tokens and cost of each summarization profile on your traffic.",
+    "Report tokens and cost of each summarization profile.",
     "cuebook shadow report",
     "cuebook shadow report --conversation c1",
 )
