@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from commands import cuebook
+from embedding_server import Embeddings, embedding_server
 from shared_app import app_of
 
 from cuebook import Cuebook, Posted
@@ -21,7 +22,6 @@ from cuebook.errors import BackendError, InvalidInput
 from cuebook.providers.minilm.compute_thread import ComputeQueue
 from cuebook.providers.minilm.embedder import MODEL_SHA256, MiniLM, verified
 from cuebook.testing.embedder import HashingEmbedder
-from cuebook.testing.embedding_server import Embeddings, embedding_server
 
 TEXTS = ["I adopted a puppy.", "The cat sat on the mat; it was 3 °C outside.", "dog", "word " * 300]
 

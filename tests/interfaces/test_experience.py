@@ -70,7 +70,7 @@ def test_turn_shows_its_experiences_and_the_reason(here: CommandRunner) -> None:
 ODD: dict[str, tuple[str | bytes, str]] = {
     "list": ("- a\n- b\n", "expected `key: value` lines"),
     "scalar": ("just text\n", "expected `key: value` lines"),
-    "empty": ("", "when: missing"),
+    "empty": ("", "exp_id: missing"),
     "noid": ("when: a\nwhat: b\n", "exp_id: missing"),
     "broken": ("exp_id: [a\n", "line "),
     "tag": ("exp_id: !!python/object/apply:os.system [ls]\nwhen: a\nwhat: b\n", "tags (`!…`) are not supported"),

@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.languages import english, english_pattern
@@ -23,6 +24,7 @@ from cuebook.memory.tokenizer import stop_words, words
 from cuebook.records.answers import LONGEST, repair_json
 from cuebook.records.expression import Expression
 from cuebook.records.persona import Experience
+from cuebook.validate import Fault, Name, validate
 
 # ---- weights of words -----------------------------------------------------------------------------------------------
 
@@ -65,12 +67,6 @@ READ: Final = 4_000
 #: Maximum clauses of a `when` that are compared.
 MOST_CLAUSES: Final = 12
 
-LONGEST_ID: Final = 120
-LONGEST_WHEN: Final = 4_000
-LONGEST_WHAT: Final = 20_000
-_KEYS: Final = frozenset({"exp_id", "who", "when", "what", "experience_text"})
-
-_NO_TEXT: Final = re.compile("[\x00\ud800-\udfff]")
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE: Final = re.compile(r", (?:or )?|; |: ")
 
@@ -96,67 +92,45 @@ class ScoredExperience(Struct, frozen=True, kw_only=True):
 # ---- parse a file ---------------------------------------------------------------------------------------------------
 
 
+_Text = Annotated[str, Meta(pattern="^[^\x00\ud800-\udfff]*$", description="a text without NUL and lone surrogates")]
+_When = Annotated[_Text, Meta(max_length=4_000)]
+
+
+class _ExperienceDocument(Struct, frozen=True, kw_only=True):
+    """An experience in a file."""
+
+    exp_id: Name
+    who: tuple[Name, ...] = ()
+    when: _When = ""
+    what: Annotated[_Text, Meta(max_length=20_000)] = ""
+    experience_text: _When = ""
+
+
+_KEYS: Final = frozenset(_ExperienceDocument.__struct_fields__)
+
+
 def read_experience(document: object, *, file: str) -> tuple[Experience, tuple[str, ...]]:
     """Return a parsed experience and its unknown keys. Legacy `experience_text` sets both `when` and `what`.
 
     Raises InvalidInput naming the file and the key in it.
     """
-    if not isinstance(document, Mapping):
-        msg = f"{file}: expected an experience with exp_id, who, when and what, got {type(document).__name__}"
-        raise InvalidInput(msg, where=file)
-    legacy = _text(document, "experience_text", LONGEST_WHEN, file)
-    when = _text(document, "when", LONGEST_WHEN, file) or legacy
-    what = _text(document, "what", LONGEST_WHAT, file) or legacy
-    unknown = tuple(str(key) for key in document if key not in _KEYS)
-    for key, text in (("when", when), ("what", what)):
-        if not text:
-            near = get_close_matches(key, unknown, n=1)
-            says = "when the experience helps" if key == "when" else "what it advises"
-            msg = f"{file}: {key}: missing. State {says}.{f' Did you mean {near[0]!r}?' if near else ''}"
-            raise InvalidInput(msg, where=f"{file}:{key}")
-    experience = Experience(exp_id=_id(document, file), who=_who(document.get("who"), file), when=when, what=what)
-    return experience, unknown
-
-
-def _text(document: Mapping[Any, Any], key: str, most: int, file: str) -> str:
-    value = document.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        msg = f"{file}: {key}: expected a string, got {type(value).__name__}"
-        raise InvalidInput(msg, where=f"{file}:{key}")
-    if len(value) > most:
-        msg = f"{file}: {key}: {len(value):,} characters; the limit is {most:,}. Shorten or split it."
-        raise InvalidInput(msg, where=f"{file}:{key}")
-    if _NO_TEXT.search(value):
-        msg = f"{file}: {key}: contains NUL or a lone surrogate. Remove it."
-        raise InvalidInput(msg, where=f"{file}:{key}")
-    return value.strip()
-
-
-def _id(document: Mapping[Any, Any], file: str) -> str:
-    value = document.get("exp_id")
-    name = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
-    if not name.strip():
-        msg = f"{file}: exp_id: missing. Set a unique id."
-        raise InvalidInput(msg, where=f"{file}:exp_id")
-    if not name.isprintable() or name != name.strip() or len(name) > LONGEST_ID:
-        msg = f"{file}: exp_id: {name[:40]!r}: an id has at most {LONGEST_ID} printable characters on one line"
-        raise InvalidInput(msg, where=f"{file}:exp_id")
-    return name
-
-
-def _who(given: object, file: str) -> tuple[str, ...]:
-    if given is None or given == "":
-        return ()
-    names = [given] if isinstance(given, str) else given
-    if not isinstance(names, list) or any(not isinstance(name, str) or not name.strip() for name in names):
-        msg = f"{file}: who: expected a persona's id or role, or a list of them. Omit it to include all personas."
-        raise InvalidInput(msg, where=f"{file}:who")
-    if any(not name.isprintable() for name in names):
-        msg = f"{file}: who: contains invisible characters. Write a persona's id or role."
-        raise InvalidInput(msg, where=f"{file}:who")
-    return tuple(dict.fromkeys(name.strip() for name in names))
+    if isinstance(document, Mapping) and isinstance(who := document.get("who"), str):
+        document = {**document, "who": [who] if who else []}
+    read, faults = validate(document, _ExperienceDocument)
+    unknown = tuple(str(key) for key in document if key not in _KEYS) if isinstance(document, Mapping) else ()
+    if read is not None:
+        texts = {"when": read.when or read.experience_text, "what": read.what or read.experience_text}
+        for key, text in texts.items():
+            if not text.strip() and not faults:
+                near = get_close_matches(key, unknown, n=1)
+                says = "when the experience helps" if key == "when" else "what it advises"
+                faults.append(Fault(key, f"missing. State {says}.{f' Did you mean {near[0]!r}?' if near else ''}"))
+    if faults or read is None:
+        msg = f"{file}: {faults[0]}"
+        raise InvalidInput(msg, where=f"{file}:{faults[0].path.partition('[')[0]}".rstrip(":"))
+    who = tuple(dict.fromkeys(name.strip() for name in read.who))
+    texts = {key: text.strip() for key, text in texts.items()}
+    return Experience(exp_id=read.exp_id.strip(), who=who, **texts), unknown
 
 
 def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[Experience, ...]:
@@ -242,12 +216,7 @@ def choose(scored: Sequence[ScoredExperience], *, most: int) -> list[ScoredExper
             fits, why = False, f"fits, but at most {most} are chosen"
         else:
             fits, why, chosen = True, f"fits: at least {least:g}", chosen + 1
-        scoreds.append(
-            ScoredExperience(
-                exp_id=each.exp_id, score=each.score, by_words=each.by_words, by_meaning=each.by_meaning,
-                chosen=fits, reason=why,
-            )
-        )  # fmt: skip
+        scoreds.append(replace(each, chosen=fits, reason=why))
     return scoreds
 
 

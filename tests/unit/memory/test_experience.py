@@ -58,7 +58,7 @@ def test_missing_fields_of_an_experience_are_reported() -> None:
         (None, FILE),
         ({"when": "a", "what": "b"}, f"{FILE}:exp_id"),
         (FULL | {"exp_id": "a\nb"}, f"{FILE}:exp_id"),
-        (FULL | {"exp_id": "x" * 121}, f"{FILE}:exp_id"),
+        (FULL | {"exp_id": "x" * 161}, f"{FILE}:exp_id"),
         (FULL | {"exp_id": ["a"]}, f"{FILE}:exp_id"),
         (FULL | {"when": ""}, f"{FILE}:when"),
         (FULL | {"what": "  "}, f"{FILE}:what"),

@@ -139,7 +139,7 @@ class ExperienceFiles:
         except InvalidInput as error:
             kept = before.said if before else None
             holds = ". Keeping the previous content." if kept else ". Ignoring the file."
-            return _ExperienceFile(mark=mark, said=kept, fault=f"{error}{holds}")
+            return _ExperienceFile(mark=mark, said=kept, fault=str(error).rstrip(".") + holds)
         return _ExperienceFile(mark=mark, said=experience, unknown=unknown)
 
     def _experience(self, name: str) -> tuple[Experience, tuple[str, ...]]:
