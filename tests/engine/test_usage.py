@@ -31,16 +31,12 @@ async def test_a_prompt_is_compared_with_its_full_history_and_sums_match():
     async with Cuebook.open(model=ScriptedModel(default="Noted.")) as cue:
         for number in range(3):
             await cue.ask(Ask(f"Bed {number} gets tulips.", "garden", user="ann"))
-        took = await cue.live.spent.turns("garden", 2, 3, user="ann")
+        took = await cue.live.usage("garden", 2, 3, user="ann")
         records = [to_wire(await cue.turns.show("garden", n)) for n in (2, 3)]
         assert [each.tokens for each in took.values()] == [each["window"]["tokens"] for each in records]
         assert [each.posts for each in took.values()] == [3, 5]
         assert took[3].whole >= took[3].tokens  # nothing was summarized: the prompt is the full history
         sums = await cue.live.sums(user="ann")
         assert (sums.turns, sums.all, sums.posts) == (3, True, 6)
-        assert sums.taken == CallUsage().plus((await cue.live.spent.turns("garden", 1, 1))[1]).plus(took[2]).plus(
-            took[3]
-        )
+        assert sums.taken == CallUsage().plus((await cue.live.usage("garden", 1, 1))[1]).plus(took[2]).plus(took[3])
         assert (await cue.live.sums(user="bob")).turns == 0
-        [first] = [each for each in await cue.conversations.posts("garden") if each.seq == 1]
-        assert (await cue.live.talks.places("garden", [first.id, "nowhere"]))[first.id].seq == 1

@@ -9,10 +9,8 @@ import httpx
 
 from conftest import Live, config
 from cuebook import Ask, Cuebook
-from cuebook.app.transcript_views import live_view as goings_on
-from cuebook.app.transcript_views.live_turns import LiveTurn
-from cuebook.app.transcript_views.live_view import Sums
-from cuebook.app.transcript_views.watchers import LiveViews
+from cuebook.app.transcript_views import live as goings_on
+from cuebook.app.transcript_views.live import LiveReader, LiveTurn, Sums
 
 
 def test_revoked_key_ends_the_live_stream(serve_live: Callable[..., Live]) -> None:
@@ -42,7 +40,7 @@ def is_ended(pieces: Iterator[bytes]) -> bool:
 
 
 async def test_watchers_share_a_reader_and_see_permitted_turns(cue: Cuebook) -> None:
-    readers: dict[int, LiveViews] = {}
+    readers: dict[int, LiveReader] = {}
     live = goings_on.Live(cue.services, cue.config, readers)
     async with AsyncExitStack() as open_:
         watching: list[AsyncGenerator[LiveTurn | Sums | None, None]] = []
@@ -55,10 +53,10 @@ async def test_watchers_share_a_reader_and_see_permitted_turns(cue: Cuebook) -> 
         assert [[each.query for each in turns][-1] for turns, _ in result] == ["Psst."] * 3
         assert result[0][1] is result[1][1], "The sums of one user must be computed once."
         assert await anext(watching[2]) is None, "Bob must not see ann's turn."
-        before, began = looks.looks, time.monotonic()
+        before, began = looks.polls, time.monotonic()
         for each in watching:
             assert await anext(each) is None
-        assert looks.looks - before <= 2 + (time.monotonic() - began) / 0.5, (
+        assert looks.polls - before <= 2 + (time.monotonic() - began) / 0.5, (
             "The query rate must not depend on the number of watchers."
         )
     assert readers == {}, "No reader must remain without watchers."

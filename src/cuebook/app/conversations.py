@@ -24,7 +24,6 @@ from cuebook.app.keys import record_of
 from cuebook.app.namespace import Namespace, appended_before, check_first
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
 from cuebook.app.session import session_of
-from cuebook.app.transcript_views.conversation_list import ConversationListing
 from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
 from cuebook.engine.core.services import read_zone
 from cuebook.engine.jobs.compaction import compress_by_hand
@@ -178,7 +177,10 @@ class Conversations(Namespace):
         *,
         q: Annotated[
             str | None,
-            Meta(description="Show only conversations with all these words in the ID, user or first message."),
+            Meta(
+                max_length=1_000,
+                description="Show only conversations with all these words in the ID, user or first message.",
+            ),
             Argument(flag="find", metavar="WORDS"),
         ] = None,
         utility: Annotated[
@@ -192,7 +194,8 @@ class Conversations(Namespace):
     ) -> Page[ConversationEntry]:
         """List conversations, most recent first, without their summaries. Raises InvalidInput."""
         scope = Scope(user=user)
-        page = await ConversationListing(self._services).find(q, user=user, limit=limit, cursor=cursor, utility=utility)
+        words, talks = (q or "").split(), self._services.store.talks
+        page = await talks.find(scope, words, limit=limit, cursor=cursor, utility=utility)
         items = [
             conversation_entry(each.conversation, head=await self._head(each.conversation, scope), title=each.title)
             for each in page.items

@@ -96,7 +96,7 @@ class Cuebook(Parts):
         self._models: ModelList | None = None
         self._tenant = DEFAULT_TENANT
         self._tenants: dict[str, Services] = {}
-        self._looks = {}
+        self._live_readers = {}
 
     @classmethod
     def open(

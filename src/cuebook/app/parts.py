@@ -13,8 +13,7 @@ from cuebook.app.proxy.openai_conversations import OpenAIConversations
 from cuebook.app.proxy.openai_responses import Responses
 from cuebook.app.reports.audit import Audit
 from cuebook.app.reports.shadow import ShadowCalls
-from cuebook.app.transcript_views.live_view import Live
-from cuebook.app.transcript_views.watchers import LiveViews
+from cuebook.app.transcript_views.live import Live, LiveReader
 from cuebook.app.turns.mood import MindOf
 from cuebook.app.turns.optimizer import Optimizer
 from cuebook.app.turns.turns import Turns
@@ -31,7 +30,7 @@ class Parts:
     _tenant: str
     _shadow: Shadow | None
     _upstream: Upstream | None
-    _looks: dict[int, LiveViews]
+    _live_readers: dict[int, LiveReader]
 
     @property
     @abstractmethod
@@ -96,7 +95,7 @@ class Parts:
     @property
     def live(self) -> Live:
         """Live view: the newest turns, and a stream of their changes."""
-        return Live(self.services, self.config, self._looks)
+        return Live(self.services, self.config, self._live_readers)
 
     @property
     def mind(self) -> MindOf:

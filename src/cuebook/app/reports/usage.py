@@ -1,15 +1,11 @@
 """Compute the usage of model calls: tokens compared with the full history, provider cache hits, and cost."""
 
-import asyncio
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from cuebook.app.reports.prices import Prices, load_prices
-from cuebook.config import Config
-from cuebook.engine.core.services import Services
-from cuebook.records.memory import Scope
+from cuebook.app.reports.prices import Prices
 from cuebook.records.turn import CacheEstimate, CallUsageRecord
 from cuebook.window.cache_rules import RULES
 
@@ -48,39 +44,6 @@ class CallUsage(Struct, frozen=True, kw_only=True, rename="camel"):
             cache_saved=_together(self.cache_saved, other.cache_saved),
             models=tuple(dict.fromkeys((*self.models, *other.models))),
         )
-
-
-class SpentOn:
-    """Loads the usage of the calls of a project's conversations."""
-
-    def __init__(self, services: Services, config: Config) -> None:
-        self._services = services
-        self._config = config
-        self._prices: Prices | None = None  # cached
-
-    async def turns(self, conversation: str, first: int, last: int, *, user: str | None = None) -> dict[int, CallUsage]:
-        """Return the usage of the turns `first`..`last` by number, without those in shadow mode.
-
-        Raises NotFound, and InvalidInput for an unreadable price file of the project.
-        """
-        calls = await self._services.store.talks.calls(Scope(user=user), conversation, first=first, last=last)
-        prices = await self._known()
-        call_usages: dict[int, CallUsage] = {}
-        for call in calls:
-            if not call.shadow:
-                call_usages[call.turn] = call_usages.get(call.turn, CallUsage()).plus(usage_of(call, prices))
-        return call_usages
-
-    async def step(self, conversation: str, n: int, step: int, *, user: str | None = None) -> CallUsage:
-        """Return the usage of one call, real or in shadow mode. Raises NotFound, InvalidInput."""
-        calls = await self._services.store.talks.calls(Scope(user=user), conversation, first=n, last=n)
-        prices = await self._known()
-        return next((usage_of(each, prices) for each in calls if each.step == step), CallUsage())
-
-    async def _known(self) -> Prices:
-        if self._prices is None:
-            self._prices = await asyncio.to_thread(load_prices, self._config)
-        return self._prices
 
 
 def usage_of(call: CallUsageRecord, prices: Prices) -> CallUsage:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from cuebook import Cuebook
 from cuebook.app.json_shapes import iso
 from cuebook.records.expression import counted
+from cuebook.records.memory import Scope
 from cuebook.records.turn import PostPlace
 from cuebook.server.page.render import place
 
@@ -25,7 +26,7 @@ async def name_blocks(
     """
     window = dict(turn["window"])
     posts = [each["source"].removeprefix(_POST) for each in window["blocks"] if each["source"].startswith(_POST)]
-    places = await cue.live.talks.places(conversation, posts, user=user)
+    places = await cue.services.store.talks.places(Scope(user=user), conversation, posts)
     then = datetime.fromisoformat(turn["createdAt"]).timestamp()
     window["blocks"] = [{**each, **source_of(each, conversation, places, then, owner)} for each in window["blocks"]]
     return window

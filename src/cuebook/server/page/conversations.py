@@ -9,7 +9,8 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
 from cuebook.app.json_shapes import iso
-from cuebook.app.transcript_views.live_turns import kinds_of
+from cuebook.app.transcript_views.live import kinds_of
+from cuebook.app.transcript_views.transcript import read_stretch
 from cuebook.app.turns.turns import HIGHEST
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
@@ -33,7 +34,9 @@ TURNS = 200
 Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts after this number")]
 Branch = Annotated[int | None, QueryParameter(name="branch", ge=1, le=HIGHEST, description="The branch of this post")]
 Utility = Annotated[bool, QueryParameter(name="utility", description="Show utility calls instead")]
-Words = Annotated[str | None, QueryParameter(name="q", description="Words of the ID, the user or the first post")]
+Words = Annotated[
+    str | None, QueryParameter(name="q", max_length=1_000, description="Words of the ID, the user or the first post")
+]
 
 
 @get(ALL, include_in_schema=False)
@@ -42,8 +45,8 @@ async def conversations(
 ) -> Response[bytes]:
     """Render the list of conversations or utility calls, most recent first, optionally filtered by words."""
     words = (q or "").strip()
-    listing, user = cue_of(request).live.talks, user_of(request)
-    page = await listing.find(words, user=user, limit=LISTED, cursor=cursor, utility=utility)
+    talks, scope = cue_of(request).services.store.talks, Scope(user=user_of(request))
+    page = await talks.find(scope, words.split(), limit=LISTED, cursor=cursor, utility=utility)
     query = {**({"q": words} if words else {}), **({"utility": 1} if utility else {}), "cursor": page.next or ""}
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
@@ -75,7 +78,9 @@ async def conversation(
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
     description = to_wire(await cue.conversations.get(name, user=user))
     every = branches == "all"
-    page = await cue.live.talks.read(name, user=user, branch=branch, behind=behind, around=at, every_branch=every)
+    page = await read_stretch(
+        cue.services, name, user=user, branch=branch, behind=behind, around=at, every_branch=every
+    )
     summary = await cue.services.store.summary(Scope(user=user), name)
     return show(
         "conversation.html",

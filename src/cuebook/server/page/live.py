@@ -9,8 +9,7 @@ from litestar import Response, get
 
 from cuebook import Cuebook
 from cuebook.app.reports.prices import money
-from cuebook.app.transcript_views.live_turns import LiveTurn
-from cuebook.app.transcript_views.live_view import Sums
+from cuebook.app.transcript_views.live import LiveTurn, Sums
 from cuebook.records.expression import counted
 from cuebook.server.authorization import admit
 from cuebook.server.caller import AnyRequest, cue_of, user_of

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from cuebook.app.json_shapes import iso
-from cuebook.app.transcript_views.conversation_list import TranscriptStretch
+from cuebook.app.transcript_views.transcript import TranscriptStretch
 from cuebook.records.conversation import CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.memory import Summary
 from cuebook.records.turn import TurnEntry

@@ -85,7 +85,7 @@ async def turn(
         turn=data,
         window=window,
         cache=window["cache"] if window else None,
-        usage=await cue.live.spent.step(name, n, data["step"], user=user),
+        usage=await cue.live.usage_of_step(name, n, data["step"], user=user),
         duration=None if data["metadata"].get(SHADOW) else _seconds_between(data["createdAt"], data["closedAt"]),
         first_token=None if first_ms is None else first_ms / 1000,
         steps=[each["step"] for each in data["steps"]],

@@ -1,4 +1,4 @@
-"""Search conversations by words, and page through the posts of one branch with its forks to other branches."""
+"""Page through the posts of one branch with its forks to other branches."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -7,20 +7,17 @@ from typing import Final
 from msgspec import Struct
 
 from cuebook.engine.core.services import Services
-from cuebook.errors import InvalidInput, NotFound
-from cuebook.records.answer import Page
+from cuebook.errors import NotFound
 from cuebook.records.conversation import Post
 from cuebook.records.expression import shortened
 from cuebook.records.memory import Scope
-from cuebook.records.turn import ConversationSummary, PostPlace, PostRun, TurnEntry
+from cuebook.records.turn import PostRun, TurnEntry
+from cuebook.storage.store import Store
 
 #: Posts per page, branches listed per fork, and characters shown of each branch.
 POSTS: Final = 200
 WAYS: Final = 20
 SAID: Final = 80
-#: Maximum length of a search text in characters, and maximum page size.
-_LONGEST: Final = 1_000
-_MOST: Final = 1_000
 
 
 class Way(Struct, frozen=True):
@@ -49,115 +46,83 @@ class TranscriptStretch(Struct, frozen=True, kw_only=True):
     side: frozenset[int] = frozenset()  # posts that are not on the head's path
 
 
-class ConversationListing:
-    """The conversations of a project that the caller may read."""
+async def read_stretch(
+    services: Services,
+    conversation: str,
+    *,
+    user: str | None = None,
+    branch: int | None = None,
+    behind: int | None = None,
+    around: str | None = None,
+    every_branch: bool = False,
+) -> TranscriptStretch:
+    """Return a page of POSTS posts of the head's path, or of the newest branch through the post with seq `branch`.
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    With `every_branch`, return the posts of all branches in the order in which they were stored.
+    By default the newest posts; with `behind` those after a seq; with `around` those around a post's id, on a
+    branch through it. Raises NotFound.
+    """
+    scope, store = Scope(user=user), services.store
+    known = await store.conversation(scope, conversation)
+    tree = _RunTree(await store.talks.runs(scope, conversation), known.head)
+    middle = None
+    if around:
+        post_place = (await store.talks.places(scope, conversation, [around])).get(around)
+        if post_place is None:
+            msg = f"Unknown post {around!r} in conversation {conversation!r}."
+            raise NotFound(msg)
+        middle = post_place.seq
+    if every_branch:
+        way = _Path([(1, known.last_seq)] if known.last_seq else [])
+    else:
+        way = tree.way_through(branch if branch is not None else middle)
+    if middle is not None:
+        start = way.before(middle) - POSTS // 2
+    else:
+        start = way.count if behind is None else way.before(behind)
+    start = max(0, min(start, way.count - POSTS))
+    posts = await store.posts(
+        scope, conversation, after=way.seq_at(start), limit=POSTS, head=way.last, path=not every_branch
+    ) if way.count else []  # fmt: skip
+    rounds = [each.round for each in posts]
+    turns = await store.talks.answering(scope, conversation, first=min(rounds), last=max(rounds)) if rounds else []
+    parents = [way.seq_at(start), *(each.seq for each in posts)]
+    return TranscriptStretch(
+        posts=tuple(posts),
+        turns=tuple(turns),
+        partings={} if every_branch else await _partings(store, scope, conversation, tree, way=way, parents=parents),
+        before=start,
+        count=way.count,
+        older=way.seq_at(max(0, start - POSTS)) if start else None,
+        newer=way.seq_at(start + POSTS) if start + POSTS < way.count else None,
+        last=way.last,
+        current=every_branch or way.last == known.head,
+        shared=tree.shared(way),
+        branches=tree.leaves,
+        side=frozenset(each.seq for each in posts if not tree.is_current(each.seq)),
+    )
 
-    async def find(
-        self,
-        q: str | None = None,
-        *,
-        user: str | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-        utility: bool = False,
-    ) -> Page[ConversationSummary]:
-        """Return a page of conversations, or with `utility` of utility calls, the most recent first.
 
-        `q` selects those that contain each of its words in their id, their user or the beginning of their first post,
-        ignoring case. Raises InvalidInput.
-        """
-        if not 1 <= limit <= _MOST:
-            msg = f"limit: {limit}. Must be between 1 and {_MOST}."
-            raise InvalidInput(msg, where="limit")
-        if len(q or "") > _LONGEST:
-            msg = f"q: {len(q or ''):,} characters exceed the limit of {_LONGEST:,}."
-            raise InvalidInput(msg, where="q")
-        store, words = self._services.store.talks, (q or "").split()
-        return await store.find(Scope(user=user), words, limit=limit, cursor=cursor, utility=utility)
-
-    async def read(
-        self,
-        conversation: str,
-        *,
-        user: str | None = None,
-        branch: int | None = None,
-        behind: int | None = None,
-        around: str | None = None,
-        every_branch: bool = False,
-    ) -> TranscriptStretch:
-        """Return a page of POSTS posts of the head's path, or of the newest branch through the post with seq `branch`.
-
-        With `every_branch`, return the posts of all branches in the order in which they were stored.
-        By default the newest posts; with `behind` those after a seq; with `around` those around a post's id, on a
-        branch through it. Raises NotFound.
-        """
-        scope, store = Scope(user=user), self._services.store
-        known = await store.conversation(scope, conversation)
-        tree = _RunTree(await store.talks.runs(scope, conversation), known.head)
-        middle = None
-        if around:
-            post_place = (await store.talks.places(scope, conversation, [around])).get(around)
-            if post_place is None:
-                msg = f"Unknown post {around!r} in conversation {conversation!r}."
-                raise NotFound(msg)
-            middle = post_place.seq
-        if every_branch:
-            way = _Path([(1, known.last_seq)] if known.last_seq else [])
-        else:
-            way = tree.way_through(branch if branch is not None else middle)
-        if middle is not None:
-            start = way.before(middle) - POSTS // 2
-        else:
-            start = way.count if behind is None else way.before(behind)
-        start = max(0, min(start, way.count - POSTS))
-        posts = await store.posts(
-            scope, conversation, after=way.seq_at(start), limit=POSTS, head=way.last, path=not every_branch
-        ) if way.count else []  # fmt: skip
-        rounds = [each.round for each in posts]
-        turns = await store.talks.answering(scope, conversation, first=min(rounds), last=max(rounds)) if rounds else []
-        parents = [way.seq_at(start), *(each.seq for each in posts)]
-        return TranscriptStretch(
-            posts=tuple(posts),
-            turns=tuple(turns),
-            partings={} if every_branch else await self._partings(scope, conversation, tree, way, parents),
-            before=start,
-            count=way.count,
-            older=way.seq_at(max(0, start - POSTS)) if start else None,
-            newer=way.seq_at(start + POSTS) if start + POSTS < way.count else None,
-            last=way.last,
-            current=every_branch or way.last == known.head,
-            shared=tree.shared(way),
-            branches=tree.leaves,
-            side=frozenset(each.seq for each in posts if not tree.is_current(each.seq)),
+async def _partings(
+    store: Store, scope: Scope, conversation: str, tree: "_RunTree", *, way: "_Path", parents: Sequence[int]
+) -> dict[int, tuple[Way, ...]]:
+    """Return the forks of a branch: the branches after its posts that it does not follow."""
+    results: dict[int, list[int]] = {}
+    for parent in parents:
+        ways = tree.behind(parent)
+        if len(ways) > 1 or (ways and parent == way.last):
+            recent_ways = ways[-WAYS:]
+            own = next((each for each in ways if way.holds(each)), None)
+            results[parent] = recent_ways if own is None or own in recent_ways else [own, *recent_ways[1:]]
+    firsts = sorted({each for ways in results.values() for each in ways})
+    posts = await store.posts_in(scope, conversation, [(each, each) for each in firsts])
+    values = {each.seq: each.message or "" for each in posts}
+    return {
+        parent: tuple(
+            Way(each, tree.newest(each), shortened(values.get(each, ""), SAID), way.holds(each)) for each in ways
         )
-
-    async def places(self, conversation: str, ids: Sequence[str], *, user: str | None = None) -> dict[str, PostPlace]:
-        """Return the positions of posts by id, without unknown ones. Raises NotFound."""
-        return await self._services.store.talks.places(Scope(user=user), conversation, ids)
-
-    async def _partings(
-        self, scope: Scope, conversation: str, tree: "_RunTree", way: "_Path", parents: Sequence[int]
-    ) -> dict[int, tuple[Way, ...]]:
-        """Return the forks of a branch: the branches after its posts that it does not follow."""
-        results: dict[int, list[int]] = {}
-        for parent in parents:
-            ways = tree.behind(parent)
-            if len(ways) > 1 or (ways and parent == way.last):
-                recent_ways = ways[-WAYS:]
-                own = next((each for each in ways if way.holds(each)), None)
-                results[parent] = recent_ways if own is None or own in recent_ways else [own, *recent_ways[1:]]
-        firsts = sorted({each for ways in results.values() for each in ways})
-        posts = await self._services.store.posts_in(scope, conversation, [(each, each) for each in firsts])
-        values = {each.seq: each.message or "" for each in posts}
-        return {
-            parent: tuple(
-                Way(each, tree.newest(each), shortened(values.get(each, ""), SAID), way.holds(each)) for each in ways
-            )
-            for parent, ways in results.items()
-        }
+        for parent, ways in results.items()
+    }
 
 
 class _Path:
