@@ -50,7 +50,11 @@ Tokens = Annotated[
     int | None, Meta(ge=1, le=2**31, description="Limit the results to N tokens."), Argument(metavar="N")
 ]
 #: The acting user as the author of a change.
-By = Annotated[str, Meta(description="Acting user."), Argument(source="user", flag="-", wire="userId")]
+By = Annotated[
+    str,
+    Meta(description="Author of the change. Default: the acting user."),
+    Argument(source="user", flag="by", metavar="NAME", wire="userId"),
+]
 #: The actor's name for the audit log: a key's id, or the owner.
 Actor = Annotated[str, Argument(source="actor")]
 CallerOf = Annotated[Caller, Argument(source="caller")]

@@ -12,6 +12,9 @@ import typer
 from msgspec import Struct
 from typer.core import TyperArgument, TyperCommand, TyperGroup
 
+from cuebook.cli.output import screen
+from cuebook.records.answer import to_wire
+
 User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Use only data that this user can access.")]
 Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Conversation ID.", show_default=False)]
 Tenant = Annotated[
@@ -35,6 +38,10 @@ TimeZone = Annotated[
 ]
 #: Formats of a date or a time on the command line.
 DAYS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file. Default: standard output.")
+]
 PageLimit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, max=1000, help="Show at most N items per page.")
 ]
@@ -61,6 +68,19 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
     config: Path | None = None
     folder: Path | None = None
     json: bool = False
+
+    def report(
+        self, answer: object, *lines: str, render: Callable[[], None] | None = None, failed: bool = False
+    ) -> None:
+        """Print an answer: as JSON with --json, else by `render`, else as these lines. Exit with 1 if it `failed`."""
+        if self.json:
+            screen.say_json(to_wire(answer))
+        elif render is not None:
+            render()
+        else:
+            screen.say("\n".join(lines))
+        if failed:
+            raise typer.Exit(1)
 
 
 class CommandFunction(Protocol):

@@ -1,11 +1,13 @@
 """Derive a command, with its options, help and output, from each declared operation."""
 
+import getpass
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typer
 
@@ -16,7 +18,7 @@ from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.operations import Operation, Parameter, operations_of, summary_of
-from cuebook.records.answer import Page, Time, in_words, to_wire
+from cuebook.records.answer import Page, Time, in_words
 from cuebook.records.memory import DEFAULT_TENANT
 
 #: Prints an answer for people. Its further arguments are those of the operation, or become options of the command.
@@ -73,14 +75,12 @@ def _add(app: typer.Typer, operation: Operation, name: str, render: Render | Non
                 answer = method(**{each.name: _value(each, values[each.name]) for each in shown}, **actor)
             except InvalidInput as error:
                 raise _by_option(error, shown) from None
-        if state.json:
-            screen.say_json(to_wire(operation.wire_answer(answer)))
-        elif render is not None:
-            render(answer, **own, **{each: values[each] for each in same})
-        else:
-            print_answer(answer, operation.declaration.none)
-        if getattr(answer, "failed", False):
-            raise typer.Exit(1)
+        shown_values = own | {each: values[each] for each in same} if render else {"none": operation.declaration.none}
+        state.report(
+            operation.wire_answer(answer),
+            render=partial(render or print_answer, answer, **shown_values),
+            failed=getattr(answer, "failed", False),
+        )
 
     parameters = [inspect.Parameter("state", kind, annotation=State), *map(_option, shown), *extra, *of]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -112,8 +112,12 @@ def _name(parameter: Parameter) -> str:
 
 
 def _value(parameter: Parameter, value: Any) -> Any:
+    if parameter.argument.flag == "by":
+        return whoever(value)
     if parameter.argument.time:
         return seconds(value)
+    if _is_mapping(parameter):
+        return numbers(value, _name(parameter))
     if value == "-" and parameter.argument.metavar.endswith(_STDIN):
         return sys.stdin.read()
     if value is None and not parameter.required:
@@ -124,10 +128,9 @@ def _value(parameter: Parameter, value: Any) -> Any:
 def _option(parameter: Parameter) -> inspect.Parameter:
     """Return an argument or an option of a command."""
     kind, meta, argument = _kind(parameter), parameter.meta, parameter.argument
-    limits: dict[str, Any] = {"min": meta.ge, "max": meta.le} if meta and kind in (int, float, int | None) else {}
-    metavar = argument.metavar or parameter.name.upper()
-    if kind is not bool:
-        limits["metavar"] = metavar
+    limits: dict[str, Any] = {"min": meta.ge, "max": meta.le} if meta and _inner(parameter) in (int, float) else {}
+    if kind is not bool and (argument.metavar or get_origin(_inner(parameter)) is not Literal):
+        limits["metavar"] = argument.metavar or parameter.name.upper()
     if argument.time:
         limits["formats"] = DAYS
     if parameter.positional and not argument.flag:
@@ -145,16 +148,62 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     )
 
 
+def _inner(parameter: Parameter) -> Any:
+    """Return the type of an argument, without None."""
+    kinds = [each for each in get_args(parameter.kind) if each is not NoneType]
+    return kinds[0] if get_origin(parameter.kind) in (UnionType, Union) else parameter.kind
+
+
+def _is_mapping(parameter: Parameter) -> bool:
+    return get_origin(_inner(parameter)) in (dict, Mapping)
+
+
 def _kind(parameter: Parameter) -> Any:
     """Return the type that the command line parses."""
-    kinds = [each for each in get_args(parameter.kind) if each is not NoneType]
     optional = get_origin(parameter.kind) in (UnionType, Union)
-    kind = kinds[0] if optional else parameter.kind
+    kind = _inner(parameter)
     if parameter.argument.time:
         kind = datetime
-    elif get_origin(kind) in (tuple, list, Sequence):
+    elif get_origin(kind) in (tuple, list, Sequence, dict, Mapping):
         return list[str] | None
     return kind | None if optional or (not parameter.required and parameter.default is None) else kind
+
+
+def whoever(by: str | None) -> str:
+    """Return the given name, else the name of the current user account."""
+    if by is not None:
+        return by
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return ""
+
+
+def pairs(values: list[str] | None, option: str, *, alone: str | None = None) -> dict[str, str]:
+    """Parse `NAME=VALUE` options; a bare name gets the value `alone`. Raises BadParameter."""
+    results: dict[str, str] = {}
+    for each in values or ():
+        name, mark, value = each.partition("=")
+        if not name or (not mark and alone is None):
+            msg = f"{each!r} is not of the form NAME=VALUE"
+            raise typer.BadParameter(msg, param_hint=option)
+        if name in results:
+            msg = f"{name!r} is set twice. Pass it once"
+            raise typer.BadParameter(msg, param_hint=option)
+        results[name] = value if mark else alone or ""
+    return results
+
+
+def numbers(values: list[str] | None, option: str) -> dict[str, float]:
+    """Parse `NAME=NUMBER` options; a bare name is 1. Raises BadParameter."""
+    results: dict[str, float] = {}
+    for name, value in pairs(values, option, alone="1").items():
+        try:
+            results[name] = float(value)
+        except ValueError:
+            msg = f"{name}: {value!r} is not a number"
+            raise typer.BadParameter(msg, param_hint=option) from None
+    return results
 
 
 def print_answer(answer: Any, none: str) -> None:

@@ -50,6 +50,10 @@ class ObservationResult(Answer, frozen=True, kw_only=True):
     rolled_back: bool
     rollback: RollbackStatus
 
+    def __str__(self) -> str:
+        done = "version rolled back" if self.rolled_back else "no rollback"
+        return f"score {self.score:.3f}, new edge weight {self.edge_weight:.3f}\n{done}: {self.rollback.reason}"
+
 
 class VersionSummary(VersionIdentity, frozen=True, kw_only=True):
     """A version without its text. `head`: newest; `active`: in use; `rolledBack`: excluded from exploration."""

@@ -1,5 +1,6 @@
 """The arguments that several prompt operations share."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -10,6 +11,11 @@ from cuebook.operations import Argument
 HIGHEST = 2**31
 
 Slug = Annotated[str, Meta(description="Prompt ID."), Argument(metavar="PROMPT")]
+Reference = Annotated[
+    str,
+    Meta(description="Prompt ID; append @BRANCH, @LABEL, :N or @BRANCH:N for a version."),
+    Argument(metavar="PROMPT"),
+]
 BranchName = Annotated[str | None, Meta(description="Branch. Default: `main`."), Argument(metavar="BRANCH")]
 Number = Annotated[
     int | None, Meta(ge=1, le=HIGHEST, description="Version. Default: the active one."), Argument(metavar="N")
@@ -19,6 +25,15 @@ TargetBranch = Annotated[
 ]
 LabelName = Annotated[
     str | None, Meta(description="Label of the version, instead of branch and version."), Argument(metavar="LABEL")
+]
+#: The signals of a round, with their strengths.
+Signals = Annotated[
+    Mapping[str, Annotated[float, Meta(ge=0, le=1)] | bool] | None,
+    Meta(description="Signals of the round."),
+    Argument(flag="signal", metavar="NAME[=0..1]"),
+]
+Propensity = Annotated[
+    float, Meta(gt=0, le=1, description="Probability with which it was selected."), Argument(metavar="0..1")
 ]
 
 

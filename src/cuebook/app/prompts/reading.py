@@ -360,16 +360,36 @@ class PromptReading(Namespace):
         since = float(event.evidence.get("since", 0.0))
         return course(observations, new=event.number, control=numbers[1], since=since, until=event.at, settings=GUARD)
 
-    @operation("POST /api/prompts/{slug}/select", role="viewer")
+    @operation(
+        "POST /api/prompts/{slug}/select",
+        role="viewer",
+        cli="prompt select",
+        examples=(
+            "cuebook prompt select persona/kind --signal task_coding --explain",
+            "cuebook prompt select persona/kind --signal user_frustrated=0.7 --strategy thompson --seed 7 --json",
+        ),
+    )
     async def select(
         self,
         slug: Slug,
-        signals: Annotated[dict[str, float | bool] | None, Meta(description="Signals and their strengths.")] = None,
+        signals: Annotated[
+            dict[str, float | bool] | None,
+            Meta(description="Signals and their strengths."),
+            Argument(flag="signal", metavar="NAME[=0..1]"),
+        ] = None,
         *,
-        strategy: Annotated[Strategy | None, Meta(description="Default: epsilon_greedy.")] = None,
-        epsilon: Annotated[float | None, Meta(ge=0, le=1, description="Exploration rate of epsilon_greedy.")] = None,
+        strategy: Annotated[
+            Strategy | None, Meta(description="Selection strategy. Default: the setting prompts.strategy.")
+        ] = None,
+        epsilon: Annotated[
+            float | None,
+            Meta(ge=0, le=1, description="Exploration rate of epsilon_greedy."),
+            Argument(metavar="0..1"),
+        ] = None,
         seed: Annotated[
-            int | None, Meta(ge=-(2**63), le=2**63 - 1, description="The same seed selects the same variant.")
+            int | None,
+            Meta(ge=-(2**63), le=2**63 - 1, description="The same seed selects the same variant."),
+            Argument(metavar="N"),
         ] = None,
     ) -> Selection:
         """Select a variant of a prompt (an active version of its branches). Stores nothing. Raises NotFound."""
@@ -377,7 +397,7 @@ class PromptReading(Namespace):
             self._services,
             await self.family(slug),
             signals or {},
-            strategy=strategy or "epsilon_greedy",
+            strategy=strategy or self._services.settings.strategy,
             epsilon=EPSILON if epsilon is None else epsilon,
             seed=seed,
         )

@@ -18,7 +18,17 @@ from cuebook.app.prompts.answers import (
     RolledBack,
     VersionIdentity,
 )
-from cuebook.app.prompts.arguments import HIGHEST, ForkOrigin, LabelName, Number, Slug, TargetBranch
+from cuebook.app.prompts.arguments import (
+    HIGHEST,
+    ForkOrigin,
+    LabelName,
+    Number,
+    Propensity,
+    Reference,
+    Signals,
+    Slug,
+    TargetBranch,
+)
 from cuebook.app.prompts.reading import LARGE, PromptReading, differ, standing
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
@@ -249,14 +259,26 @@ class Prompts(PromptReading):
         record = receipt(self._services, found, "label", agent=by, context={"label": name})
         return await self._services.prompts.move_label(Scope(), found.slug, moved, audit=record)
 
-    @operation("POST /api/prompts/{slug}/observations", role="editor", status=201, stores=True)
+    @operation(
+        "POST /api/prompts/{slug}/observations",
+        role="editor",
+        status=201,
+        stores=True,
+        cli="prompt observe",
+        examples=(
+            "cuebook prompt observe persona/kind --sentiment 0.9 --outcome success",
+            "cuebook prompt observe persona/kind@trial --sentiment 0.2 --corrections 3",
+        ),
+    )
     async def observe(
         self,
-        slug: Slug,
+        slug: Reference,
         *,
-        sentiment: Annotated[float, Meta(ge=0, le=1, description="User satisfaction.")],
+        sentiment: Annotated[float, Meta(ge=0, le=1, description="User satisfaction."), Argument(metavar="0..1")],
         corrections: Annotated[
-            int, Meta(ge=0, le=HIGHEST, description="Number of corrections."), Argument(wire="correctionCount")
+            int,
+            Meta(ge=0, le=HIGHEST, description="Number of corrections."),
+            Argument(wire="correctionCount", metavar="N"),
         ] = 0,
         outcome: Annotated[
             TaskOutcome | None, Meta(description="Outcome of the task."), Argument(wire="taskOutcome")
@@ -267,17 +289,19 @@ class Prompts(PromptReading):
         branch: TargetBranch = None,
         version: Number = None,
         label: LabelName = None,
-        signals: Annotated[
-            Mapping[str, Annotated[float, Meta(ge=0, le=1)] | bool] | None, Meta(description="Signals of the round.")
+        signals: Signals = None,
+        propensity: Propensity = 1.0,
+        conversation: Annotated[
+            str | None, Meta(description="Conversation of the feedback."), Argument(metavar="ID")
         ] = None,
-        propensity: Annotated[float, Meta(gt=0, le=1, description="Probability with which it was selected.")] = 1.0,
-        conversation: Annotated[str | None, Meta(description="Conversation of the feedback.")] = None,
-        user: By = "",
+        user: Annotated[
+            str, Meta(description="User who gave the feedback."), Argument(source="user", metavar="USER")
+        ] = "",
         idempotency_key: IdempotencyKey = None,
     ) -> ObservationResult:
-        """Store the outcome of a round for a version: the given, the conversation's or the active one.
+        """Store feedback on a version: the named, the conversation's or the active one.
 
-        Send an Idempotency-Key, so that a retry does not count twice. Raises NotFound, InvalidInput.
+        The score updates the edge weight of the branch. Raises NotFound, InvalidInput.
         """
         services = self._services
         found = await self.get(slug, branch=branch, version=version, label=label)
@@ -343,15 +367,21 @@ class Prompts(PromptReading):
         head = stands.head == stands.active
         return as_answer(RolledBack, restored, head=head, rolled_back=stands.rolled_back)
 
-    @operation("POST /api/prompts/{slug}/clear", role="admin", stores=True)
+    @operation(
+        "POST /api/prompts/{slug}/clear",
+        role="admin",
+        stores=True,
+        cli="prompt clear",
+        examples=("cuebook prompt clear persona/kind 3 --reason 'it was the model'",),
+    )
     async def clear(
         self,
-        slug: Slug,
+        slug: Reference,
         version: Annotated[int, Meta(ge=1, le=HIGHEST, description="Rolled-back version."), Argument(metavar="N")],
         *,
         branch: TargetBranch = None,
         by: By = "",
-        reason: Annotated[str, Meta(description="Reason for the history.")] = "",
+        reason: Annotated[str, Meta(description="Reason for the history."), Argument(metavar="TEXT")] = "",
         idempotency_key: IdempotencyKey = None,
     ) -> Branch:
         """Allow a rolled-back version to be selected again. The active version does not change. Raises NotFound."""

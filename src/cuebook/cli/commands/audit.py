@@ -9,11 +9,10 @@ import typer
 
 from cuebook.app.files import write_whole
 from cuebook.app.reports.audit import checkpoints_of, mirror_lines
-from cuebook.cli.group import command, new_app
+from cuebook.cli.group import Output, command, new_app
 from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
-from cuebook.records.answer import to_wire
 from cuebook.records.expression import counted
 
 app = new_app(
@@ -49,22 +48,14 @@ def verify(
     with state.open() as cue:
         audit = cue.audit
         verdict = audit.verify(kept=kept) if mirror is None else audit.verify_mirror(mirror, kept=kept)
-    if state.json:
-        screen.say_json(to_wire(verdict))
-    else:
-        screen.say(str(verdict))
-    if not verdict.ok:
-        raise typer.Exit(1)
+    state.report(verdict, str(verdict), failed=not verdict.ok)
 
 
 @command(app, "cuebook audit export > audit.jsonl", "cuebook audit export -o audit.jsonl", name="export")
 def export(
     state: State,
     *,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write to this file. Default: standard output."),
-    ] = None,
+    output: Output = None,
 ) -> None:
     """Export all records as JSON lines. Includes checkpoints, for `cuebook audit verify --mirror FILE`."""
     with state.open() as cue:
@@ -76,7 +67,4 @@ def export(
         numbers = itertools.count()
         write_whole(output, (line for line, _ in zip(lines, numbers, strict=False)))
         count = next(numbers)  # the number of written lines
-    if state.json:
-        screen.say_json({"file": str(output), "records": count})
-    else:
-        screen.say(f"wrote {output} ({counted(count, 'record')})")
+    state.report({"file": str(output), "records": count}, f"wrote {output} ({counted(count, 'record')})")

@@ -1,5 +1,7 @@
 """Command `cuebook config`: show all settings with their values and sources."""
 
+from functools import partial
+
 from cuebook.app.setup.project_files import setting_rows, shown_setting
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
@@ -13,8 +15,8 @@ def config(state: State) -> None:
     """Show every setting with its value and source: default, file or environment."""
     found = state.settings()
     rows = setting_rows(found)
-    if state.json:
-        screen.say_json({"folder": found.folder, "items": rows})
-        return
     entries = [(each["name"], shown_setting(each["value"]), each["source"]) for each in rows]
-    screen.table(("setting", "value", "source"), entries)
+    state.report(
+        {"folder": found.folder, "items": rows},
+        render=partial(screen.table, ("setting", "value", "source"), entries),
+    )

@@ -1,7 +1,8 @@
 """Commands `cuebook conversation`: list, show, import, export, compress, share and delete conversations."""
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,14 +12,14 @@ from cuebook.app.blocking import BlockingCuebook
 from cuebook.app.files import write_whole
 from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
 from cuebook.app.transcripts.write import Format
-from cuebook.cli.group import Conversation, Cursor, PageLimit, Tenant, TimeZone, User, command, new_app
+from cuebook.cli.group import Conversation, Cursor, Output, PageLimit, Tenant, TimeZone, User, Yes, command, new_app
 from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen
 from cuebook.cli.output.post import lines_of
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import Page, Time, to_wire
-from cuebook.records.conversation_answers import SessionMessage, SummaryState
+from cuebook.records.conversation_answers import ConversationEntry, PostEntry, SessionMessage, SummaryState
 from cuebook.records.expression import counted
 from cuebook.records.memory import DEFAULT_TENANT
 
@@ -48,13 +49,15 @@ def show(
         about = cue.conversations.get(conversation, user=user)
         which: Any = "all" if branches else "head"
         page = cue.conversations.posts(conversation, user=user, branches=which, last=last, limit=limit, cursor=cursor)
-    if state.json:
-        data = to_wire(page)
-        screen.say_json(to_wire(about) | {"posts": data.pop("items")} | data)
-        return
+    data = to_wire(page)
+    answer = to_wire(about) | {"posts": data.pop("items")} | data
+    state.report(answer, render=partial(_print_posts, about, page, branches=branches))
+
+
+def _print_posts(about: ConversationEntry, page: Page[PostEntry], *, branches: bool) -> None:
     speakers = ", ".join(filter(None, (about.user, about.persona)))
     screen.heading(
-        f"{conversation} · {counted(about.last_seq, 'post')} · {counted(about.turns, 'turn')}"
+        f"{about.id} · {counted(about.last_seq, 'post')} · {counted(about.turns, 'turn')}"
         + (speakers and f" · {speakers}")
     )
     for post in page:
@@ -98,35 +101,26 @@ def import_(
     done = []
     with state.open() as cue:
         for each in transcripts:
-            values = {"user": user, "persona": persona, "time_zone": time_zone}
-            done.append(_store(cue, each, conversation or each.conversation, values))
+            name = conversation or each.conversation
+            with screen.progress(f"importing {name}", len(each.posts)) as advance:
+                for so_far in store_transcript(
+                    cue, each, conversation=name, user=user, persona=persona, time_zone=time_zone
+                ):
+                    advance(so_far.done)
+            progress = {"posts": so_far.done, "stored": so_far.stored, "lastSeq": so_far.last_seq}
+            done.append({"conversationId": name} | progress)
             if not state.json:
-                text = f"{done[-1]['stored']:,} of {counted(len(each.posts), 'post')} new"
-                screen.say(f"{done[-1]['conversationId']}: {text} (from {each.source})")
-    if state.json:
-        screen.say_json({"items": done})
-    elif any(each["stored"] for each in done):
-        screen.say(
-            "Run `cuebook settle` to summarize now; `cuebook chat` and `cuebook serve` do this in the background."
-        )
+                text = f"{so_far.stored:,} of {counted(len(each.posts), 'post')} new"
+                screen.say(f"{name}: {text} (from {each.source})")
+    if state.json or any(each["stored"] for each in done):
+        hint = "Run `cuebook settle` to summarize now; `cuebook chat` and `cuebook serve` do this in the background."
+        state.report({"items": done}, hint)
 
 
 def _read(file: str) -> list[Transcript]:
     if file == "-":
         return read_transcripts(sys.stdin.read(), name="stdin")
     return read_transcripts(Path(file))
-
-
-def _store(cue: BlockingCuebook, transcript: Transcript, name: str, given: Mapping[str, str | None]) -> dict[str, Any]:
-    with screen.progress(f"importing {name}", len(transcript.posts)) as advance:
-        for so_far in store_transcript(cue, transcript, conversation=name, **given):
-            advance(so_far.done)
-    return {
-        "conversationId": name,
-        "posts": so_far.done,
-        "stored": so_far.stored,
-        "lastSeq": so_far.last_seq,
-    }
 
 
 @command(
@@ -146,10 +140,7 @@ def export(
     form: Annotated[
         Format, typer.Option("--format", help="Output format; only cuebook includes all branches.")
     ] = "cuebook",
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write to this file. Default: standard output."),
-    ] = None,
+    output: Output = None,
     user: User = None,
 ) -> None:
     """Export conversations as a backup or for other programs. With several, write JSONL: one conversation per line."""
@@ -165,22 +156,15 @@ def export(
         with screen.progress("exporting", len(names)) as advance:
             texts = []
             for number, name in enumerate(names, 1):
-                texts.append(_write(cue, name, form, user=user, one_line=one_line))
+                loaded = cue.conversations.load(name, user=user, branches=form == "cuebook")
+                texts.append(write_transcript(loaded, form=form, one_line=one_line))
                 advance(number)
     if output is None:
         sys.stdout.write(screen.harmless_json("".join(texts)) if form != "taskweaver-yaml" else "".join(texts))
         return
     write_whole(output, texts)
-    if state.json:
-        screen.say_json({"file": str(output), "conversations": len(names)})
-    else:
-        screen.say(f"wrote {output} ({counted(len(names), 'conversation')})")
-
-
-def _write(cue: BlockingCuebook, name: str, form: Format, *, user: str | None, one_line: bool) -> str:
-    return write_transcript(
-        cue.conversations.load(name, user=user, branches=form == "cuebook"), form=form, one_line=one_line
-    )
+    count = len(names)
+    state.report({"file": str(output), "conversations": count}, f"wrote {output} ({counted(count, 'conversation')})")
 
 
 def _every(cue: BlockingCuebook, user: str | None) -> Iterator[str]:
@@ -230,10 +214,7 @@ def participants(
             about = conversations.participants(conversation, users or [], by="cli")
         else:
             about = conversations.get(conversation)
-    if state.json:
-        screen.say_json(to_wire(about))
-    else:
-        screen.say(", ".join(about.participants) or "no participants")
+    state.report(about, ", ".join(about.participants) or "no participants")
 
 
 @command(app, "cuebook conversation delete c1", "cuebook conversation delete c1 --yes --json", name="delete")
@@ -241,7 +222,7 @@ def delete(
     state: State,
     conversation: Conversation,
     *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     user: User = None,
 ) -> None:
     """Permanently delete a conversation and derived data."""
@@ -252,10 +233,10 @@ def delete(
             screen.complain(f"Conversation {conversation!r} was not deleted. Use --yes to skip the confirmation.")
             raise typer.Exit(1)
         counts = cue.conversations.delete(conversation, user=user)
-    if state.json:
-        screen.say_json({"conversationId": conversation, "deleted": dict(counts)})
-    else:
-        screen.say(f"deleted {conversation} ({counted(about.last_seq, 'post')})")
+    state.report(
+        {"conversationId": conversation, "deleted": counts},
+        f"deleted {conversation} ({counted(about.last_seq, 'post')})",
+    )
 
 
 def _minute(when: Time) -> str:

@@ -66,24 +66,14 @@ def _replay(file: Path | None, *, folder: Path | None = None, model: str = "") -
 
 
 def _tell(reports: list[ReplayReport], state: State) -> None:
-    if state.json:
-        screen.say_json({"items": [to_wire(report) for report in reports]})
-        return
-    for number, report in enumerate(reports):
-        if number:
-            screen.say()
-        for line in report_lines(report):
-            screen.say(line)
+    texts = ["\n".join(report_lines(report)) for report in reports]
+    state.report({"items": [to_wire(report) for report in reports]}, "\n\n".join(texts))
 
 
 def _greet(state: State, address: str, model: str) -> None:
-    if state.json:
-        screen.say_json({"url": address})
-        return
-    screen.say()
-    screen.say(f"Inspector: {address}")
-    screen.say(f"  costs use the prices of {model}; choose another model with --price-as")
-    screen.say("Press Ctrl-C to stop and delete the demo data.")
+    costs = f"  costs use the prices of {model}; choose another model with --price-as"
+    end = "Press Ctrl-C to stop and delete the demo data."
+    state.report({"url": address}, "", f"Inspector: {address}", costs, end)
 
 
 # ---- the report -----------------------------------------------------------------------------------------------------

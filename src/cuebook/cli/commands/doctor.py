@@ -2,9 +2,6 @@
 
 import asyncio
 
-import msgspec
-import typer
-
 from cuebook.app.doctor import Check, examine
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
@@ -17,11 +14,8 @@ app = new_app()
 def doctor(state: State) -> None:
     """Check Python, SQLite, the project directory, database, personas and models. Exits with 1 if a check fails."""
     checks = asyncio.run(_examine(state))
-    if state.json:
-        results = [msgspec.to_builtins(check) for check in checks]
-        screen.say_json({"ok": all(check.state != "fail" for check in checks), "checks": results})
-    if any(check.state == "fail" for check in checks):
-        raise typer.Exit(1)
+    failed = any(check.state == "fail" for check in checks)
+    state.report({"ok": not failed, "checks": checks}, render=lambda: None, failed=failed)
 
 
 async def _examine(state: State) -> list[Check]:

@@ -102,15 +102,9 @@ def eval_(
         every = asyncio.run(
             evaluate(file, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
         )
-    if state.json:
-        screen.say_json(to_wire(every))
-        return
     whole = together(every)
-    for number, each in enumerate([*every, *([whole] if whole else [])]):
-        if number:
-            screen.say()
-        for line in report_lines(each):
-            screen.say(line)
+    texts = ["\n".join(report_lines(each)) for each in [*every, *([whole] if whole else [])]]
+    state.report(to_wire(every), "\n\n".join(texts))
 
 
 def _estimate(state: State, names: list[str], asked: Any) -> None:
@@ -119,10 +113,7 @@ def _estimate(state: State, names: list[str], asked: Any) -> None:
             return (await cue.memory.utility(names, **asked, estimate=True)).cost
 
     cost = asyncio.run(reckoned())
-    if state.json:
-        screen.say_json(answer_to_wire(cost))
-    else:
-        screen.say(cost_line(cost))
+    state.report(cost, cost_line(cost))
 
 
 def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, yes: bool) -> None:

@@ -7,7 +7,6 @@ import typer
 
 from cuebook.app.setup.project_templates import init_project
 from cuebook.cli.group import command, new_app
-from cuebook.cli.output import screen
 from cuebook.cli.state import State
 
 app = new_app()
@@ -22,10 +21,6 @@ def init(
 ) -> None:
     """Create a project directory with working settings, a persona and presets."""
     files = init_project(folder, force=force)
-    if state.json:
-        screen.say_json({"folder": str(folder), "files": [str(file) for file in files]})
-        return
-    for file in files:
-        screen.say(f"wrote {file}")
     step = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-    screen.say(f"\nNext: {step}cuebook chat")
+    lines = [*(f"wrote {file}" for file in files), f"\nNext: {step}cuebook chat"]
+    state.report({"folder": str(folder), "files": [str(file) for file in files]}, *lines)

@@ -1,6 +1,7 @@
 """Commands `cuebook memory`: most are derived from operations; these print, read or ask in their own way."""
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,7 @@ from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.errors import NotFound
 from cuebook.records.answer import to_wire
+from cuebook.records.conversation_answers import SummaryState
 from cuebook.records.expression import counted
 from cuebook.records.memory import Hit
 from cuebook.records.tuning import MemoryStats
@@ -125,18 +127,16 @@ def list_(
             page: Any = cue.memory.items(conversation, limit=limit, **asked)
         else:
             page = cue.memory.list(organization=organization, **asked, limit=limit or LIMIT)
-    if state.json:
-        screen.say_json(to_wire(page))
-    elif as_of is not None:
-        print_answer(page, "no memories at that time")
+    if as_of is not None:
+        none = "no memories at that time"
     elif conversation is not None:
-        hint = "Items are created with the summary; run `cuebook settle` to create them now."
-        print_answer(page, f"no memories yet. {hint}")
+        none = "no memories yet. Items are created with the summary; run `cuebook settle` to create them now."
     else:
         off = "Set `user = true` under [memory] to enable them."
         on = not len(page) and state.settings().settings.memory.user is True
         hint = "Run `cuebook settle` to extract them now." if on else off
-        print_answer(page, f"no cross-conversation memories yet. {hint}")
+        none = f"no cross-conversation memories yet. {hint}"
+    state.report(page, render=partial(print_answer, page, none))
 
 
 @command(app, "cuebook memory export --user ann > ann.json", name="export")
@@ -172,10 +172,7 @@ def show(
     if conversation.startswith(("item:", "memory:")):
         with state.open() as cue:
             memory = cue.memory.get(conversation, user=user)
-        if state.json:
-            screen.say_json(to_wire({"memory": memory}))
-        else:
-            screen.say(str(memory))
+        state.report({"memory": memory}, str(memory))
         return
     with state.open() as cue:
         summary = cue.conversations.summary(conversation, user=user, version=version)
@@ -183,9 +180,10 @@ def show(
             there = f"1 to {newest}" if newest > 1 else "1"
             msg = f"Unknown summary version {version} of conversation {conversation!r}. Available: {there}."
             raise NotFound(msg)
-    if state.json:
-        screen.say_json(to_wire({"summary": summary}))
-        return
+    state.report({"summary": summary}, render=partial(_print_summary, summary, conversation))
+
+
+def _print_summary(summary: SummaryState | None, conversation: str) -> None:
     if summary is None:
         screen.say("no summary yet. Short conversations have none; run `cuebook settle` to finish pending jobs.")
         return

@@ -2,17 +2,18 @@
 
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from cuebook.app.forgetting import in_words, preview_of
-from cuebook.cli.group import command, new_app
+from cuebook.cli.group import Yes, command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.records.answer import to_wire
-from cuebook.records.erasure import Receipt, WouldForget
+from cuebook.records.erasure import WouldForget
 from cuebook.records.expression import counted
 
 #: Maximum length of a listed memory, in characters.
@@ -61,7 +62,7 @@ def forget(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be erased and kept, and erase nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Permanently erase data and create a signed receipt. Everything derived from the data is erased too."""
     named = {"user": user, "persona": persona, "organization": organization}
@@ -75,7 +76,9 @@ def forget(
         "memories": memory or (),
     }  # fmt: skip
     if dry_run:
-        _would_forget(state, target)
+        with state.open() as cue:
+            would_forget = cue.memory.would_forget(**target)
+        state.report({"wouldForget": preview_of(would_forget)}, *_preview_lines(would_forget))
         return
     question = f"Permanently forget {', '.join(lines)} and everything derived from it?"
     if not yes and not screen.agreed(question):
@@ -86,20 +89,10 @@ def forget(
         if receipt.state == "pending":
             cue.memory.finish_receipts()  # a background job rewrites a large file; no worker may be running
             receipt = cue.memory.receipt(receipt.id)
-    if state.json:
-        screen.say_json({"receipt": to_wire(receipt)})
-        return
-    _say(receipt)
-
-
-def _would_forget(state: State, target: Any) -> None:
-    with state.open() as cue:
-        would_forget = cue.memory.would_forget(**target)
-    if state.json:
-        screen.say_json({"wouldForget": to_wire(preview_of(would_forget))})
-        return
-    for line in _preview_lines(would_forget):
-        screen.say(line)
+    erased = _counted(receipt.counts) or "nothing, because no data matched"
+    state.report({"receipt": receipt}, f"{receipt.id}: erased {erased}")
+    if receipt.state == "pending" and not state.json:
+        screen.complain("Another process still uses the data. The receipt will be signed when it ends.")
 
 
 def _preview_lines(found: WouldForget) -> Iterator[str]:
@@ -120,12 +113,6 @@ def _preview_lines(found: WouldForget) -> Iterator[str]:
         yield f"  {in_words(kept.what)} ({kept.count:,}): {kept.why}"
 
 
-def _say(receipt: Receipt) -> None:
-    screen.say(f"{receipt.id}: erased {_counted(receipt.counts) or 'nothing, because no data matched'}")
-    if receipt.state == "pending":
-        screen.complain("Another process still uses the data. The receipt will be signed when it ends.")
-
-
 def _counted(counts: Mapping[str, int]) -> str:
     """List the counts that are not 0 with their labels: "posts (12), model calls (3)"."""
     return ", ".join(f"{in_words(kind)} ({count:,})" for kind, count in counts.items() if count)
@@ -140,16 +127,13 @@ def list_(
     """List erasure receipts, newest first."""
     with state.open() as cue:
         found = cue.memory.receipts(limit=limit)
-    if state.json:
-        screen.say_json({"items": to_wire(found)})
-    elif not found:
-        screen.say("no receipts yet")
-    else:
-        rows = [
-            (each.id, each.requested_at[:19].replace("T", " "), each.kind, each.state, str(sum(each.counts.values())))
-            for each in found
-        ]
-        screen.table(("receipt", "time", "target", "state", "erased rows"), rows, right=("erased rows",))
+    rows = [
+        (each.id, each.requested_at[:19].replace("T", " "), each.kind, each.state, str(sum(each.counts.values())))
+        for each in found
+    ]
+    columns = ("receipt", "time", "target", "state", "erased rows")
+    table = partial(screen.table, columns, rows, right=("erased rows",))
+    state.report({"items": found}, "no receipts yet", render=table if rows else None)
 
 
 @command(receipts, "cuebook memory receipt show receipt-3f2a90c41b7d5e68a0f1", name="show")
@@ -185,11 +169,8 @@ def verify(
     raw = sys.stdin.buffer.read() if receipt == "-" else Path(receipt).read_bytes() if Path(receipt).is_file() else None
     with state.open() as cue:
         checked = cue.memory.verify_receipt(raw if raw is not None else cue.memory.receipt(receipt), name=about)
-    if state.json:
-        screen.say_json({"ok": checked.ok, "reason": checked.reason, "about": checked.names})
-    elif checked.ok:
-        screen.say("ok: signed by this database and unchanged" + (f"; it is about {about!r}" if about else ""))
-    else:
+    if not (checked.ok or state.json):
         screen.complain(f"Invalid receipt: {checked.reason}")
-    if not checked.ok:
         raise typer.Exit(1)
+    good = "ok: signed by this database and unchanged" + (f"; it is about {about!r}" if about else "")
+    state.report({"ok": checked.ok, "reason": checked.reason, "about": checked.names}, good, failed=not checked.ok)

@@ -7,9 +7,7 @@ from msgspec import UNSET
 
 from cuebook.cli.group import Tenant, command, new_app
 from cuebook.cli.operations import add_operations, of_tenant
-from cuebook.cli.output import screen
 from cuebook.cli.state import State
-from cuebook.records.answer import to_wire
 from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
 from cuebook.records.memory import DEFAULT_TENANT
 
@@ -62,7 +60,4 @@ def set_(
     with state.open() as cue:
         memory = OrganizationMemoryChange(long_term_memory=change)
         after = of_tenant(cue, tenant).organizations.change(organization, memory, by="cli")
-    if state.json:
-        screen.say_json(to_wire(after))
-    else:
-        screen.say(str(after))
+    state.report(after, str(after))

@@ -1,11 +1,14 @@
 """Commands `cuebook persona list|show|check|new`: manage persona files."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cuebook.app.setup import personas
+from cuebook.app.setup.persona_files import PersonaFile
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -32,11 +35,12 @@ def list_(state: State, *, mode: Mode = None) -> None:
         if file.whole
     ]
     broken = [file for file in looked.files if file.faults]
-    if state.json:
-        items = [to_wire(shown) | {"file": name} for shown, name in found]
-        faults = [{"file": file.name, "faults": list(file.faults)} for file in broken]
-        screen.say_json({"items": items, "broken": faults})
-        return
+    items = [to_wire(shown) | {"file": name} for shown, name in found]
+    faults = [{"file": file.name, "faults": file.faults} for file in broken]
+    state.report({"items": items, "broken": faults}, render=partial(_draw_list, found, broken))
+
+
+def _draw_list(found: list[tuple[personas.PersonaWhole, str]], broken: list[PersonaFile]) -> None:
     rows = [
         (f"{shown.id}{' *' if shown.default else ''}", shown.role, _sentiment(shown), _asked(shown), name)
         for shown, name in sorted(found, key=lambda each: each[0].id)
@@ -76,9 +80,10 @@ def show(
     looked = personas.look_at_personas(state.project())
     found, name = looked.find(persona)
     shown = personas.whole(found, default=looked.default, profiles=looked.profiles, mode=mode)
-    if state.json:
-        screen.say_json(to_wire(shown) | {"file": name})
-        return
+    state.report(to_wire(shown) | {"file": name}, render=partial(_draw, shown, name))
+
+
+def _draw(shown: personas.PersonaWhole, name: str) -> None:
     screen.heading(f"{shown.id} · {shown.name} {shown.version} · role {shown.role}{' · default' * shown.default}")
     for line in filter(None, (shown.description, name)):
         screen.say(line)
@@ -123,29 +128,30 @@ def check(
     looked = personas.look_at_personas(state.settings() if files else state.project(), files or ())
     wrong = sum(len(file.faults) for file in looked.files)
     odd = sum(len(file.odd) for file in looked.files)
-    if state.json:
-        shown: list[dict[str, Any]] = [
-            {
-                "file": file.name,
-                "persona": file.persona.id if file.persona else None,
-                "faults": list(file.faults),
-                "warnings": list(file.odd),
-            }
-            for file in looked.files
-        ]
-        screen.say_json({"ok": not wrong, "files": shown})
-    else:
-        for file in looked.files:
-            for each in file.faults:
-                screen.verdict("fail", file.name, each)
-            for each in file.odd:
-                screen.verdict("warn", file.name, each)
-            if file.whole and not file.odd:
-                screen.verdict("ok", file.name, f"{file.whole.id} {file.whole.version}")
-        counts = ((len(looked.files), "file"), (wrong, "error"), (odd, "warning"))
-        screen.say(", ".join(counted(count, name) for count, name in counts))
-    if wrong or (strict and odd):
-        raise typer.Exit(1)
+    shown = [
+        {
+            "file": file.name,
+            "persona": file.persona.id if file.persona else None,
+            "faults": file.faults,
+            "warnings": file.odd,
+        }
+        for file in looked.files
+    ]
+    counts = ((len(looked.files), "file"), (wrong, "error"), (odd, "warning"))
+    total = ", ".join(counted(count, name) for count, name in counts)
+    failed = wrong > 0 or (strict and odd > 0)
+    state.report({"ok": not wrong, "files": shown}, render=partial(_draw_checks, looked.files, total), failed=failed)
+
+
+def _draw_checks(files: Sequence[PersonaFile], total: str) -> None:
+    for file in files:
+        for each in file.faults:
+            screen.verdict("fail", file.name, each)
+        for each in file.odd:
+            screen.verdict("warn", file.name, each)
+        if file.whole and not file.odd:
+            screen.verdict("ok", file.name, f"{file.whole.id} {file.whole.version}")
+    screen.say(total)
 
 
 @command(app, "cuebook persona new maths --from tutor", "cuebook persona new ops --from engineer")
@@ -162,7 +168,4 @@ def new(
     Later changes to the file take effect in the next turn.
     """
     file = personas.new_persona(state.project(), persona, like=like)
-    if state.json:
-        screen.say_json({"persona": persona, "file": str(file)})
-    else:
-        screen.say(f"wrote {file}")
+    state.report({"persona": persona, "file": str(file)}, f"wrote {file}")

@@ -39,18 +39,11 @@ def settle(
             if mark > before.get(name, 0)
         ]
     worked = {kind: waited[kind] - due.get(kind, 0) for kind in SAID if waited.get(kind, 0) > due.get(kind, 0)}
-    if state.json:
-        screen.say_json(({"done": done} if done else {}) | worked | ({"due": due} if due else {}))
-    else:
-        for each in done[:SHOWN]:
-            screen.say(f"{each['conversationId']}: summarized up to post {each['summaryUptoSeq']:,}")
-        if len(done) > SHOWN:
-            screen.say(f"and {counted(len(done) - SHOWN, 'other conversation')}")
-        for kind, count in worked.items():
-            screen.say(SAID[kind].format(counted(count, "turn")))
-        if due:
-            screen.say("still pending: " + ", ".join(counted(count, f"{kind} job") for kind, count in due.items()))
-        elif not (done or worked):
-            screen.say("no pending jobs")
+    lines = [f"{each['conversationId']}: summarized up to post {each['summaryUptoSeq']:,}" for each in done[:SHOWN]]
+    if len(done) > SHOWN:
+        lines.append(f"and {counted(len(done) - SHOWN, 'other conversation')}")
+    lines += [SAID[kind].format(counted(count, "turn")) for kind, count in worked.items()]
     if due:
-        raise typer.Exit(1)
+        lines.append("still pending: " + ", ".join(counted(count, f"{kind} job") for kind, count in due.items()))
+    answer = ({"done": done} if done else {}) | worked | ({"due": due} if due else {})
+    state.report(answer, *(lines or ["no pending jobs"]), failed=bool(due))

@@ -1,6 +1,7 @@
 """Commands `cuebook turn list|show|feedback|replay`: inspect, rate and replay turns."""
 
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -39,11 +40,12 @@ def show(
     """Show the prompt of a turn block by block. Shows sources, tokens, and what was left out and why."""
     with state.open() as cue:
         data = to_wire(cue.turns.show(conversation, n, step=step, user=user))
-    if state.json:
-        screen.say_json(data)
-        return
+    state.report(data, render=partial(_draw_turn, data, conversation, full=full))
+
+
+def _draw_turn(data: dict[str, Any], conversation: str, *, full: bool) -> None:
     steps = f" · step {data['step']} of {len(data['steps'])}" if len(data["steps"]) > 1 else ""
-    screen.heading(f"turn {n} of {conversation}{steps} · {data['state']} · {data['createdAt']}")
+    screen.heading(f"turn {data['turn']} of {conversation}{steps} · {data['state']} · {data['createdAt']}")
     screen.say(f"asked: {screen.line_of(data['query'], 200)}")
     screen.say(f"answered: {screen.line_of(data['reply'], 200)}")
     if data["window"] is None:
@@ -92,11 +94,7 @@ def feedback(
             conversation, n, score=given, outcome=outcome, corrections=corrections, comment=comment, user=user
         )
     data = to_wire(result)
-    if state.json:
-        screen.say_json(data)
-        return
-    for line in observed_lines(data):
-        screen.say(line)
+    state.report(data, *observed_lines(data))
 
 
 @command(
@@ -138,14 +136,13 @@ def replay(
         )
         reply = cue.turns.show(conversation, n, user=user).reply if found.counterfactual else ""
     data = to_wire(replay_entry(found))
-    if state.json:
-        screen.say_json(data)
-    else:
-        screen.say(f"{found.verdict}" + (f": {found.reason}" if found.reason else ""))
-        if "counterfactual" in data:
-            draw_other(data["counterfactual"], reply=reply)
-    if found.verdict == "altered":
-        raise typer.Exit(1)
+    state.report(data, render=partial(_draw_replay, data, reply), failed=found.verdict == "altered")
+
+
+def _draw_replay(data: dict[str, Any], reply: str) -> None:
+    screen.say(f"{data['verdict']}" + (f": {data['reason']}" if data["reason"] else ""))
+    if "counterfactual" in data:
+        draw_other(data["counterfactual"], reply=reply)
 
 
 def _prompts(given: list[str]) -> list[str]:

@@ -5,7 +5,6 @@ import sqlite3
 from importlib.metadata import version
 
 from cuebook.cli.group import SharedOptions, command, new_app
-from cuebook.cli.output import screen
 
 app = new_app()
 
@@ -14,7 +13,4 @@ app = new_app()
 def show_version(options: SharedOptions) -> None:
     """Show the versions of Cuebook, Python and SQLite."""
     results = {"cuebook": version("cuebook"), "python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
-    if options.json:
-        screen.say_json(results)
-    else:
-        screen.say(f"cuebook {results['cuebook']} (Python {results['python']}, SQLite {results['sqlite']})")
+    options.report(results, f"cuebook {results['cuebook']} (Python {results['python']}, SQLite {results['sqlite']})")

@@ -3,15 +3,20 @@
 from cuebook.cli import main as command_line
 from cuebook.cli.group import command, new_app
 from cuebook.cli.operations import add_operations
-from cuebook.cli.prompt import branch, choose, edit, sync, transfer  # noqa: F401  # each registers its commands
+from cuebook.cli.prompt import edit, sync, transfer  # noqa: F401  # each registers its commands
+from cuebook.cli.prompt.branch import print_cleared
 from cuebook.cli.prompt.group import app
 from cuebook.cli.prompt.lint import print_clusters
-from cuebook.cli.prompt.show import print_prompts
+from cuebook.cli.prompt.show import print_prompts, print_selection
 from cuebook.cli.prompt.tester import try_out
 
 __all__ = ["app", "manager", "tester"]
 
-add_operations(app, "prompt", {"list": print_prompts, "clusters": print_clusters})
+add_operations(
+    app,
+    "prompt",
+    {"list": print_prompts, "select": print_selection, "clear": print_cleared, "clusters": print_clusters},
+)
 #: Command order in the help.
 _ORDER = (
     "list show log diff new edit test branch merge label rollback clear select observe push pull drift export import"

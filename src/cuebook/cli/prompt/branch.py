@@ -1,20 +1,23 @@
-"""Commands `cuebook prompt branch|merge|label|rollback|clear`: manage branches, labels and active versions."""
+"""Commands `cuebook prompt branch|merge|label|rollback`: manage branches, labels and active versions."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import ForkOrigin
+from cuebook.app.prompts import ForkOrigin, VersionIdentity
+from cuebook.app.prompts.answers import BranchStatus
 from cuebook.cli.group import command
-from cuebook.cli.operations import print_answer
+from cuebook.cli.operations import print_answer, whoever
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, report, slug_of, wait, whoever, write_through
+from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, slug_of, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import MergeConflict
-from cuebook.records.answer import to_wire
+from cuebook.records.answer import Page, to_wire
 from cuebook.records.prompt import MAIN, Label
+from cuebook.records.prompt import Branch as BranchState
 
 
 @command(
@@ -53,14 +56,15 @@ def branch_(
 
     made = wait(state, fork)
     origin = f"{made['from']['branch']}:{made['from']['version']}"
-    report(state, made, f"created branch {made['branch']} of {made['slug']} from {origin}")
+    state.report(made, f"created branch {made['branch']} of {made['slug']} from {origin}")
 
 
 def _list_branches(state: State, slug: str) -> None:
     page = wait(state, lambda cue: cue.prompts.branches(slug))
-    if state.json:
-        screen.say_json(to_wire(page))
-        return
+    state.report(page, render=partial(_draw_branches, page))
+
+
+def _draw_branches(page: Page[BranchStatus]) -> None:
     print_answer(page, "")
     for each in page:
         screen.say(f"{each.name}: rollback {each.rollback.decision}: {each.rollback.reason}")
@@ -82,29 +86,27 @@ def merge(
     If both branches changed the same lines, show the conflicts, write nothing and exit with 1.
     """
 
-    async def run(cue: Cuebook) -> Wire:
+    async def run(cue: Cuebook) -> VersionIdentity | Wire:
         try:
             version = await cue.prompts.merge(slug_of(prompt), name, into=into, by=whoever(by))
         except MergeConflict as conflict:
             return {"conflicts": list(conflict.conflicts)}
         await write_through(cue, version.slug)
-        data: Wire = to_wire(version)
-        return data
+        return version
 
-    done = wait(state, run)
-    if state.json:
-        screen.say_json(done)
-    elif "conflicts" not in done:
-        screen.say(f"wrote {done['slug']}@{done['branch']}:{done['version']} ({done['semver']})")
-    else:
-        for each in done["conflicts"]:
+    def draw_conflicts(conflicts: list[Wire]) -> None:
+        for each in conflicts:
             screen.heading(f"conflict in [{each['section']}]")
             screen.diff((f"@@ {into}", *_marked("-", each["ours"]), f"@@ {name}", *_marked("+", each["theirs"])))
-        named = ", ".join(each["section"] for each in done["conflicts"])
+        named = ", ".join(each["section"] for each in conflicts)
         way = f"Edit {named} with `cuebook prompt edit {slug_of(prompt)}@{name}` to match {into}, or the reverse"
         screen.complain(f"Merge failed: conflicts in {named}. {way}, then merge again.")
-    if "conflicts" in done:
-        raise typer.Exit(1)
+
+    done = wait(state, run)
+    if isinstance(done, VersionIdentity):
+        state.report(done, f"wrote {done}")
+    else:
+        state.report(done, render=partial(draw_conflicts, done["conflicts"]), failed=True)
 
 
 def _marked(mark: str, text: str | None) -> list[str]:
@@ -135,10 +137,8 @@ def label(
     """
     if name is None:
         page = wait(state, lambda cue: cue.prompts.labels(slug_of(prompt)))
-        if state.json:
-            screen.say_json(to_wire(page))
-        else:
-            print_answer(page, f"no labels. Run `cuebook prompt label {slug_of(prompt)} LABEL` to create one.")
+        none = f"no labels. Run `cuebook prompt label {slug_of(prompt)} LABEL` to create one."
+        state.report(page, render=partial(print_answer, page, none))
         return
 
     async def move(cue: Cuebook) -> Label:
@@ -149,7 +149,7 @@ def label(
         return moved
 
     moved = wait(state, move)
-    report(state, moved, f"label {name} points to {moved.branch}:{moved.number}")
+    state.report(moved, f"label {name} points to {moved.branch}:{moved.number}")
 
 
 @command(
@@ -177,19 +177,9 @@ def rollback(
     """
     options: dict[str, Any] = {"to": to, "reason": reason, "branch": branch, "by": whoever(by)}
     done = wait(state, lambda cue: cue.prompts.roll_back(prompt, **options))
-    report(state, done, f"{done} is active again")
+    state.report(done, f"{done} is active again")
 
 
-@command(app, "cuebook prompt clear persona/kind 3 --reason 'it was the model'", name="clear")
-def clear(
-    state: State,
-    prompt: Prompt,
-    version: Annotated[int, typer.Argument(metavar="N", min=1, help="Version number.", show_default=False)],
-    *,
-    branch: Branch = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason, recorded in the history.")] = "",
-    by: By = None,
-) -> None:
-    """Allow a rolled-back version to be selected again."""
-    done = wait(state, lambda cue: cue.prompts.clear(prompt, version, branch=branch, reason=reason, by=whoever(by)))
-    report(state, done, f"{slug_of(prompt)}@{done.name}:{version} can be selected again")
+def print_cleared(branch: BranchState, *, slug: str, version: int) -> None:
+    """Print that a version is no longer excluded."""
+    screen.say(f"{slug_of(slug)}@{branch.name}:{version} can be selected again")

@@ -14,8 +14,9 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts import VersionIdentity, write_file
 from cuebook.app.prompts import draft as drafts
 from cuebook.cli.group import command
+from cuebook.cli.operations import numbers, pairs
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Prompt, app, numbers, pairs, report, wait, write_through
+from cuebook.cli.prompt.group import Branch, Prompt, app, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, CuebookError, InvalidInput
 from cuebook.records.prompt import BODY, MAIN, Engine
@@ -108,11 +109,11 @@ def new(
         raise typer.BadParameter(msg, param_hint="FILE")
     if file is not None:
         made = wait(state, lambda cue: _save_file(cue, prompt, branch, file, base=base, author=author))
-        report(state, made, f"wrote {made}")
+        state.report(made, f"wrote {made}")
     elif sections or data:
         data |= {"base": base, "author": author}
         made = wait(state, lambda cue: _save(cue, prompt, branch, sections, data))
-        report(state, made, f"wrote {made}")
+        state.report(made, f"wrote {made}")
     else:
         _edit(state, prompt, branch, author=author, new=True)
 
@@ -179,7 +180,7 @@ def _edit(state: State, prompt: str, branch: str | None, *, author: str, new: bo
     data = file.read_bytes()
     if data.decode("utf-8", "replace") == text:
         _remove(file)
-        report(state, {"changed": False}, "no changes")
+        state.report({"changed": False}, "no changes")
         return
 
     async def write(cue: Cuebook) -> VersionIdentity | None:
@@ -197,10 +198,7 @@ def _edit(state: State, prompt: str, branch: str | None, *, author: str, new: bo
         way = f"Your text is in {file}. Fix it and run `cuebook prompt new {target} {file}`."
         raise type(error)(f"{str(error).rstrip('.')}. {way}") from error
     _remove(file)
-    if made is None:
-        screen.say("no changes")
-    else:
-        report(state, made, f"wrote {made}")
+    state.report(made or {"changed": False}, f"wrote {made}" if made else "no changes")
 
 
 def _run_editor(file: Path) -> None:

@@ -1,7 +1,6 @@
 """Share options, the database connection and file sync between the `cuebook prompt` commands."""
 
 import asyncio
-import getpass
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
@@ -13,7 +12,6 @@ from cuebook.cli.group import new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.errors import CuebookError
-from cuebook.records.answer import to_wire
 
 T = TypeVar("T")
 
@@ -54,14 +52,6 @@ def slug_of(prompt: str) -> str:
     return prompt.partition(":")[0].partition("@")[0]
 
 
-def report(state: State, answer: object, *lines: str) -> None:
-    """Print an answer as JSON with --json, else these lines."""
-    if state.json:
-        screen.say_json(to_wire(answer))
-    else:
-        screen.say("\n".join(lines))
-
-
 async def write_through(cue: Cuebook, *slugs: str) -> None:
     """Write the files of changed prompts if files are synchronized automatically."""
     if not pushes_by_itself(cue.config):
@@ -70,40 +60,3 @@ async def write_through(cue: Cuebook, *slugs: str) -> None:
         await cue.prompts.pull(slugs=slugs)
     except CuebookError as error:
         screen.complain(f"The prompt is stored, but its file was not written: {error}")
-
-
-def whoever(by: str | None) -> str:
-    """Return the given name, else the name of the current user account."""
-    if by is not None:
-        return by
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # an account without a name
-        return ""
-
-
-def pairs(values: list[str] | None, option: str, *, alone: str | None = None) -> dict[str, str]:
-    """Parse `NAME=VALUE` options; a bare name gets the value `alone`. Raises BadParameter."""
-    results: dict[str, str] = {}
-    for each in values or ():
-        name, mark, value = each.partition("=")
-        if not name or (not mark and alone is None):
-            msg = f"{each!r} is not of the form NAME=VALUE"
-            raise typer.BadParameter(msg, param_hint=option)
-        if name in results:
-            msg = f"{name!r} is set twice. Pass it once"
-            raise typer.BadParameter(msg, param_hint=option)
-        results[name] = value if mark else alone or ""
-    return results
-
-
-def numbers(values: list[str] | None, option: str) -> dict[str, float]:
-    """Parse `NAME=NUMBER` options; a bare name is 1. Raises BadParameter."""
-    results: dict[str, float] = {}
-    for name, value in pairs(values, option, alone="1").items():
-        try:
-            results[name] = float(value)
-        except ValueError:
-            msg = f"{name}: {value!r} is not a number"
-            raise typer.BadParameter(msg, param_hint=option) from None
-    return results

@@ -1,7 +1,9 @@
 """Commands `cuebook prompt lint|rate|clusters`: find faults in prompts, rate them and group similar ones."""
 
 from collections import Counter
-from typing import Annotated
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +16,6 @@ from cuebook.cli.group import command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
-from cuebook.records.answer import to_wire
 from cuebook.records.expression import counted
 
 _STATES = {"error": "fail", "warning": "warn", "info": "info"}
@@ -41,7 +42,9 @@ def lint(
     Edited files are checked before they are pushed. Exits with 1 on errors, for CI. Nothing is written.
     """
     if rules:
-        _list_rules(state)
+        rows = [tuple(each.values()) for each in linting.rules()]
+        columns = ("rule", "severity", "description")
+        state.report({"items": linting.rules()}, render=partial(screen.table, columns, rows))
         return
 
     async def run(cue: Cuebook) -> list[LintFinding]:
@@ -49,27 +52,19 @@ def lint(
 
     found = wait(state, run, autopush=False)
     counts = Counter(each.severity for each in found)
-    if state.json:
-        screen.say_json(to_wire({"counts": {name: counts[name] for name in linting.SEVERITIES}, "findings": found}))
-    else:
-        for each in found:
-            where = " ".join(filter(None, (each.slug, each.where)))
-            said = each.message if each.message.startswith(where) else f"{where}: {each.message}"
-            screen.verdict(_STATES[each.severity], each.rule, said)
-        lines = [
-            f"{counts[name]:,} {name}{'s' * (counts[name] != 1 and name != 'info')}" for name in linting.SEVERITIES
-        ]
-        screen.say(", ".join(lines) if found else "no findings")
-    if counts["error"] or (strict and counts["warning"]):
-        raise typer.Exit(1)
+    by_severity = {name: counts[name] for name in linting.SEVERITIES}
+    failed = counts["error"] > 0 or (strict and counts["warning"] > 0)
+    answer = {"counts": by_severity, "findings": found}
+    state.report(answer, render=partial(_draw_findings, found, by_severity), failed=failed)
 
 
-def _list_rules(state: State) -> None:
-    listed = linting.rules()
-    if state.json:
-        screen.say_json({"items": listed})
-    else:
-        screen.table(("rule", "severity", "description"), [tuple(each.values()) for each in listed])
+def _draw_findings(found: list[LintFinding], counts: Mapping[Any, int]) -> None:
+    for each in found:
+        where = " ".join(filter(None, (each.slug, each.where)))
+        said = each.message if each.message.startswith(where) else f"{where}: {each.message}"
+        screen.verdict(_STATES[each.severity], each.rule, said)
+    lines = [f"{count:,} {name}{'s' * (count != 1 and name != 'info')}" for name, count in counts.items()]
+    screen.say(", ".join(lines) if found else "no findings")
 
 
 @command(app, "cuebook prompt rate persona/kind", "cuebook prompt rate persona/kind@trial --json", name="rate")
@@ -84,18 +79,13 @@ def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number
         return await linting.rate_version(cue.services, PromptFolder(cue.prompts.root), found)
 
     rated = wait(state, run)
-    if state.json:
-        screen.say_json(to_wire(rated))
-        return
+    state.report(rated, render=partial(_draw_rating, rated))
+
+
+def _draw_rating(rated: QualityRating) -> None:
     screen.heading(f"{rated.slug}@{rated.branch}:{rated.number} · {rated.score:.1f} of 100")
     rows = [
-        (
-            each.name,
-            f"{each.points:g}",
-            str(each.most),
-            screen.bar(each.points / each.most),
-            each.reason,
-        )
+        (each.name, f"{each.points:g}", str(each.most), screen.bar(each.points / each.most), each.reason)
         for each in rated.parts
     ]
     screen.table(("part", "points", "of", "", "reason"), rows, right=("points", "of"))

@@ -1,21 +1,22 @@
 """Commands `cuebook prompt list|show|log|diff`: list prompts, show versions, history and differences."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 from msgspec.structs import replace
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts import write_file
+from cuebook.app.prompts import Choice, Selection, write_file
 from cuebook.app.prompts.answers import PromptEntry, VersionDiff, VersionEntry
-from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Impact
+from cuebook.app.prompts.impact import MOST_TURNS, TURNS
 from cuebook.app.prompts.reading import compare_versions, find_beside
 from cuebook.cli.group import Project, command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
-from cuebook.records.answer import Page, to_wire
+from cuebook.records.answer import Page
 from cuebook.records.prompt import Branch as BranchState
 from cuebook.records.prompt import Param, Version
 
@@ -48,6 +49,35 @@ def _branch(branch: BranchState) -> str:
     return f"{branch.name}:{branch.active}{seen}{back}"
 
 
+def print_selection(
+    found: Selection,
+    *,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the scores of all variants.")] = False,
+) -> None:
+    """Print the selected variant, and the scores of all."""
+    picked = found.selected
+    how = "exploration" if found.explored else "best score"
+    screen.say(f"{_name(picked)} ({how}, selected with probability {found.propensity:.3f})")
+    if explain:
+        rows = [
+            (
+                "→" if each == picked else "",
+                _name(each),
+                f"{each.edge_weight:.3f}",
+                f"{each.context_fit:+.3f}",
+                f"{each.total_score:.3f}",
+                f"{each.propensity:.3f}",
+            )
+            for each in found.variants
+        ]
+        names = ("", "variant", "edge weight", "context fit", "total", "propensity")
+        screen.table(names, rows, right=names[2:], fold=("variant",))
+
+
+def _name(choice: Choice) -> str:
+    return f"{choice.slug}@{choice.branch}:{choice.number}"
+
+
 @command(
     app,
     "cuebook prompt show persona/kind",
@@ -74,12 +104,7 @@ def show(
         return found, await cue.prompts.show(found.slug, **at, resolve=resolve)
 
     found, data = wait(state, read)
-    if state.json:
-        screen.say_json(to_wire(data))
-    elif file:
-        screen.say(write_file(found), end="")
-    else:
-        _draw(data)
+    state.report(data, render=partial(screen.say, write_file(found), end="") if file else partial(_draw, data))
 
 
 def _draw(shown: VersionEntry) -> None:
@@ -171,9 +196,10 @@ def diff(
         return await compare_versions(cue.services, before, after, turns=turns)
 
     data = wait(state, read, autopush=None if a else False)
-    if state.json:
-        screen.say_json(to_wire(data))
-        return
+    state.report(data, render=partial(_draw_diff, data))
+
+
+def _draw_diff(data: VersionDiff) -> None:
     second = data.file or f"{data.branch}:{data.b}"
     other = f"{data.slug}@" if data.slug_a else ""
     screen.heading(f"{data.slug_a or data.slug} {data.branch_a or data.branch}:{data.a} → {other}{second}")
@@ -181,15 +207,11 @@ def diff(
     tokens = data.tokens
     asked = "" if data.bump == "none" else f"; a {data.bump} change"
     screen.say(f"{tokens.change:+,} tokens ({tokens.before:,} → {tokens.after:,}){asked}")
-    if data.impact:
-        _draw_impact(data.impact)
-
-
-def _draw_impact(impact: Impact) -> None:
-    screen.say(f"impact: {screen.line_of(impact.summary)}")
-    if impact.reproduced < impact.turns:
-        exact = f"{impact.reproduced} of {impact.turns} prompts were reproduced byte for byte"
-        screen.say(f"{exact}, the others approximately")
+    if impact := data.impact:
+        screen.say(f"impact: {screen.line_of(impact.summary)}")
+        if impact.reproduced < impact.turns:
+            exact = f"{impact.reproduced} of {impact.turns} prompts were reproduced byte for byte"
+            screen.say(f"{exact}, the others approximately")
 
 
 def draw_difference(shown: VersionDiff) -> None:

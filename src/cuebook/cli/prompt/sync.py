@@ -1,6 +1,7 @@
 """Commands `cuebook prompt push|pull|drift`: synchronize the files below prompts/ with the database."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -8,9 +9,8 @@ import typer
 from cuebook.app.prompts.files import SyncChange
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import DryRun, app, report, wait
+from cuebook.cli.prompt.group import DryRun, app, wait
 from cuebook.cli.state import State
-from cuebook.records.answer import to_wire
 from cuebook.records.prompt import MAIN
 
 _STANDS = {
@@ -36,7 +36,7 @@ def push(
     """
     changes = wait(state, lambda cue: cue.prompts.push(dry_run=dry_run, force=force), autopush=False)
     lines = [f"{each.path}: {'would be ' * dry_run}{_pushed(each)}" for each in changes]
-    report(state, {"dryRun": dry_run, "items": changes}, *(lines or ["no changes on disk"]))
+    state.report({"dryRun": dry_run, "items": changes}, *(lines or ["no changes on disk"]))
 
 
 def _pushed(each: SyncChange) -> str:
@@ -57,7 +57,7 @@ def pull(
     """
     changes = wait(state, lambda cue: cue.prompts.pull(dry_run=dry_run, force=force), autopush=False)
     lines = [f"{each.path}: {'would be ' * dry_run}written, {_name(each)} ({each.semver})" for each in changes]
-    report(state, {"dryRun": dry_run, "items": changes}, *(lines or ["no changes in the database"]))
+    state.report({"dryRun": dry_run, "items": changes}, *(lines or ["no changes in the database"]))
 
 
 @command(app, "cuebook prompt drift", "cuebook prompt drift --json", name="drift")
@@ -67,12 +67,8 @@ def drift(state: State) -> None:
     registry.json is checked too. Exits with 1 if they differ. Nothing is written.
     """
     sync_changes = wait(state, lambda cue: cue.prompts.drift(), autopush=False)
-    if state.json:
-        screen.say_json({"ok": not sync_changes, "items": to_wire(sync_changes)})
-    else:
-        _draw(sync_changes)
-    if sync_changes:
-        raise typer.Exit(1)
+    answer = {"ok": not sync_changes, "items": sync_changes}
+    state.report(answer, render=partial(_draw, sync_changes), failed=bool(sync_changes))
 
 
 def _draw(found: Sequence[SyncChange]) -> None:

@@ -1,5 +1,6 @@
 """Command `cuebook prompt test`, alias `kai-prompt-tester`: render a prompt with parameters."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -7,8 +8,9 @@ import typer
 from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.tester import try_out as render_for_author
 from cuebook.cli.group import Project, command
+from cuebook.cli.operations import pairs, whoever
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Number, app, pairs, wait, whoever
+from cuebook.cli.prompt.group import Branch, Number, app, wait
 from cuebook.cli.state import State
 
 Named = Annotated[
@@ -52,16 +54,7 @@ def try_out(
     who = whoever(None) if log else None
     options: dict[str, Any] = {"branch": branch, "version": version, "diff": diff, "log": who, "project": project}
     data = wait(state, lambda cue: render_for_author(cue.services, slug, params, **options))
-    if state.json:
-        screen.say_json(data)
-    elif text:
-        screen.say(data["text"])
-    else:
-        _draw(data)
-
-
-#: Fields shown in the heading.
-_SAID = ("slug", "branch", "version", "semver")
+    state.report(data, data["text"], render=None if text else partial(_draw, data))
 
 
 def _draw(shown: Wire) -> None:

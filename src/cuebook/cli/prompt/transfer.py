@@ -1,6 +1,7 @@
 """Commands `cuebook prompt export|import|migrate`: exchange prompts with other projects and programs."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,11 @@ from cuebook.app.files import write_whole
 from cuebook.app.prompts import VersionIdentity, read_document, write_file
 from cuebook.app.prompts.answers import MigrationResult
 from cuebook.app.prompts.draft import export_prompts, import_files
-from cuebook.cli.group import command
+from cuebook.cli.group import Output, command
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, slug_of, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
-from cuebook.records.answer import to_wire
 from cuebook.records.expression import counted
 
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Author of versions without an author.")]
@@ -45,21 +45,19 @@ def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None)
             await write_through(cue, *(each.slug for each in migrated.written))
         return migrated
 
-    _tell(state, wait(state, run))
+    done = wait(state, run)
+    state.report(done, *_migrated(done))
 
 
-def _tell(state: State, done: MigrationResult) -> None:
-    if state.json:
-        screen.say_json(to_wire(done))
-        return
+def _migrated(done: MigrationResult) -> Iterator[str]:
     for each in done.written:
         asked = "" if each.bump == "none" else f", a {each.bump} change"
         verb = "would write" if done.dry_run else "wrote"
-        screen.say(f"{verb} {each.slug}@{each.branch}:{each.number} ({each.semver}{asked}) from {each.place}")
+        yield f"{verb} {each.slug}@{each.branch}:{each.number} ({each.semver}{asked}) from {each.place}"
     if done.skipped:
-        screen.say(f"{counted(len(done.skipped), 'version')} already stored")
+        yield f"{counted(len(done.skipped), 'version')} already stored"
     if not done.written:
-        screen.say("nothing to write")
+        yield "nothing to write"
 
 
 def _data(file: str) -> bytes:
@@ -106,13 +104,7 @@ def import_(
         return made
 
     made = wait(state, run)
-    if state.json:
-        screen.say_json({"items": to_wire(made)})
-        return
-    for each in made:
-        screen.say(f"wrote {each}")
-    if not made:
-        screen.say("no new versions")
+    state.report({"items": made}, *([f"wrote {each}" for each in made] or ["no new versions"]))
 
 
 @command(
@@ -131,10 +123,7 @@ def export(
     form: Annotated[
         str, typer.Option("--format", metavar="json|md", help="json: all versions; md: the file of one version.")
     ] = "json",
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write to this file. Default: standard output."),
-    ] = None,
+    output: Output = None,
 ) -> None:
     """Export prompts with all versions as JSON.
 
@@ -159,7 +148,4 @@ def export(
         sys.stdout.write(text)
         return
     write_whole(output, [text])
-    if state.json:
-        screen.say_json({"file": str(output), "versions": count})
-    else:
-        screen.say(f"wrote {output} ({counted(count, 'version')})")
+    state.report({"file": str(output), "versions": count}, f"wrote {output} ({counted(count, 'version')})")
