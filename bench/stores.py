@@ -7,13 +7,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
-from cuebook.records.digest import digest_of
 
 from bench.measure import Run
 from bench.random_text import TextGenerator
 from cuebook.engine.core.drafts import Posted, PostFactory
 from cuebook.interfaces.store import Batch
-from cuebook.records.conversation import Draft
+from cuebook.records.conversation import Draft, digest_of
 from cuebook.records.memory import Scope
 from cuebook.records.redaction import Redactor
 from cuebook.storage.database.sqlite import transaction_on

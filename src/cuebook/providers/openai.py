@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import ModelRequest, Piece, RelayRequest
-from cuebook.providers.network import Network
 from cuebook.records.answers import mended
 from cuebook.wire.chat_answers import read_usage
 from cuebook.wire.event_stream import ByteLines, Events, read_event
@@ -137,22 +136,16 @@ class HttpUpstream:
     def _open(self) -> Any:
         from http.cookiejar import CookieJar, DefaultCookiePolicy  # loads urllib's client, ssl and more
 
-        import httpcore2
         import httpx2
 
         if self._client is None:
             connect, read = self._timeouts
-            timeout = httpx2.Timeout(read, connect=connect)
-            network: Any = Network()
-            tls = httpx2.create_ssl_context(trust_env=False)
-            transport = httpx2.AsyncHTTPTransport(verify=tls, trust_env=False)
-            transport._pool = httpcore2.AsyncConnectionPool(  # noqa: SLF001  the pool accepts a network backend, the client does not
-                ssl_context=tls, max_keepalive_connections=IDLE, keepalive_expiry=IDLE_S, network_backend=network,
-                max_connections=None,
-            )  # fmt: skip
-            nobodys = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # callers must not share cookies
             self._client = httpx2.AsyncClient(
-                timeout=timeout, transport=transport, cookies=nobodys, follow_redirects=False, trust_env=False
+                timeout=httpx2.Timeout(read, connect=connect),
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=IDLE, keepalive_expiry=IDLE_S),
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # callers must not share cookies
+                follow_redirects=False,
+                trust_env=False,
             )
         return self._client
 
