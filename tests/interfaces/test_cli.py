@@ -899,8 +899,9 @@ def test_serve_prints_its_url_and_upstream(project: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        result = json.loads(b"".join(process.stdout.readline() for _ in range(5)))
-        assert result == {"url": result["url"], "baseUrl": result["url"] + "/v1", "upstream": "http://127.0.0.1:9/v1"}
+        result = json.loads(b"".join(process.stdout.readline() for _ in range(6)))
+        addresses = {"url": result["url"], "baseUrl": result["url"] + "/v1", "upstream": "http://127.0.0.1:9/v1"}
+        assert result == addresses | {"profile": "fit"}
         with urllib.request.urlopen(result["url"] + "/healthz", timeout=60) as answer:  # noqa: S310
             assert answer.status == 200
         process.send_signal(signal.SIGINT)
@@ -916,7 +917,7 @@ def test_serve_warns_of_an_upstream_without_a_path(project: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        result = json.loads(b"".join(process.stdout.readline() for _ in range(5)))
+        result = json.loads(b"".join(process.stdout.readline() for _ in range(6)))
         warned = process.stderr.readline().decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) in (0, 130)

@@ -18,6 +18,7 @@ import pytest
 from commands import CommandRunner
 
 from conftest import Live, config
+from cuebook.cli.commands.serve import compare_profiles, print_banner
 from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
 from cuebook.records.answer import to_wire
 
@@ -327,6 +328,39 @@ def test_report_is_equal_over_http_and_on_the_command_line(
     assert "1 call of 1 conversation" in output
     assert "gpt-5.2" in output
     assert "shadow mode: this prompt was not sent" in here("turn", "show", "trip", "1")
+
+
+def test_report_names_the_profile_of_a_running_server(here: CommandRunner, serve_live: Callable[..., Live]) -> None:
+    def profile() -> tuple[str, bool]:
+        report = json.loads(here("shadow", "report", "--json"))
+        return report["profile"], report["serving"]
+
+    assert profile() == ("fit", False)
+    live = serve_live(config(store=str(here.folder / ".cuebook" / "cuebook.db")))
+    live.ask_cue(lambda: live.cue.shadow.use_profile("budget"))
+    assert profile() == ("budget", True)
+    live.ask_cue(lambda: live.cue.of("default").shadow.use_profile("standard"))  # with an API key
+    assert profile() == ("standard", True)
+    assert live.cue.shadow.profile == "standard", "background jobs use it too"
+    live.stop()
+    assert profile() == ("fit", False)
+
+
+def test_serve_prints_its_profile_and_the_figures_of_stored_traffic(
+    recorder: Recorder, here: CommandRunner, serve_live: Callable[..., Live], capsys: pytest.CaptureFixture[str]
+) -> None:
+    live = serve_live(shadow(recorder.url, str(here.folder / ".cuebook" / "cuebook.db")))
+    recorder.answers = [whole(reply("Hello."))]
+    say(live.url, "/c/trip/v1/chat/completions", chat("Hi there."))
+    live.ask_cue(live.cue.settle)
+    print_banner(live.cue, live.url, as_json=False)
+    live.ask_cue(lambda: compare_profiles(live.cue))
+    banner = capsys.readouterr().out
+    assert "Profile          fit;" in banner
+    [last] = banner.splitlines()[-1:]
+    assert last.startswith("Input tokens of your newest 1 call, of the client's: off 100% ($0.0000")
+    share = f"{here.json('shadow', 'report')['replay']['profiles'][0]['costs']['USD']:.1e}"
+    assert f"{float(last.split('$')[1].split(')')[0]):.1e}" == share, "equal to the report"
 
 
 def test_shadow_mode_requires_an_upstream(here: CommandRunner) -> None:

@@ -89,6 +89,7 @@ class Cuebook(Parts):
         self._sinks = sinks_of(config, sinks)
         self._works = worker
         self._services: Services | None = None
+        self._project: Services | None = None  # those of the project itself, also in the view of a tenant
         self._upstream: Upstream | None = None
         self._worker: Worker | None = None
         self._logs: PromptLogs | None = None
@@ -137,7 +138,7 @@ class Cuebook(Parts):
         services.other_tenant = lambda tenant: self.of(tenant).services
         if isinstance(self._upstream, HttpUpstream) and not services.settings.sets_context:
             self._models = ModelList(self._upstream)
-        self._services = services
+        self._services = self._project = services
         self._worker = Worker(services, interval_s=self.config.settings.work.interval_s)
         known = partial(known_prompts, self.prompts, self.config)
         watch = FileWatch(self.config, lambda: (services, *self._tenants.values()), known)

@@ -32,7 +32,7 @@ from cuebook.app.setup.project_files import (
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
-from cuebook.memory.rolling import with_profile
+from cuebook.memory.rolling import RELAY, choose, with_profile
 from cuebook.records.persona import Persona
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import methods_of
@@ -141,6 +141,9 @@ class FileWatch:
             if chosen in compaction.profiles:
                 changed["compaction"] = with_profile(compaction, chosen, where="profile")
             services.settings = replace(services.settings, **changed)
+        own = next(iter(self._all_services()))
+        if own.store.announces:
+            await own.store.announce(choose(own.settings.compaction, RELAY).id)
         _log.info("%s: reloaded.", name)
         return ""
 

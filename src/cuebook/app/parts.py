@@ -21,6 +21,7 @@ from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.interfaces import Upstream
+from cuebook.records.memory import DEFAULT_TENANT
 
 
 class Parts:
@@ -28,6 +29,8 @@ class Parts:
 
     config: Config
     _tenant: str
+    _tenants: dict[str, Services]
+    _project: Services | None
     _shadow: Shadow | None
     _upstream: Upstream | None
     _live_readers: dict[int, LiveReader]
@@ -109,5 +112,7 @@ class Parts:
 
     @property
     def shadow(self) -> ShadowCalls:
-        """The records of shadow mode: what Cuebook would have sent, compared with what clients sent."""
-        return ShadowCalls(self.services, self.config, self._shadow, self.memory.search)
+        """Figures of each summarization profile on own traffic, and the records of shadow mode."""
+        own = self._project if self._tenant == DEFAULT_TENANT else None
+        peers = [each for each in (own, self._tenants.get(self._tenant)) if each is not None]
+        return ShadowCalls(self.services, self.config, self._shadow, self.memory.search, peers=peers)

@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -161,7 +161,8 @@ async def _opened(app: Litestar) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _warmed(cue: Cuebook) -> AsyncIterator[None]:
-    """Load the embedder and caches in the background before the first query."""
+    """Announce the profile, and load the embedder and caches in the background before the first query."""
+    await cue.shadow.announce()
     loading = asyncio.create_task(cue.warm_up())
     try:
         yield
@@ -210,10 +211,13 @@ def serve(
     host: str | None = None,
     port: int | None = None,
     started: Callable[[str], None] | None = None,
+    beside: Callable[[], Awaitable[None]] | None = None,
     grace_s: float = GRACE_S,
     access_log: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `started` is called with the address when ready; port 0 selects a free one.
+
+    `beside` then runs at the same time.
 
     Raises InvalidInput for an address reachable from other machines without API keys, BackendError for a port in use.
     """
@@ -223,7 +227,7 @@ def serve(
     keyed = not is_local(host) and asyncio.run(_has_keys(cue))
     sockets = listen(host, settings.port if port is None else port, keyed=keyed)
     try:
-        asyncio.run(_serve(cue, host, sockets, started=started, grace_s=grace_s, access_log=access_log))
+        asyncio.run(_serve(cue, host, sockets, started=started, beside=beside, grace_s=grace_s, access_log=access_log))
     finally:
         for each in sockets:
             each.close()
@@ -240,6 +244,7 @@ async def _serve(
     sockets: list[socket.socket],
     *,
     started: Callable[[str], None] | None,
+    beside: Callable[[], Awaitable[None]] | None,
     grace_s: float,
     access_log: bool,
 ) -> None:
@@ -248,9 +253,20 @@ async def _serve(
         app = create_app(cue, host=host, port=port)
         server = Server(app, grace_s=grace_s, access_log=access_log)
         address = f"[{host}]" if ":" in host else host
-        server.when_started = lambda: started(f"http://{address}:{port}") if started else None
+        tasks = []
+
+        def ready() -> None:
+            if started is not None:
+                started(f"http://{address}:{port}")
+            if beside is not None:
+                tasks.append(asyncio.ensure_future(beside()))
+
+        server.when_started = ready
         gc.freeze()  # exclude startup objects from garbage collection, which would pause streams for 0.1 s
         await server.serve(sockets=sockets)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def is_local(host: str) -> bool:

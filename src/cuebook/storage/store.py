@@ -1,5 +1,6 @@
 """The Store: conversations, their turns and summaries, and one store of each other noun, over one database."""
 
+import asyncio
 from typing import Any
 
 from cuebook.records.memory import Scope
@@ -88,6 +89,19 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
     @read
     def _counts(self, transaction: Transaction) -> dict[str, int]:
         return transaction.rows("conversation_counts")[0]
+
+    async def announce(self, profile: str) -> None:
+        """Let other processes of the database know the profile that this server uses."""
+        await asyncio.to_thread(self.database.holders.announce, profile)
+
+    @property
+    def announces(self) -> bool:
+        """Return whether this process announced a profile."""
+        return self.database.holders.announces
+
+    async def announced(self) -> list[str]:
+        """Return the profiles that servers in other processes use, the newest announcement first."""
+        return await asyncio.to_thread(self.database.holders.announced)
 
     async def aclose(self) -> None:
         """Finish queued writes and close the database."""

@@ -90,7 +90,8 @@ class ShadowReport(Answer, frozen=True, kw_only=True):
     parted_calls: int  # calls whose messages separate tool calls from their results
     added_ms_p50: float | None
     added_ms_p95: float | None
-    profile: str  # the profile in use behind `/v1`
+    profile: str  # the profile behind `/v1`: that of a running server, otherwise the configured one
+    serving: bool  # whether a server of this database runs
     replay: ProfileReport  # the newest calls of any mode under each profile
 
 
@@ -111,8 +112,12 @@ class ShadowCall(Struct, frozen=True, kw_only=True, rename="camel"):
 class ShadowCalls(Namespace):
     """The calls recorded in shadow mode."""
 
-    def __init__(self, services: Services, config: Config, shadow: Shadow | None, search: Search) -> None:
+    def __init__(
+        self, services: Services, config: Config, shadow: Shadow | None, search: Search, *, peers: Sequence[Services]
+    ) -> None:
+        """`peers` are all services of the caller's tenant, those of background jobs too."""
         super().__init__(services)
+        self._peers = peers
         self._search = search
         self._config = config
         self._shadow = shadow
@@ -143,6 +148,7 @@ class ShadowCalls(Namespace):
         passed = await self._services.store.talks.shadow_calls(scope, conversation)
         calls = _answered(passed)
         prices = await asyncio.to_thread(load_prices, self._config)
+        profile, serving = await self._profile_in_use()
         newest = list({call.conversation: call for call in calls}.values())
         lost = Counter[str]()
         for call in passed:
@@ -180,7 +186,8 @@ class ShadowCalls(Namespace):
             parted_calls=sum(1 for call in calls if call.entry.parted),
             added_ms_p50=_percentile(added, 0.5),
             added_ms_p95=_percentile(added, 0.95),
-            profile=choose(self._services.settings.compaction, RELAY).id,
+            profile=profile,
+            serving=serving,
             replay=await profile_report(self._services, self._config, scope, conversation, search=self._search),
         )
 
@@ -198,15 +205,27 @@ class ShadowCalls(Namespace):
 
         To keep it, set `profile` under `[memory]`. The audit log records the change. Raises InvalidInput.
         """
-        services, settings = self._services, self._services.settings
-        compaction = with_profile(settings.compaction, profile, where="profile")
-        before = choose(settings.compaction, RELAY).id
+        services = self._services
+        compaction = with_profile(services.settings.compaction, profile, where="profile")
+        before = self.profile
         record = receipt(services, Version(slug="memory.profile"), "profile", agent=by,
                          context={"profile": profile, "before": before})  # fmt: skip
         await services.audit.append(Scope(), [record])
-        services.settings = replace(services.settings, compaction=compaction, profile=profile)
+        for each in self._peers:
+            each.settings = replace(each.settings, compaction=compaction, profile=profile)
+        if services.store.announces:
+            await self.announce()
         services.notify_jobs()
         return ProfileChoice(profile=profile, before=before)
+
+    @property
+    def profile(self) -> str:
+        """The summarization profile behind `/v1` in this process."""
+        return choose(self._services.settings.compaction, RELAY).id
+
+    async def announce(self) -> None:
+        """Let reports of other processes show the profile that this process uses. A server calls it when it starts."""
+        await self._services.store.announce(self.profile)
 
     async def calls(self, conversation: str | None = None, *, user: str | None = None) -> list[ShadowCall]:
         """Return the answered calls of a conversation, or of all that the caller takes part in, oldest first.
@@ -218,6 +237,15 @@ class ShadowCalls(Namespace):
         return [
             ShadowCall(call=each, cost=_cost(each.entry.model, [each], prices)) for each in _answered(shadowed_calls)
         ]
+
+    async def _profile_in_use(self) -> tuple[str, bool]:
+        """Return the profile behind `/v1`, and whether a server uses it."""
+        store, profiles = self._services.store, self._services.settings.compaction.profiles
+        if not store.announces:
+            for profile in await store.announced():
+                if profile in profiles:
+                    return profile, True
+        return self.profile, store.announces
 
     async def _examples(
         self, scope: Scope, newest: Sequence[ShadowedCall], truncated: Sequence[tuple[str, int]]

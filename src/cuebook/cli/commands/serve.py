@@ -4,10 +4,15 @@ from typing import Annotated
 
 import typer
 
+from cuebook.app.cuebook import Cuebook
+from cuebook.app.reports.prices import money
+from cuebook.app.reports.profiles import ProfileFigures
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
-from cuebook.config import Settings, has_path, without_secret
+from cuebook.config import has_path, without_secret
+from cuebook.errors import CuebookError
+from cuebook.records.expression import counted
 from cuebook.server.app import serve as run_server
 
 app = new_app()
@@ -73,14 +78,37 @@ def serve(
     values = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
     values |= {"upstream.shadow": shadow, "memory.profile": profile}
     config = state.settings({place: value for place, value in values.items() if value is not None})
-    run_server(config, started=lambda address: _started(config.settings, address, as_json=state.json))
+    cue = Cuebook.open(config)
+    run_server(
+        cue,
+        started=lambda address: print_banner(cue, address, as_json=state.json),
+        beside=None if state.json else lambda: compare_profiles(cue),
+    )
 
 
-def _started(settings: Settings, address: str, *, as_json: bool) -> None:
+async def compare_profiles(cue: Cuebook) -> None:
+    """Print the share of input tokens and the cost of each profile on the stored traffic, as in the shadow report."""
+    try:
+        profiles = [each for each in (await cue.shadow.report()).replay.profiles if each.calls]
+    except CuebookError as error:
+        screen.complain(str(error))
+        return
+    if profiles:
+        shares = " · ".join(f"{each.profile} {_share(each)}" for each in profiles)
+        screen.say(f"Input tokens of your newest {counted(profiles[0].calls, 'call')}, of the client's: {shares}")
+
+
+def _share(each: ProfileFigures) -> str:
+    share = f"{each.tokens / max(1, each.client_tokens):.0%}"
+    return f"{share} ({money(each.costs)})" if each.costs else share
+
+
+def print_banner(cue: Cuebook, address: str, *, as_json: bool) -> None:
     """Print the server's address, and what it does with requests."""
+    settings = cue.config.settings
     base_url, upstream = f"{address.rstrip('/')}/v1", without_secret(settings.upstream.url)
     if as_json:
-        fields = {"url": address, "baseUrl": base_url, "upstream": upstream or None}
+        fields = {"url": address, "baseUrl": base_url, "upstream": upstream or None, "profile": cue.shadow.profile}
         screen.say_json(fields | ({"shadow": True} if settings.upstream.shadow else {}))
     else:
         name = f"model {settings.model.name}" if settings.model.provider != "none" else ""
@@ -91,8 +119,8 @@ def _started(settings: Settings, address: str, *, as_json: bool) -> None:
             f"  Upstream         {upstream or name or 'none: answers quote memory; set a server with --upstream URL'}"
         )
         screen.say(f"  Inspector        {address}")
-        chosen = f"{settings.memory.profile}, for all conversations; " if settings.memory.profile else ""
-        screen.say(f"  Profile          {chosen}compare profiles on your traffic with `cuebook shadow report`")
+        chosen = f"{cue.shadow.profile}{', for all conversations' if settings.memory.profile else ''}"
+        screen.say(f"  Profile          {chosen}; `cuebook shadow report` compares profiles on your traffic")
         if settings.upstream.shadow:
             screen.say("  Shadow mode      traffic is forwarded unchanged; run `cuebook shadow report` for the results")
         if settings.persona.default and settings.persona.speaks == "always" and upstream:

@@ -39,7 +39,8 @@ def _profiles(found: ShadowReport) -> None:
     profiles = [each for each in replay.profiles if each.calls]
     if not profiles:
         return
-    screen.heading(f"The newest {counted(profiles[0].calls, 'call')} under each profile (configured: {found.profile})")
+    state = "a server uses" if found.serving else "configured"
+    screen.heading(f"The newest {counted(profiles[0].calls, 'call')} under each profile ({state}: {found.profile})")
     rows = [
         (
             each.profile,
