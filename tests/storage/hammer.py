@@ -162,7 +162,7 @@ class Task:
     async def _ids(self, conversation: str) -> list[str]:
         """Return the ids of a conversation's posts, or nothing if it does not exist."""
         scene = await self._store.scene(OWNER, PathQuery(conversation=conversation))
-        if scene.conversation is None:
+        if not scene.conversation.no:
             return []
         return [post.id for post in await self._store.posts(OWNER, conversation, path=False)]
 

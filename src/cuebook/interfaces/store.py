@@ -161,7 +161,7 @@ class PathQuery(Struct, frozen=True, kw_only=True):
 class Scene(Struct, frozen=True, kw_only=True):
     """A consistent snapshot of everything that a turn decides on."""
 
-    conversation: Conversation | None
+    conversation: Conversation
     parent: int = 0
     path: tuple[PathPost, ...] = ()  # oldest first, after the summary's mark
     unread: tuple[Stretch, ...] = ()  # older posts after the mark beyond the limits, oldest first
@@ -181,9 +181,10 @@ class Scene(Struct, frozen=True, kw_only=True):
     corrected: int = 0  # the newest correction of the conversation, if it has a summary
 
     @property
-    def next_turn(self) -> int:
-        """Return the number of the next turn."""
-        return self.conversation.turns + 1 if self.conversation else 1
+    def has_new_summary(self) -> bool:
+        """Return whether the previous step had another summary or none."""
+        before = self.previous.summary_version if self.previous else 0
+        return self.summary is not None and self.summary.version != before
 
 
 class Batch(Struct, frozen=True, kw_only=True):

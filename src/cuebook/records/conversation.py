@@ -169,16 +169,16 @@ class Conversation(Struct, frozen=True, kw_only=True):
     """A conversation's row: its participants, its head and its counters."""
 
     id: str
-    no: int  # the row number in the store
-    user: str | None
-    persona: str | None
-    participants: tuple[str, ...]
-    head: int
-    last_seq: int
-    turns: int
-    generation: int  # incremented with every change of the tree or of derived data
-    created_at: float
-    updated_at: float
+    no: int = 0  # the row number in the store; 0 = not stored yet
+    user: str | None = None
+    persona: str | None = None
+    participants: tuple[str, ...] = ()
+    head: int = 0
+    last_seq: int = 0
+    turns: int = 0
+    generation: int = 0  # incremented with every change of the tree or of derived data
+    created_at: float = 0.0
+    updated_at: float = 0.0
     metadata: dict[str, Any] = {}
     lease_until: float = 0.0
     fence: int = 0

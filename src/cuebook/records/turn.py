@@ -14,6 +14,8 @@ Form = Literal["full", "compressed", "cut"]
 SHADOW = "shadow"
 #: The source of the client's own system messages.
 CLIENT = "client:system"
+#: Metadata key of the memories that a turn recalled.
+RECALLED = "longTermMemoryRetrieval"
 #: Metadata key under which each step stores request fields that its answer repeats.
 ASKED = "asked"
 #: Metadata key of a turn that is not on the conversation's path, and its value.

@@ -24,7 +24,7 @@ from cuebook.prompts.names import overrides, project_of
 from cuebook.records.answer import Page
 from cuebook.records.conversation import Conversation, PathPost, Post, RoundState
 from cuebook.records.memory import Scope, SearchResult, Summary
-from cuebook.records.turn import Step, Turn
+from cuebook.records.turn import RECALLED, Step, Turn
 from cuebook.storage import access, memories, search
 from cuebook.storage.access import ConversationRow, current_epoch, last_correction
 from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, record
@@ -83,7 +83,12 @@ class ConversationReader(Noun):
         epoch = current_epoch(transaction, scope.tenant)
         if row is None:
             memory_context = _known(transaction, scope, path_query, None, self.cache)
-            return Scene(conversation=None, families=families, known=memory_context, epoch=epoch)
+            return Scene(
+                conversation=Conversation(id=path_query.conversation),
+                families=families,
+                known=memory_context,
+                epoch=epoch,
+            )
         if self.paths:
             self.paths.see(scope.tenant, epoch)
         if access.awaits_owner(row):
@@ -98,7 +103,7 @@ class ConversationReader(Noun):
         mark, version = read_mark(transaction, row, runs, path_query, shown=previous.summary_version if previous else 0)
         behind = runs if path_query.whole else runs_after(runs, mark)
         path, left = _read_path(transaction, (tenant, no), behind, path_query, self.paths, epoch=epoch)
-        said = last.metadata.get("longTermMemoryRetrieval", {}).get("durable", ()) if last else ()
+        said = last.metadata.get(RECALLED, {}).get("durable", ()) if last else ()
         return Scene(
             conversation=row.record(),
             parent=parent,

@@ -15,7 +15,7 @@ from cuebook.memory.redundancy import CopyIndex
 from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in, chain, digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope
-from cuebook.records.turn import ASKED, CLIENT, Manifest
+from cuebook.records.turn import ASKED, CLIENT, RECALLED, Manifest
 from cuebook.storage import outcomes
 from cuebook.storage.access import ConversationRow, encode_json, lose_corrections, need, raise_epoch, unuse
 from cuebook.storage.database.transaction import Transaction, columns
@@ -26,7 +26,7 @@ from cuebook.storage.writes import company_of, leave_waiting, set_head
 
 _manifest = msgspec.json.Decoder(Manifest).decode
 #: Turn metadata derived from the conversation's text, or attached by a client.
-_DERIVED = ("rollingSummary", "longTermMemoryRetrieval", "retrievedContext", ASKED)
+_DERIVED = ("rollingSummary", RECALLED, "retrievedContext", ASKED)
 
 
 class _StoredPost(Struct):

@@ -6,7 +6,7 @@ import pytest
 
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.interfaces.store import Batch, PathQuery, PostSpot, Scene, SearchLook
-from cuebook.records.conversation import Part, chain
+from cuebook.records.conversation import Conversation, Part, chain
 from cuebook.records.memory import Scope, SearchResult
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
@@ -33,7 +33,9 @@ class SceneContract:
     """The contract of scenes: what a turn reads of its path."""
 
     async def test_an_unknown_conversation_is_an_empty_scene(self, store: Store) -> None:
-        assert await store.scene(OWNER, PathQuery(conversation="nobody")) == Scene(conversation=None)
+        assert await store.scene(OWNER, PathQuery(conversation="nobody")) == Scene(
+            conversation=Conversation(id="nobody")
+        )
 
     @pytest.mark.parametrize(
         ("full", "small", "whole", "compressed", "unread"),

@@ -47,7 +47,7 @@ class MindOf(Namespace):
         return as_answer(
             ConversationMood,
             mood_of(scene),
-            conversation=scene.conversation.id if scene.conversation else conversation,
+            conversation=scene.conversation.id,
             turn=scene.reflection.turn if scene.reflection else 0,
             due=await store.reflections.waiting(scope, conversation),
             reflections=tuple(map(reflection_of, reflections)),

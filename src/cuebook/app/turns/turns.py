@@ -41,7 +41,7 @@ from cuebook.records.conversation_answers import (
 )
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import TaskOutcome, TurnFeedback
-from cuebook.records.turn import SHADOW, Manifest, Step, Turn, Window, last_attempts
+from cuebook.records.turn import RECALLED, SHADOW, Manifest, Step, Turn, Window, last_attempts
 from cuebook.window.post_forms import whole
 from cuebook.window.window import RENDERER, text_of
 
@@ -53,7 +53,6 @@ NEWEST = 20
 #: Prefixes of memory ids in the source of a text.
 _MEMORY = "memory:"
 #: The metadata fields that reveal memories.
-_RECALLED = "longTermMemoryRetrieval"
 
 
 class Replay(Struct, frozen=True, kw_only=True):
@@ -335,7 +334,7 @@ def _is_guest(conversation: StoredConversation, scope: Scope) -> bool:
 
 def _for_guest(turn: Turn) -> Turn:
     """Return a turn without the names of memories, which contain their words."""
-    return replace(turn, metadata={name: value for name, value in turn.metadata.items() if name != _RECALLED})
+    return replace(turn, metadata={name: value for name, value in turn.metadata.items() if name != RECALLED})
 
 
 def _upto(place: Alignment, upto: int) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from cuebook.memory.recall import Query, RecallCandidate, rank, read_query
 from cuebook.memory.tokenizer import memory_key, normal, said_of
 from cuebook.records.answer import Time
 from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, SearchResult
-from cuebook.records.turn import Ask
+from cuebook.records.turn import RECALLED, Ask
 from cuebook.window.tokens import Counter
 
 log = logging.getLogger("cuebook.embedder")
@@ -58,8 +58,7 @@ def select_memories(services: Services, scene: Scene, query: Query | None, *, tu
     memory_context = scene.known
     if memory_context is None or not memory_context.places:
         return SelectedMemories()
-    value = scene.told.get("longTermMemoryRetrieval")
-    previous = _kept(value, turn=turn, every=every, compacted=_compacted(scene)) if isinstance(value, Mapping) else None
+    previous = _kept(scene, turn=turn, every=every)
     holding = [each for each in memory_context.memories if each.valid_to is None]
     memories = {each.id: each for each in without_repeats(holding, said=previous[0] if previous else ())}
     by_query = _by_query(list(memories.values()), memory_context, query, hits, count) if query else []
@@ -70,7 +69,7 @@ def select_memories(services: Services, scene: Scene, query: Query | None, *, tu
         current = [each for each in memories.values() if _newest(each, by_id) is each]
         best = sorted(current, key=lambda each: (-standing(each), -each.no))
         chosen = list(dict.fromkeys([*results, *(each.id for each in best)]))[:DURABLE]
-        reason, reviewed = ("first" if not value else "review"), turn
+        reason, reviewed = ("review" if scene.told.get(RECALLED) else "first"), turn
     else:
         chosen, reviewed, reason = previous[0], previous[1], "kept"
     durable = [_hit(memories[each], score=standing(memories[each]), why="durable", count=count) for each in chosen]
@@ -111,23 +110,13 @@ def _breadth(place: Place) -> int:
     return _NARROW.index(place.kind) if place.kind in _NARROW else len(_NARROW)
 
 
-def _compacted(scene: Scene) -> bool:
-    before = scene.previous.summary_version if scene.previous else 0
-    return scene.summary is not None and scene.summary.version != before
-
-
-def _kept(values: Mapping[str, object], *, turn: int, every: int, compacted: bool) -> tuple[list[str], int] | None:
+def _kept(scene: Scene, *, turn: int, every: int) -> tuple[list[str], int] | None:
     """Return the previous selection and its turn, or None when a new selection is due."""
-    durable, reviewed = values.get("durable"), values.get("reviewedAt")
-    if (
-        not isinstance(durable, list)
-        or not durable
-        or not isinstance(reviewed, int)
-        or compacted
-        or turn - reviewed >= every
-    ):
-        return None
-    return [str(each) for each in durable], reviewed
+    match scene.told.get(RECALLED):
+        case {"durable": [_, *_] as durable, "reviewedAt": int(reviewed)}:
+            is_due = scene.has_new_summary or turn - reviewed >= every
+            return None if is_due else ([str(each) for each in durable], reviewed)
+    return None
 
 
 def _by_query(

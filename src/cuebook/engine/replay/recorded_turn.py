@@ -25,7 +25,7 @@ from cuebook.memory.tokenizer import said_of
 from cuebook.records.answer import Time
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Hit, Scope
-from cuebook.records.turn import Manifest, Turn
+from cuebook.records.turn import RECALLED, Manifest, Turn
 from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.partition import in_force
 from cuebook.window.window import Sheet, Text
@@ -35,7 +35,6 @@ NEWER = 100
 #: Source name of texts from memories.
 MEMORY: Final = "memory:"
 #: Key of memories in a turn's metadata.
-RECALLED: Final = "longTermMemoryRetrieval"
 #: Delimiters of the day in a memory's line (`retrieve.line_of`).
 _OPENS, _SHUTS = "- [", "] "
 
@@ -94,7 +93,6 @@ async def read_recorded(
         listed=manifest.listed,
         copies=frozenset(manifest.copies),
         keeps_all=manifest.listed and not sheet.summary,
-        user=conversation.user,
         limits=recorded_limits(services, turn.metadata.get("window", {}).get("context", {})),
         front=sheet.front,
         query=words if policy_of(turn).recalls else None,

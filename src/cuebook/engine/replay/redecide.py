@@ -16,7 +16,7 @@ from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.recall import SelectedMemories, embed_query, select_memories
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.recorded_turn import MEMORY, RECALLED, RecordedTurn, plan_again, policy_of, read_recorded
+from cuebook.engine.replay.recorded_turn import MEMORY, RecordedTurn, plan_again, policy_of, read_recorded
 from cuebook.engine.turn.compare import prefix_ratio
 from cuebook.engine.turn.system_prompt import spoken, values_of
 from cuebook.errors import BackendError, CuebookError, InvalidInput
@@ -28,7 +28,7 @@ from cuebook.records.conversation import messages_digest
 from cuebook.records.memory import Place, Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import ResolvedVersion, Version
-from cuebook.records.turn import Block, Manifest, Window
+from cuebook.records.turn import RECALLED, Block, Manifest, Window
 from cuebook.window.window import Text
 from cuebook.wire.anthropic_requests import plain_chat
 

@@ -43,7 +43,7 @@ async def compare_with_previous(services: Services, scope: Scope, plan: WindowPl
 async def _previous_window(services: Services, scope: Scope, scene: Scene) -> CachedWindow | None:
     """Return the conversation's last window, from the cache or re-rendered from its manifest."""
     conversation = scene.conversation
-    if conversation is None or scene.previous is None:
+    if scene.previous is None:
         return None
     last = services.caches.windows.get((scope.tenant, conversation.id))
     if last is not None and last.digest == scene.previous.digest:

@@ -31,7 +31,7 @@ from cuebook.memory.scopes import (
     unshared,
 )
 from cuebook.records.prompt import Outcome
-from cuebook.records.turn import ASKED, BRANCH, RETRY_OF, SHADOW, SIDE, Ask
+from cuebook.records.turn import ASKED, BRANCH, RECALLED, RETRY_OF, SHADOW, SIDE, Ask
 from cuebook.window.partition import marks_metadata
 
 
@@ -56,7 +56,7 @@ def decision_of(
     """Return the decision of a step. `outcome` is the message's feedback on an earlier turn."""
     scene, ask = plan.scene, place.ask
     conversation = scene.conversation
-    moves_head = place.moves_head(conversation.head if conversation else 0)
+    moves_head = place.moves_head(conversation.head)
     metadata = reply_metadata(services, prompt, plan, turn=turn, mode=ask.mode)
     shared, used = _published(scene, ask), {text.source for text in plan.sheet.volatile}
     metadata |= _memory_terms(scene, place, shared) | _request_terms(request, place)
@@ -64,8 +64,8 @@ def decision_of(
     metadata |= _retried(scene, place, plan.query_seq)
     start = StepStart(
         conversation=ask.conversation,
-        expected_head=conversation.head if conversation else 0,
-        expected_last_seq=conversation.last_seq if conversation else 0,
+        expected_head=conversation.head,
+        expected_last_seq=conversation.last_seq,
         parent=scene.parent,
         drafts=dated(place.drafts, plan.request.zone),
         insertions=tuple((at, dated(drafts, plan.request.zone)) for at, drafts in place.insertions),
@@ -84,7 +84,7 @@ def decision_of(
         time_zone=ask.time_zone,
         policy=_new_policy(scene, ask),
         utility=ask.utility,
-        frame=_frame(services, request, place) if conversation is None else None,
+        frame=None if conversation.no else _frame(services, request, place),
         delivers=bool((scene.known and personal_places(scene.known.policy, _participants(scene, ask))) or shared),
         uses=() if request.shadow else tuple(no for source, no in plan.request.memories.uses.items() if source in used),
         project=ask.project,
@@ -117,7 +117,7 @@ def _frame(services: Services, request: TurnRequest, place: HistoryPlace) -> tup
 def _new_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
     """Return the conversation's new policy, or None without one in the request. A guest's request cannot change it."""
     conversation = scene.conversation
-    guest = conversation is not None and ask.user is not None and conversation.user not in (None, ask.user)
+    guest = ask.user is not None and conversation.user not in (None, ask.user)
     return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None and not guest else None
 
 
@@ -131,8 +131,7 @@ def _published(scene: Scene, ask: Ask) -> str:
 
 
 def _participants(scene: Scene, ask: Ask) -> Participants:
-    user = scene.conversation.user if scene.conversation else ask.user
-    return Participants(user=user, persona=ask.persona or "-", organization=ask.organization)
+    return Participants(user=scene.conversation.user, persona=ask.persona or "-", organization=ask.organization)
 
 
 def _memory_terms(scene: Scene, place: HistoryPlace, shared: str) -> dict[str, Any]:
@@ -144,7 +143,7 @@ def _memory_terms(scene: Scene, place: HistoryPlace, shared: str) -> dict[str, A
     if place.waiting_turn is not None:
         data = place.waiting_turn.metadata
         return {name: data[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in data}
-    first = scene.conversation.last_seq + 1 if scene.conversation else 1
+    first = scene.conversation.last_seq + 1
     known, sharing = scene.known, None
     if known is not None and known.policy.share:  # the turn asked to share with an organization
         reason = unshared(known.policy, _participants(scene, ask), known.settings, may_publish=ask.may_publish)
@@ -179,8 +178,7 @@ def reply_metadata(
 ) -> dict[str, Any]:
     """Return AgentOS's `metadata` of a reply."""
     scene, window, memories, volatile = plan.scene, plan.window, plan.request.memories, plan.sheet.volatile
-    stored = scene.conversation.metadata.get("mode") if scene.conversation else None
-    profile = choose(services.settings.compaction, mode or stored)
+    profile = choose(services.settings.compaction, mode or scene.conversation.metadata.get("mode"))
     durable = {"durable": list(memories.durable), "reviewedAt": memories.reviewed_at} if memories.reason else {}
     retrieval = {
         "didRetrieve": bool(plan.hits),
@@ -204,7 +202,7 @@ def reply_metadata(
         **prompt.metadata,
         "rollingSummary": rolling_summary(scene, profile),
         **({"longTermMemoryPolicy": policy_to_wire(scene.known.policy)} if scene.known else {}),
-        "longTermMemoryRetrieval": retrieval,
+        RECALLED: retrieval,
         "experiences": [text.source.removeprefix(SOURCE) for text in volatile if text.kind == "experience"],
         "window": {
             "tokens": window.tokens,
@@ -222,8 +220,7 @@ def reply_metadata(
 def rolling_summary(scene: Scene, profile: CompactionProfile) -> dict[str, Any]:
     """Return `metadata.rollingSummary`. `didCompact` is true on the first turn with a new summary."""
     summary = scene.summary
-    before = scene.previous.summary_version if scene.previous else 0
-    did = summary is not None and summary.version != before
+    did = scene.has_new_summary
     state: dict[str, Any] = {"profileId": profile.id, "enabled": profile.enabled, "didCompact": did}
     if summary is not None:
         state |= {

@@ -90,13 +90,11 @@ async def advise(
     if services.experiences is None or not ask.text.strip():
         return (), None
     conversation = scene.conversation
-    persona = services.settings.persona(ask.persona or (conversation.persona if conversation else None))
+    persona = services.settings.persona(ask.persona or conversation.persona)
     candidates = offered(await services.experiences(), (persona.id, persona.role))
     if not candidates:
         return (), None
-    project = project_of(
-        ask.project, conversation.metadata.get("project") if conversation else None, services.settings.project
-    )
+    project = project_of(ask.project, conversation.metadata.get("project"), services.settings.project)
     query = ExperienceQuery(
         text=services.writer.clean(ask.text),
         context=context_of(scene.path),

@@ -83,7 +83,7 @@ def plan_with_marks(
     limits, count = limited(request.limits.limits, marks), services.count
     room = _Room(scene, request, fence, limits, count)
     fitted, path = _fit(room, query)
-    owner = scene.conversation.user if scene.conversation else request.user
+    owner = scene.conversation.user
     terms: Any = {"query": query, "begins": request.listed or not scene.unread, "listed": request.listed}
     terms["excess"] = _excess(request)
     parted = _cut_down(partition(path, fitted.allotment.posts, limits, **terms), owner, count)

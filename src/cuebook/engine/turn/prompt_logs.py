@@ -131,7 +131,7 @@ class PromptLogs:
             PathQuery(conversation=prompt_log.index.conversation, use_summary=False),
         )
         scene = await self._services.store.scene(scope, path_query)
-        if scene.conversation is None or scene.conversation.no != prompt_log.index.no:
+        if scene.conversation.no != prompt_log.index.no:
             return [folder]
         return () if scene.epoch == prompt_log.epoch else written
 

@@ -54,6 +54,8 @@ async def load_scene(
         await correct_summary(services, scope, ask.conversation, upto=scene.summary.upto_seq)
         scene = await services.store.scene(scope, query)
     services.caches.drop_erased(scene.epoch)
+    if not scene.conversation.no:
+        scene = replace(scene, conversation=replace(scene.conversation, user=ask.user))
     return scene
 
 
@@ -132,7 +134,7 @@ async def _with_query(services: Services, scope: Scope, scene: Scene, query: int
     """Return a scene that includes the open turn's query in full, however long the turn is."""
     gap = next((each for each in scene.unread if each.first <= query <= each.last), None)
     small = any(post.seq == query and post.message is None for post in scene.path)
-    if scene.conversation is None or not (gap or small):
+    if not (gap or small):
         return scene
     path_posts = await services.store.posts_in(scope, scene.conversation.id, [(query, query)])
     if not path_posts:

@@ -104,13 +104,10 @@ async def system_prompt(
 
 async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[str, float]) -> SystemPrompt:
     """Render the persona, its chain and add-ons. Select variants by these signals."""
-    conversation = scene.conversation
     persona = speaker_in(services, scene, ask)
     profile = _profile(services, scene, ask)
     addons = profile.addon_keys if profile else ()
-    project = project_of(
-        ask.project, conversation.metadata.get("project") if conversation else None, services.settings.project
-    )
+    project = project_of(ask.project, scene.conversation.metadata.get("project"), services.settings.project)
     own = _first(own_names(persona.id, project), scene.families)
     if not (addons or persona.chain or own):
         return SystemPrompt(texts=_base(persona), metadata=_selection(profile, project, {}))
@@ -136,7 +133,7 @@ def _is_silent(services: Services, scene: Scene, ask: Ask) -> bool:
     """Return whether a client of the proxy gets no persona, because it names none or makes a utility call."""
     if ask.utility:
         return True
-    named = ask.persona or (scene.conversation and scene.conversation.persona)
+    named = ask.persona or scene.conversation.persona
     return ask.relayed and services.settings.persona_waits and not named
 
 
@@ -183,10 +180,10 @@ def _profile(services: Services, scene: Scene, ask: Ask) -> Profile | None:
     state = None
     if isinstance(value, Mapping) and isinstance(value.get("reviewedAt"), int):
         state = ProfileState(preset_id=str(value.get("presetId", "")), reviewed=value["reviewedAt"])
-    before = scene.previous.summary_version if scene.previous else 0
-    compacted = scene.summary is not None and scene.summary.version != before
-    mode, turn = mode_of(scene, ask.mode), scene.next_turn
-    return route(services.settings.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=compacted)
+    mode, turn = mode_of(scene, ask.mode), scene.conversation.turns + 1
+    return route(
+        services.settings.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=scene.has_new_summary
+    )
 
 
 def _selection(profile: Profile | None, project: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,9 +239,10 @@ class _Speaker:
         self._ask = ask
         self._families = scene.families
         self._project = project
-        user = scene.conversation.user if scene.conversation else ask.user
         zone = services.settings.zone_of(ask.time_zone, scene.conversation)
-        self._values = values_of(persona, user=user, mode=ask.mode, now=services.clock.now(), zone=zone)
+        self._values = values_of(
+            persona, user=scene.conversation.user, mode=ask.mode, now=services.clock.now(), zone=zone
+        )
         value = scene.told.get("promptVariants")
         self._told: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
         self._kept: Mapping[str, Any] = value if isinstance(value, Mapping) and not fresh else {}

@@ -27,7 +27,6 @@ from cuebook.engine.turn.system_prompt import system_prompt
 from cuebook.engine.turn.turn_signals import detect_signals, feedback_on_previous_turn
 from cuebook.engine.turn.window_request import window_request
 from cuebook.errors import Busy, Conflict, LeaseLost
-from cuebook.records.conversation import Conversation
 from cuebook.records.memory import Scope
 
 Piece = TypeVar("Piece")
@@ -76,8 +75,7 @@ async def open_step(
     and Conflict after too many concurrent writes.
     """
     name, in_parallel = request.ask.conversation, request.resends_history and not request.shadow
-    conversation: Conversation | None = None
-    is_busy = False
+    stored_as, is_busy = 0, False  # the row number of the conversation
     with nullcontext() if request.shadow else services.foreground.begin():  # jobs wait for a caller's first token
         for attempt in range(RETRIES):
             retries = services.queue.hold(scope.tenant, name, parallel=True)  # one at a time: each needs few attempts
@@ -86,8 +84,8 @@ async def open_step(
                 if before_attempt is not None:
                     await before_attempt()
                 decision = await decide_turn(services, scope, request, place)
-                before, conversation = conversation, decision.plan.scene.conversation
-                if before and (conversation is None or conversation.no != before.no):  # `no` is the row number
+                before, stored_as = stored_as, decision.plan.scene.conversation.no
+                if before not in (0, stored_as):
                     msg = f"Conversation {name!r} was erased during this request, with its message."
                     raise LeaseLost(msg)
                 try:
@@ -117,8 +115,8 @@ async def decide_turn(services: Services, scope: Scope, request: TurnRequest, pl
         signals = await detect_signals(services, scene, ask, place.drafts)
         outcome = feedback_on_previous_turn(services, scene, ask, place.drafts, signals)
     prompt = await system_prompt(services, scope, scene, request, ask, signals=signals)
-    query = recall_query(services, scene, ask)
-    memories = select_memories(services, scene, query, turn=scene.next_turn)
+    query, turn = recall_query(services, scene, ask), scene.conversation.turns + 1
+    memories = select_memories(services, scene, query, turn=turn)
     contents = window_request(services, scene, request, place, prompt, query=query, memories=memories)
     plan = await compare_with_previous(services, scope, plan_window(services, scene, contents))
-    return decision_of(services, request, place, prompt, plan, turn=scene.next_turn, outcome=outcome)
+    return decision_of(services, request, place, prompt, plan, turn=turn, outcome=outcome)

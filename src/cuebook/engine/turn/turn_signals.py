@@ -81,7 +81,7 @@ async def detect_signals(services: Services, scene: Scene, ask: Ask, drafts: Seq
 
 def speaker_in(services: Services, scene: Scene, ask: Ask) -> Persona:
     """Return the active persona of a turn."""
-    return services.settings.persona(ask.persona or (scene.conversation.persona if scene.conversation else None))
+    return services.settings.persona(ask.persona or scene.conversation.persona)
 
 
 def persona_in(services: Services, conversation: Conversation, turn: TurnOn | None) -> Persona:
@@ -98,7 +98,7 @@ def tracking_in(services: Services, scene: Scene, persona: Persona, mode: str | 
 
 def mode_of(scene: Scene, mode: str | None) -> str:
     """Return the effective mode: the request's, else the conversation's, else the default."""
-    stored = scene.conversation.metadata.get("mode") if scene.conversation else None
+    stored = scene.conversation.metadata.get("mode")
     return mode or (stored if isinstance(stored, str) else None) or GENERAL
 
 
@@ -302,13 +302,13 @@ def feedback_on_previous_turn(
     word = word_on(turn_signals, ask.text, results=results)
     if word is None:
         return None
-    conversation, sentiment = scene.conversation, NO_SENTIMENT if word.sentiment is None else word.sentiment
+    sentiment = NO_SENTIMENT if word.sentiment is None else word.sentiment
     return last.n, replace(
         word,
         at=services.clock.now(),
         score=score(sentiment, word.corrections or 0, word.task, missing=services.settings.missing),
         reasons=tuple(map(services.writer.clean, word.reasons)),
-        user=ask.user or (conversation.user if conversation else None) or "",
+        user=ask.user or scene.conversation.user or "",
     )
 
 
@@ -364,7 +364,7 @@ def mood_text(scene: Scene) -> Text | None:
     reflection = scene.reflection
     if reflection is None:
         return None
-    over = scene.next_turn - reflection.turn > LASTS and all(
+    over = scene.conversation.turns + 1 - reflection.turn > LASTS and all(
         run.trigger.startswith("event:") for run in reflection.runs
     )
     text = describe_mood(replace(reflection.mind, strategy="") if over else reflection.mind)

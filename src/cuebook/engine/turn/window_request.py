@@ -35,7 +35,6 @@ class WindowRequest(Struct, frozen=True, kw_only=True):
 
     conversation: str
     path: tuple[PathPost, ...]  # oldest first
-    user: str | None
     limits: RequestLimits
     listed: bool = False  # the path has exactly the messages that the client sent, in its order
     copies: frozenset[int] = (
@@ -75,11 +74,9 @@ def window_request(
     """Return the contents of a step's window. Without recall in the conversation, its posts are not recalled."""
     ask, conversation = place.ask, scene.conversation
     recalls = request.quotes or scene.known is None or scene.known.policy.recalls
-    owner = conversation.user if conversation else ask.user
-    mode = conversation.metadata.get("mode") if conversation else None
-    profile = choose(services.settings.compaction, ask.mode or mode)
+    profile = choose(services.settings.compaction, ask.mode or conversation.metadata.get("mode"))
     posts, copies = (
-        client_path(services, scene, request, place, owner)
+        client_path(services, scene, request, place)
         if request.resends_history
         else (path_of(scene, place.drafts), frozenset[int]())
     )
@@ -90,7 +87,6 @@ def window_request(
     return WindowRequest(
         conversation=ask.conversation,
         path=posts,
-        user=owner,
         limits=limits_of(services, request.target, ask.conversation),
         listed=request.resends_history,
         copies=copies,
@@ -105,7 +101,7 @@ def window_request(
         live_client=request.live_client,
         tools=request.tools,
         live_tools=request.live_tools,
-        live=_live_messages(scene, request, place, owner),
+        live=_live_messages(scene, request, place),
         frozen=frozen,
         query_seq=place.waiting_turn.query_seq if place.waiting_turn else None,
         memories=memories or SelectedMemories(),
@@ -115,11 +111,11 @@ def window_request(
     )
 
 
-def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None) -> dict[int, bytes]:
+def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace) -> dict[int, bytes]:
     """Return the messages as the caller sent them, by the seq of their stored post."""
-    last = scene.conversation.last_seq if scene.conversation else 0
+    last = scene.conversation.last_seq
     if place.live is not None:
-        return {last + 1: whole(path_of(scene, (place.live,))[-1], owner)}
+        return {last + 1: whole(path_of(scene, (place.live,))[-1], scene.conversation.user)}
     return {seq: request.history[n].raw for seq, n in place.messages_by_seq(last).items()}
 
 
@@ -128,19 +124,19 @@ def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace, owne
 
 def path_of(scene: Scene, drafts: Sequence[Draft]) -> tuple[PathPost, ...]:
     """Return the stored path with the new posts appended, under their future seqs."""
-    last = scene.conversation.last_seq if scene.conversation else 0
+    last = scene.conversation.last_seq
     new = [post_of(draft, last + number) for number, draft in enumerate(drafts, 1)]
     return (*scene.path, *_summed(new, after=scene.path[-1] if scene.path else None))
 
 
 def client_path(
-    services: Services, scene: Scene, request: TurnRequest, place: HistoryPlace, owner: str | None
+    services: Services, scene: Scene, request: TurnRequest, place: HistoryPlace
 ) -> tuple[tuple[PathPost, ...], frozenset[int]]:
     """Return the messages of a client in its order, each as the client sent it, without secrets.
 
     Return also the seqs of the posts that the client resent with other fields than it got.
     """
-    last = scene.conversation.last_seq if scene.conversation else 0
+    last, owner = scene.conversation.last_seq, scene.conversation.user
     seqs = {number: seq for seq, number in place.messages_by_seq(last).items()}
     new = (*place.drafts, *(draft for _, drafts in place.insertions for draft in drafts))  # in the order of their seqs
     drafts = dict(zip(place.new, new, strict=True))
