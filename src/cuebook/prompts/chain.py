@@ -2,14 +2,14 @@
 
 The chain alone reveals edits, missing records and changed order. Only checkpoints reveal a truncated tail or a chain
 that was rewritten from some record on, and only up to the last checkpoint: keep copies where the store's owner has no
-access. The holder of the signing key can rewrite everything after the last checkpoint that someone else has seen.
+access. The holder of the signing key can rewrite everything after the last checkpoint that someone else has seen. The same key signs receipts of erasures.
 """
 
 import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -18,11 +18,17 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts import strict_json
 from cuebook.prompts.digest import canonical
 from cuebook.records.audit import GENESIS, PERSONAL, UNREADABLE, Checkpoint, CommittedText, Record, Verdict
+from cuebook.records.erasure import Receipt
+
+S = TypeVar("S", Checkpoint, Receipt)
 
 #: Bytes of a salt: 128 bits. The length is fixed, so no part of a text can pass as salt.
 SALT_SIZE = 16
-#: Prefix of the signed data, so that no other signature of the same key is valid for a checkpoint.
-_CHECKPOINT = b"cuebook audit checkpoint v1\n"
+#: Prefix of the signed data, so that no signature of a key is valid for a record of another kind.
+_PREFIXES: Mapping[type, bytes] = {
+    Checkpoint: b"cuebook audit checkpoint v1\n",
+    Receipt: b"cuebook erasure receipt v1\n",
+}
 _ED25519 = "ed25519:"
 #: Fields of a mirror line that a record does not have.
 _SIDE = frozenset({"commitments", "salts", "redacted"})
@@ -84,32 +90,22 @@ def _hash_of(record: Record) -> str:
     return hashlib.sha256(canonical(fields)).hexdigest()
 
 
-# ---- checkpoints -----------------------------------------------------------------------------------------------------
+# ---- signatures ------------------------------------------------------------------------------------------------------
 
 
 def public_key_of(private_key: bytes) -> bytes:
     """Return the public half (32 bytes) of an Ed25519 key (32 bytes)."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    try:
-        return Ed25519PrivateKey.from_private_bytes(private_key).public_key().public_bytes_raw()
-    except ValueError as error:
-        raise _no_key(error) from error
+    return _private(private_key).public_key().public_bytes_raw()  # type: ignore[no-any-return]  # bytes
 
 
-def sign(checkpoint: Checkpoint, private_key: bytes) -> Checkpoint:
-    """Return a checkpoint signed with an Ed25519 key of 32 bytes."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    try:
-        signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(_signed_bytes(checkpoint))
-    except ValueError as error:
-        raise _no_key(error) from error
-    return replace(checkpoint, signature=_ED25519 + base64.b64encode(signature).decode())
+def sign(record: S, private_key: bytes) -> S:
+    """Return a checkpoint or receipt signed with an Ed25519 key of 32 bytes."""
+    signature = _private(private_key).sign(_signed_bytes(record))
+    return replace(record, signature=_ED25519 + base64.b64encode(signature).decode())
 
 
-def is_signed(checkpoint: Checkpoint, public_key: bytes) -> bool:
-    """Return whether the key's holder signed exactly this checkpoint."""
+def is_signed(record: Checkpoint | Receipt, public_key: bytes) -> bool:
+    """Return whether the key's holder signed exactly this checkpoint or receipt."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -117,21 +113,29 @@ def is_signed(checkpoint: Checkpoint, public_key: bytes) -> bool:
         key = Ed25519PublicKey.from_public_bytes(public_key)
     except ValueError as error:
         raise _no_key(error) from error
-    if not checkpoint.signature.startswith(_ED25519):
+    if not record.signature.startswith(_ED25519):
         return False
     try:
-        key.verify(
-            base64.b64decode(checkpoint.signature.removeprefix(_ED25519), validate=True), _signed_bytes(checkpoint)
-        )
+        signature = base64.b64decode(record.signature.removeprefix(_ED25519), validate=True)
+        key.verify(signature, _signed_bytes(record))
     except (InvalidSignature, InvalidInput, ValueError):  # invalid base64
         return False
     return True
 
 
-def _signed_bytes(checkpoint: Checkpoint) -> bytes:
-    fields = msgspec.to_builtins(checkpoint)
+def _private(key: bytes) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    try:
+        return Ed25519PrivateKey.from_private_bytes(key)
+    except ValueError as error:
+        raise _no_key(error) from error
+
+
+def _signed_bytes(record: Checkpoint | Receipt) -> bytes:
+    fields = msgspec.to_builtins(record)
     del fields["signature"]
-    return _CHECKPOINT + canonical(fields)
+    return _PREFIXES[type(record)] + canonical(fields)
 
 
 def _no_key(error: ValueError) -> InvalidInput:

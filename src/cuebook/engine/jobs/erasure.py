@@ -5,7 +5,6 @@ log is truncated, and the receipt is signed. If the process dies in between, the
 job finishes it.
 """
 
-import base64
 import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -13,7 +12,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-import msgspec
 from msgspec.structs import replace
 
 from cuebook.engine.core.conversation_items import is_guest, item_of, parted
@@ -21,19 +19,16 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import erase_mirror, signing_key, verifying_key
 from cuebook.engine.jobs.delivery import DELIVERY
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
-from cuebook.errors import BackendError, InvalidInput, NotFound
+from cuebook.errors import BackendError, NotFound
 from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
-from cuebook.prompts.digest import canonical
+from cuebook.prompts.chain import is_signed, sign
 from cuebook.records.erasure import Kind, Receipt, Target, WouldForget, salted
 from cuebook.records.memory import Correction, Scope
 from cuebook.storage.erasure import ErasureInput
 
 log = logging.getLogger("cuebook.forget")
 
-#: Prefix of the signed bytes, so that no other signature of the same key passes as a receipt's.
-_RECEIPT = b"cuebook erasure receipt v1\n"
-_ED25519 = "ed25519:"
 #: Milliseconds that an erasure waits for readers to release the write-ahead log.
 PATIENCE_MS = 1000
 DAY_S = 86_400.0
@@ -257,35 +252,13 @@ def _may_name(receipt: Receipt, user: str | None, conversation: str | None) -> b
 # ---- Receipts -------------------------------------------------------------------------------------------------------
 
 
-def sign(receipt: Receipt, private_key: bytes) -> Receipt:
-    """Sign a receipt with an Ed25519 key of 32 bytes."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    signature = Ed25519PrivateKey.from_private_bytes(private_key).sign(_signed_bytes(receipt))
-    return replace(receipt, signature=_ED25519 + base64.b64encode(signature).decode())
-
-
 def fault_of(receipt: Receipt, public_key: bytes) -> str:
     """Return the reason why a receipt is invalid, or "" if this key signed exactly this receipt."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     if receipt.state != "done" or not receipt.signature:
         return "it is pending and unsigned: data may remain"
     if receipt.origin != public_key.hex():
         return f"it belongs to another project ({receipt.origin[:16]}…)"
-    try:
-        signature = base64.b64decode(receipt.signature.removeprefix(_ED25519), validate=True)
-        Ed25519PublicKey.from_public_bytes(public_key).verify(signature, _signed_bytes(receipt))
-    except (InvalidSignature, InvalidInput, ValueError):
-        return "its signature does not match: the receipt was changed"
-    return ""
-
-
-def _signed_bytes(receipt: Receipt) -> bytes:
-    fields = msgspec.to_builtins(receipt)
-    del fields["signature"]
-    return _RECEIPT + canonical(fields)
+    return "" if is_signed(receipt, public_key) else "its signature does not match: the receipt was changed"
 
 
 def _iso(when: float) -> str:
