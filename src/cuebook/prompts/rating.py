@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | lint | 40 | minus 20 per error, 5 per warning, 1 per hint |
 | described | 15 | 10 for a description, 5 for those of its parameters, by share |
-| tested | 15 | 5 for having tests, 10 by the share that passes |
+| tested | 15 | 5 for having tests; the rest would need a run of them |
 | observed | 30 | the mean score of its observations, drawn towards 0.5 by `PRIOR` virtual observations |
 
 A prompt without observations gets 15 of the 30, which is neutral. The weights are ours: half for the text, half for
@@ -24,7 +24,7 @@ from cuebook.records.prompt import MAIN, Version
 #: The number of observations that 0.5, a branch's first weight, counts as (notes: a baseline needs 10).
 PRIOR: Final = 10
 _COST: Final[dict[Severity, int]] = {"error": 20, "warning": 5, "info": 1}
-_LINT, _DESCRIPTION, _PARAMS, _TESTS, _PASSED, _OBSERVED = 40, 10, 5, 5, 10, 30
+_LINT, _DESCRIPTION, _PARAMS, _LISTED, _TESTED, _OBSERVED = 40, 10, 5, 5, 15, 30
 
 
 class PointsPart(Struct, frozen=True):
@@ -46,18 +46,9 @@ class QualityRating(Answer, frozen=True, kw_only=True):
     parts: tuple[PointsPart, ...]
 
 
-def rate(
-    version: Version,
-    findings: Iterable[LintFinding],
-    *,
-    scores: Sequence[float] = (),
-    tests: tuple[int, int] | None = None,
-) -> QualityRating:
-    """Return a version's rating. `scores` are its observations', 0 to 1; `tests` are the passed and total counts.
-
-    Without `tests`, those named in its metadata count as not run. Findings of other prompts are ignored.
-    """
-    parts = (_lint(version, findings), _described(version), _tested(version, tests), _observed(scores))
+def rate(version: Version, findings: Iterable[LintFinding], *, scores: Sequence[float] = ()) -> QualityRating:
+    """Return a version's rating. `scores` are its observations', 0 to 1. Findings of other prompts are ignored."""
+    parts = (_lint(version, findings), _described(version), _tested(version), _observed(scores))
     score = round(sum(part.points for part in parts), 1)
     return QualityRating(slug=version.slug, branch=version.branch, number=version.number, score=score, parts=parts)
 
@@ -82,17 +73,10 @@ def _described(version: Version) -> PointsPart:
     return PointsPart("described", round(points, 1), _DESCRIPTION + _PARAMS, reason)
 
 
-def _tested(version: Version, tests: tuple[int, int] | None) -> PointsPart:
-    most = _TESTS + _PASSED
-    if tests is not None and tests[1] > 0:
-        passed, total = tests
-        return PointsPart(
-            "tested", round(_TESTS + _PASSED * passed / total, 1), most, f"{passed} of {total} tests passed"
-        )
-    named = version.metadata.get("tests")
-    if named and tests is None:
-        return PointsPart("tested", _TESTS, most, "tests listed, but not run")
-    return PointsPart("tested", 0, most, "no tests")
+def _tested(version: Version) -> PointsPart:
+    if version.metadata.get("tests"):
+        return PointsPart("tested", _LISTED, _TESTED, "tests listed, but not run")
+    return PointsPart("tested", 0, _TESTED, "no tests")
 
 
 def _observed(scores: Sequence[float]) -> PointsPart:
