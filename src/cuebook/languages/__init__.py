@@ -232,10 +232,8 @@ def _detect(text: str) -> str:
 def _by_words(words: list[str]) -> str:
     everyday = _everyday()
     points = {"en": 0.0}
-    marked = 0.0
-    for word in words:
-        plain, strange = _unmarked(word)
-        marked += strange
+    marked = sum(map(_is_foreign, words))
+    for plain in map(unmarked, words):
         codes = everyday.get(plain, ())
         if "en" not in codes and _ENDING.search(plain):
             points["en"] += 0.5
@@ -247,15 +245,11 @@ def _by_words(words: list[str]) -> str:
     return "en" if points["en"] else UNDETERMINED if len(words) >= UNKNOWN_WORDS else ""
 
 
-@lru_cache(maxsize=1 << 13)
-def _unmarked(word: str) -> tuple[str, float]:
-    """Return a word without diacritics, and the weight of those as evidence against English."""
+def _is_foreign(word: str) -> bool:
+    """Return whether a word has diacritics that English does not use."""
     if word.isascii():
-        return word, 0.0
-    plain = unicodedata.normalize("NFKD", word.replace("ı", "i").replace("ł", "l").replace("ß", "ss"))
-    plain = "".join(each for each in plain if not unicodedata.combining(each))
-    strange = any(not each.isascii() and each not in _BORROWED for each in unicodedata.normalize("NFC", word))
-    return plain.replace("æ", "ae").replace("ø", "o").replace("œ", "oe"), 1.0 if strange else 0.0
+        return False
+    return any(not each.isascii() and each not in _BORROWED for each in unicodedata.normalize("NFC", word))
 
 
 @cache
@@ -265,7 +259,7 @@ def _everyday() -> dict[str, tuple[str, ...]]:
     results: dict[str, tuple[str, ...]] = {}
     for code, words in lists.items():
         function = language(code).function
-        for word in {*words.split(), *(_unmarked(each)[0] for each in function)}:
+        for word in {*words.split(), *map(unmarked, function)}:
             results[word] = (*results.get(word, ()), code)
     return results
 
