@@ -1,7 +1,7 @@
 """Prompt cache benchmark: simulated costs of a sixty-turn conversation under each provider's cache rules."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,8 @@ from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.interfaces import RelayAnswer, RelayRequest
 from cuebook.testing import FrozenClock, LoadedDice
-from cuebook.window.cache import RULES, CacheChunk, CacheTotals, simulate
+from cuebook.window.cache import CacheChunk, CacheSimulator, CacheTotals
+from cuebook.window.cache_rules import RULES, CacheRule
 from cuebook.window.tokens import counter
 
 TURNS = 60
@@ -66,6 +67,16 @@ def cache(run: Run) -> Iterator[Figure]:
                 )
 
 
+def simulate(
+    rule: CacheRule, requests: Iterable[tuple[float, Sequence[CacheChunk]]], *, explicit: bool = True
+) -> CacheTotals:
+    """Return the totals of a fresh cache over requests, each with the second it was sent."""
+    simulator, totals = CacheSimulator(rule), CacheTotals()
+    for now, chunks in requests:
+        totals = totals.plus(simulator.request(chunks, now, explicit=explicit))
+    return totals
+
+
 def _judged(name: str, totals: CacheTotals) -> Iterator[Figure]:
     share = f"{totals.read_share:.1%}"
     yield Figure(
@@ -79,7 +90,7 @@ def _totals_figure(name: str, totals: CacheTotals, *, bar: float | None = None) 
         f"   {name}",
         f"{totals.cost:,.0f}",
         f"without a cache {totals.input_tokens:,}",
-        ratio=totals.relative_cost,
+        ratio=totals.cost / totals.input_tokens,
         bar=bar,
         note=f"{totals.read_share:.1%} read, {totals.write_tokens:,} written, {totals.uncached_tokens:,} uncached",
     )

@@ -5,26 +5,15 @@ rule stores every request and reads the longest common prefix. A breakpoint rule
 finds them only at positions defined by the rule. Stable text without a marker after it is never read.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import Any
 
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.window.cache_rules import RULES, CacheRule, rule_for, rule_named
+from cuebook.window.cache_rules import CacheRule
 from cuebook.window.post_forms import common_length
-
-__all__ = [
-    "RULES",
-    "CacheChunk",
-    "CacheRule",
-    "CacheSimulator",
-    "CacheTotals",
-    "CacheUse",
-    "rule_for",
-    "rule_named",
-    "simulate",
-]
 
 _FRONT = ("tools", "system", "developer")
 
@@ -53,43 +42,27 @@ class CacheChunk(Struct, frozen=True):
 class CacheUse(Struct, frozen=True):
     """Tokens that one request read, wrote and paid in full. `cost` is in units of one uncached input token."""
 
-    input_tokens: int
-    read_tokens: int
-    write_tokens: int
-    uncached_tokens: int
-    cost: float
-
-
-class CacheTotals(Struct, frozen=True):
-    """Sums over a series of requests, with two figures to judge a window."""
-
-    requests: int = 0
     input_tokens: int = 0
     read_tokens: int = 0
     write_tokens: int = 0
     uncached_tokens: int = 0
     cost: float = 0.0
 
+
+class CacheTotals(CacheUse, frozen=True):
+    """Sums over a series of requests."""
+
+    requests: int = 0
+
     @property
     def read_share(self) -> float:
         """Return the share of input tokens read from cache, in [0, 1]; 0.0 without input."""
         return self.read_tokens / self.input_tokens if self.input_tokens else 0.0
 
-    @property
-    def relative_cost(self) -> float:
-        """Return the cost relative to no caching; 1.0 without input."""
-        return self.cost / self.input_tokens if self.input_tokens else 1.0
-
     def plus(self, use: CacheUse) -> "CacheTotals":
         """Add one request."""
-        return CacheTotals(
-            self.requests + 1,
-            self.input_tokens + use.input_tokens,
-            self.read_tokens + use.read_tokens,
-            self.write_tokens + use.write_tokens,
-            self.uncached_tokens + use.uncached_tokens,
-            self.cost + use.cost,
-        )
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(use, name) for name in CacheUse.__struct_fields__}
+        return CacheTotals(**sums, requests=self.requests + 1)
 
 
 class CacheSimulator:
@@ -180,17 +153,6 @@ class CacheSimulator:
 
     def _touch(self, key: int, now: float) -> None:
         self._used[key] = max(now, self._used.pop(key, now))
-
-
-def simulate(
-    rule: CacheRule, requests: Iterable[tuple[float, Sequence[CacheChunk]]], *, explicit: bool = True
-) -> CacheTotals:
-    """Return the totals of a fresh cache over requests, each with the second it was sent."""
-    simulator = CacheSimulator(rule)
-    totals = CacheTotals()
-    for now, chunks in requests:
-        totals = totals.plus(simulator.request(chunks, now, explicit=explicit))
-    return totals
 
 
 def _written(rule: CacheRule, marks: list[int], implicit: int | None) -> list[int]:

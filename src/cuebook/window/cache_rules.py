@@ -17,8 +17,6 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.window.models import bare_name, model_table
 
-__all__ = ["RULES", "CacheRule", "rule_for", "rule_named"]
-
 Match = Literal["prefix", "breakpoint"]
 Implicit = Literal["none", "message", "block"]
 Excess = Literal["unwritten", "refused"]
@@ -48,11 +46,6 @@ class CacheRule(Struct, frozen=True, kw_only=True):
     unmarkable: frozenset[str] = frozenset()  # roles whose chunks support no marker; a marker there has no effect
     checked: str  # the day the source was read
     source: str
-
-    @property
-    def assistant_markers(self) -> bool:
-        """Return whether assistant messages support a marker."""
-        return "assistant" not in self.unmarkable
 
 
 #: The rules by name. A setting selects one where `rule_for` cannot (gateways, compatible servers).

@@ -34,7 +34,8 @@ from cuebook.storage.audit import AuditStore
 from cuebook.storage.prompts import PromptStore
 from cuebook.storage.store import Store
 from cuebook.window.budget import Limits
-from cuebook.window.cache import CacheRule, CacheSimulator
+from cuebook.window.cache import CacheSimulator
+from cuebook.window.cache_rules import CacheRule
 from cuebook.window.models import ContextSize
 from cuebook.window.tokens import Counter
 

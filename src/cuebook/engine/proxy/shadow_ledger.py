@@ -19,7 +19,8 @@ from cuebook.interfaces import Upstream
 from cuebook.records.conversation import PathPost, digest_of
 from cuebook.records.turn import SHADOW, CacheEstimate, ShadowCallUsage
 from cuebook.window.anchors import FIELD
-from cuebook.window.cache import CacheChunk, CacheRule, CacheSimulator, CacheUse, rule_for
+from cuebook.window.cache import CacheChunk, CacheSimulator, CacheUse
+from cuebook.window.cache_rules import CacheRule, rule_for
 from cuebook.window.post_forms import weigh
 
 #: Conversations with a simulated cache. Evicted ones start again with an empty cache.
