@@ -2,7 +2,8 @@
 
 The chain alone reveals edits, missing records and changed order. Only checkpoints reveal a truncated tail or a chain
 that was rewritten from some record on, and only up to the last checkpoint: keep copies where the store's owner has no
-access. The holder of the signing key can rewrite everything after the last checkpoint that someone else has seen. The same key signs receipts of erasures.
+access. The holder of the signing key can rewrite everything after the last checkpoint that someone else has
+seen. The same key signs receipts of erasures.
 """
 
 import base64
