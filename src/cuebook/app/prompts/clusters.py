@@ -11,9 +11,8 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from cuebook.app.prompts.compare import families_of
-from cuebook.engine.core.recall import check_size
+from cuebook.engine.core.recall import AT_ONCE, embed
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.experiences import AT_ONCE, batched
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces import Embedder
 from cuebook.languages import reads
@@ -127,10 +126,8 @@ async def _embedded(embedder: Embedder, texts: Mapping[str, str]) -> dict[str, S
     pieces = [(name, text[at : at + PIECE]) for name, text in texts.items() for at in range(0, len(text), PIECE)]
     pieces = [(name, piece) for name, piece in pieces if piece.strip()]
     read: list[bytes] = []
-    for batch in batched([piece for _, piece in pieces], AT_ONCE):
-        vectors = await embedder.embed(batch)
-        check_size(embedder, vectors)
-        read += vectors
+    for first in range(0, len(pieces), AT_ONCE):
+        read += await embed(embedder, [piece for _, piece in pieces[first : first + AT_ONCE]])
     sums: dict[str, list[float]] = {}
     for (name, _), vector in zip(pieces, read, strict=True):
         own = array("f", vector)

@@ -26,8 +26,10 @@ log = logging.getLogger("cuebook.embedder")
 DURABLE = 8
 #: Most characters of a query to embed.
 QUERY = 2_000
-#: Cached query vectors: the same question yields the same window.
-REMEMBERED = 256
+#: Cached vectors: the same question yields the same window, and experiences are embedded once.
+REMEMBERED = 8_192
+#: Texts embedded in one call.
+AT_ONCE = 64
 _BYTES = 4  # of a float32
 #: Kinds of places, narrowest first.
 _NARROW = ("conversation", "persona", "user", "project", "organization")
@@ -195,43 +197,51 @@ async def embed_query(services: Services, text: str) -> Dense | None:
 
 
 async def embed_queries(services: Services, texts: Sequence[str]) -> list[Dense] | None:
-    """Return the vectors of some texts in one call, or None as in `embed_query` if one of them has none."""
+    """Return the vectors of some texts, or None as in `embed_query` if one of them has none."""
     embedder, queries = services.embedder, [text[:QUERY].strip() for text in texts]
     if embedder is None or not all(query and reads(embedder.languages, query) for query in queries):
         return None
-    denses: dict[str, Dense] = {}
-    for query in queries:
-        if (dense := services.caches.query_vectors.get(query)) is not None:
-            services.caches.query_vectors.move_to_end(query)
-            denses[query] = dense
-    if missing := [query for query in dict.fromkeys(queries) if query not in denses]:
-        vectors = await _asked(services, embedder, missing)
-        if vectors is None:
-            return None
-        for query, vector in zip(missing, vectors, strict=True):
-            denses[query] = services.caches.query_vectors[query] = Dense(space_of(embedder), vector, embedder.akin)
-        while len(services.caches.query_vectors) > REMEMBERED:
-            services.caches.query_vectors.popitem(last=False)
-    return [denses[query] for query in queries]
+    return await vectors_of(services, embedder, queries, within_s=services.settings.embed_s)
 
 
-async def _asked(services: Services, embedder: Embedder, queries: Sequence[str]) -> Sequence[bytes] | None:
+async def vectors_of(
+    services: Services, embedder: Embedder, texts: Sequence[str], *, within_s: float
+) -> list[Dense] | None:
+    """Return the vectors of texts, or None after a failure or a timeout. Those that arrived in time are cached."""
+    cached, known = services.caches.vectors, dict[str, Dense]()
+    for text in texts:
+        if (dense := cached.get(text)) is not None:
+            cached.move_to_end(text)
+            known[text] = dense
+    missing = [text for text in dict.fromkeys(texts) if text not in known]
     try:
-        async with asyncio.timeout(services.settings.embed_s):
-            vectors = await embedder.embed(queries)
-        check_size(embedder, vectors)
+        async with asyncio.timeout(within_s):
+            for first in range(0, len(missing), AT_ONCE):
+                batch = missing[first : first + AT_ONCE]
+                for text, vector in zip(batch, await embed(embedder, batch), strict=True):
+                    known[text] = cached[text] = Dense(space_of(embedder), vector, embedder.akin)
     except TimeoutError:
-        log.warning(
-            "Embedder %s timed out after %g s; this search uses full text only",
-            embedder.name,
-            services.settings.embed_s,
-        )
+        log.warning("Embedder %s timed out after %g s; only words are compared", embedder.name, within_s)
         return None
     except BackendError as error:
         services.caches.embedder_failure.why = services.writer.clean(str(error))
-        log.warning("The embedder failed; this search uses full text only: %s", services.caches.embedder_failure.why)
+        log.warning("The embedder failed; only words are compared: %s", services.caches.embedder_failure.why)
         return None
-    services.caches.embedder_failure.why = ""
+    if missing:
+        services.caches.embedder_failure.why = ""
+    while len(cached) > REMEMBERED:
+        cached.popitem(last=False)
+    return [known[text] for text in texts]
+
+
+async def embed(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
+    """Return the vectors of texts. Raises BackendError, also if they do not have the embedder's dimension."""
+    vectors = await embedder.embed(texts)
+    sizes = {len(each) // _BYTES for each in vectors}
+    if sizes - {embedder.dimension}:
+        dimensions = ", ".join(map(str, sorted(sizes)))
+        msg = f"Embedder {embedder.name} returned vectors of dimension {dimensions} instead of {embedder.dimension}."
+        raise BackendError(msg)
     return vectors
 
 
@@ -241,12 +251,3 @@ def space_of(embedder: Embedder) -> str:
     It is available after the first answer.
     """
     return f"{embedder.name}/{embedder.dimension}"
-
-
-def check_size(embedder: Embedder, vectors: Sequence[bytes]) -> None:
-    """Check that vectors have the embedder's dimension. Raises BackendError."""
-    sizes = {len(each) // _BYTES for each in vectors}
-    if sizes - {embedder.dimension}:
-        dimensions = ", ".join(map(str, sorted(sizes)))
-        msg = f"Embedder {embedder.name} returned vectors of dimension {dimensions} instead of {embedder.dimension}."
-        raise BackendError(msg)

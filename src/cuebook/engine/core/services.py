@@ -220,8 +220,7 @@ class Caches(Struct, kw_only=True):
     evidence: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
     judgements: Ledgers = field(default_factory=Ledgers)
     selections: OrderedDict[bytes, ModelSelection] = field(default_factory=OrderedDict)  # latest selections by models
-    example_vectors: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)  # by space and text
-    query_vectors: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # of the newest queries
+    vectors: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # by text: queries and experiences
     task_means: Kinds = field(default_factory=Kinds)
     embedder_failure: ServiceFailure = field(default_factory=ServiceFailure)
     upstream_failure: ServiceFailure = field(default_factory=ServiceFailure)  # of the last request to it

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from cuebook.engine.core.recall import check_size, space_of
+from cuebook.engine.core.recall import embed, space_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError
@@ -75,7 +75,7 @@ async def load(services: Services) -> None:
     if services.embedder is None:
         return
     try:
-        check_size(services.embedder, await services.embedder.embed([PROBE]))
+        await embed(services.embedder, [PROBE])
     except BackendError as error:
         services.caches.embedder_failure.why = services.writer.clean(str(error))
         log.warning("The embedder is unavailable; search uses full text only: %s", services.caches.embedder_failure.why)
@@ -199,18 +199,17 @@ async def _rows(
         batch = waiting.pop(0)
         await services.foreground.wait_until_free(MAX_WAIT_S)
         try:
-            vectors = await embedder.embed([text for _, _, text in batch])
+            vectors = await embed(embedder, [text for _, _, text in batch])
         except BackendError as error:
             if error.retryable:
                 raise
-            await embedder.embed([PROBE])  # if this fails too, the texts are not the cause
+            await embed(embedder, [PROBE])  # if this fails too, the texts are not the cause
             if len(batch) == 1:
                 refused.append((batch[0][0], error))
             else:
                 half = len(batch) // 2
                 waiting[:0] = [batch[:half], batch[half:]]
             continue
-        check_size(embedder, vectors)
         services.caches.embedder_failure.why = ""
         rows += [(name, part, vector) for (name, part, _), vector in zip(batch, vectors, strict=True)]
     return rows, refused
@@ -266,8 +265,7 @@ async def _embed_examples(services: Services, _: Scope, __: None) -> bool:
     if embedder is None:
         return False
     for task, messages in examples().items():
-        vectors = await embedder.embed(messages)
-        check_size(embedder, vectors)
+        vectors = await embed(embedder, messages)
         summed = [sum(column) for column in zip(*(array("f", each) for each in vectors), strict=True)]
         length = math.hypot(*summed) or 1.0
         means[task] = tuple(number / length for number in summed)

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.instructions import BROKEN, Work, complete_answer, instruct, instruction_record
-from cuebook.engine.core.recall import check_size, embed_query, space_of
+from cuebook.engine.core.recall import embed_query, vectors_of
 from cuebook.engine.core.services import ModelSelection, Services
 from cuebook.errors import BackendError, CuebookError, UpstreamError
 from cuebook.interfaces import Model, ModelRequest
@@ -26,7 +26,7 @@ from cuebook.memory.experience import ScoredExperience, choose, clauses, offered
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ERROR, Part, PathPost
-from cuebook.records.memory import Scope
+from cuebook.records.memory import Dense, Scope
 from cuebook.records.persona import Experience, Persona
 from cuebook.records.turn import Ask
 from cuebook.window.window import Text
@@ -59,11 +59,8 @@ WHEN = 1_000
 #: Characters and tokens of the model's answer: an id of at most 120 and true or false each.
 LONGEST = 20_000
 REPLY_TOKENS = 1_024
-#: Cached selections and vectors, and seconds until a failed selection is retried.
+#: Cached selections, and seconds until a failed selection is retried.
 REMEMBERED = 256
-VECTORS = 8_192
-#: Texts embedded in one call.
-AT_ONCE = 64
 AGAIN_S = 30.0
 #: Status codes of servers without support for a response schema: they are called without one.
 NO_SCHEMA = (400, 404, 415, 422)
@@ -190,59 +187,26 @@ async def _closeness(
     """Return the best cosine between a query and each one's clauses, and the embedder's `akin`, or None without
     vectors.
     """
-    embedder = services.embedder
-    dense = await embed_query(services, query)
+    embedder, dense = services.embedder, await embed_query(services, query)
     if embedder is None or dense is None:
         return None, 0.0
-    texts = {each.exp_id: clauses(each.when) for each in candidates}
-    space = space_of(embedder)
-    missing = list(
-        dict.fromkeys(
-            text for own in texts.values() for text in own if (space, text) not in services.caches.example_vectors
-        )
-    )
-    try:
-        async with asyncio.timeout(max(services.settings.embed_s, services.settings.experience_s)):
-            for batch in batched(missing, AT_ONCE):  # the vectors that arrived in time serve the next turn
-                vectors = await embedder.embed([services.writer.clean(text) for text in batch])
-                check_size(embedder, vectors)
-                services.caches.example_vectors.update(
-                    {(space, text): vector for text, vector in zip(batch, vectors, strict=True)}
-                )
-    except TimeoutError:
-        log.warning("Embedder %s timed out on experiences; selecting by words only", embedder.name)
+    parts = [(each.exp_id, services.writer.clean(clause)) for each in candidates for clause in clauses(each.when)]
+    within_s = max(services.settings.embed_s, services.settings.experience_s)
+    vectors = await vectors_of(services, embedder, [clause for _, clause in parts], within_s=within_s)
+    if vectors is None:
         return None, 0.0
-    except BackendError as error:
-        log.warning("Selecting experiences by words only: %s", services.writer.clean(str(error)))
-        return None, 0.0
-    text_vectors = {
-        name: [vector for text in own if (vector := services.caches.example_vectors.get((space, text))) is not None]
-        for name, own in texts.items()
-    }
-    results = _cosines(dense.vector, text_vectors)
-    while len(services.caches.example_vectors) > VECTORS:
-        services.caches.example_vectors.popitem(last=False)
-    return results, embedder.akin
+    closeness = dict.fromkeys((each.exp_id for each in candidates), 0.0)
+    for (name, _), cosine in zip(parts, _cosines(dense, vectors), strict=True):
+        closeness[name] = max(closeness[name], cosine)
+    return closeness, embedder.akin
 
 
-def batched(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """Split into batches."""
-    return (texts[first : first + size] for first in range(0, len(texts), size))
-
-
-def _cosines(query: bytes, texts: Mapping[str, Sequence[bytes]]) -> dict[str, float]:
+def _cosines(query: Dense, others: Sequence[Dense]) -> list[float]:
+    """Return the cosines of vectors of length 1."""
     import numpy as np
 
-    asked = np.frombuffer(query, "<f4")
-    length = float(np.linalg.norm(asked)) or 1.0
-    results = dict.fromkeys(texts, 0.0)
-    for name, vectors in texts.items():
-        if not vectors:
-            continue
-        rows = np.stack([np.frombuffer(vector, "<f4") for vector in vectors])
-        norms = np.linalg.norm(rows, axis=1)
-        results[name] = float((rows @ asked / (np.where(norms > 0, norms, 1.0) * length)).max())
-    return results
+    rows = np.frombuffer(b"".join(each.vector for each in others), "<f4").reshape(len(others), -1)
+    return [float(each) for each in rows @ np.frombuffer(query.vector, "<f4")]
 
 
 # ---- By a model -----------------------------------------------------------------------------------------------------

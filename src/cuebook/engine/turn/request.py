@@ -47,8 +47,3 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     def resends_history(self) -> bool:
         """Return whether the client sends the whole history, which it keeps itself."""
         return self.posted is None and not self.only_new
-
-    @property
-    def has_system_text(self) -> bool:
-        """Return whether the client sent its own system text."""
-        return any(each.text.strip() for each in self.client)
