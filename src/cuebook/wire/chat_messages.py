@@ -459,3 +459,8 @@ def _wrong(index: int, field: str, expected: str, got: object) -> NoReturn:
 def _refuse(index: int, field: str, problem: str) -> NoReturn:
     where = f"messages[{index}]{field}"
     raise InvalidInput(f"{where}: {problem}", where=where)
+
+
+def value_of(fields: Mapping[str, msgspec.Raw], name: str) -> Any:
+    """Return the value of a request's field, None if it is missing."""
+    return msgspec.json.decode(fields[name]) if name in fields else None

@@ -31,8 +31,8 @@ REMEMBERED = 8_192
 #: Texts embedded in one call.
 AT_ONCE = 64
 _BYTES = 4  # of a float32
-#: Kinds of places, narrowest first.
-_NARROW = ("conversation", "persona", "user", "project", "organization")
+#: Breadth of a kind of place.
+_BREADTH = {"conversation": 0, "persona": 1, "user": 2, "project": 3, "organization": 4}
 
 
 class SelectedMemories(Struct, frozen=True, kw_only=True):
@@ -102,14 +102,10 @@ def without_repeats(memories: Iterable[Memory], *, said: Collection[str] = ()) -
     """
     known = list(memories)
     best: dict[str, Memory] = {}
-    for each in sorted(known, key=lambda each: (each.id not in said, _breadth(each.place), each.no)):
+    for each in sorted(known, key=lambda each: (each.id not in said, _BREADTH.get(each.place.kind, 5), each.no)):
         best.setdefault(normal(said_of(each)), each)
     best_ids = {(each.place, each.id) for each in best.values()}
     return [each for each in known if (each.place, each.id) in best_ids]
-
-
-def _breadth(place: Place) -> int:
-    return _NARROW.index(place.kind) if place.kind in _NARROW else len(_NARROW)
 
 
 def _kept(scene: Scene, *, turn: int, every: int) -> tuple[list[str], int] | None:

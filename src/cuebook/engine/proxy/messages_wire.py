@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Raw
 
-from cuebook.engine.core.services import Services, Settings
+from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.messages_window import window_body
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head, TranslatedWire, Wire
@@ -125,7 +125,8 @@ class MessagesWire(Wire):
         name = model or self.model
         rule, tokens = _rule(self.base_url, name), step.plan.window.tokens
         marks = self.sends_marks(name) and not (rule is not None and tokens < rule.minimum)
-        hour = _lasts_an_hour(self.services.settings)
+        cache_rule = self.services.settings.cache_rule
+        hour = cache_rule is not None and cache_rule.name == "anthropic-1h"
         return self.request_to(window_body(self, step, model=model, marks=marks, hour=hour))
 
     def sends_marks(self, model: str) -> bool:
@@ -159,11 +160,6 @@ class MessagesWire(Wire):
 def _rule(base_url: str, model: str) -> CacheRule | None:
     rule = rule_for(model, base_url)
     return rule if rule is not None and rule.name.startswith("anthropic") else None
-
-
-def _lasts_an_hour(settings: Settings) -> bool:
-    """Return whether the cache lasts an hour, by setting."""
-    return settings.cache_rule is not None and settings.cache_rule.name == "anthropic-1h"
 
 
 # ---- Answered by a server of OpenAI's wire --------------------------------------------------------------------------

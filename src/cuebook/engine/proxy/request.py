@@ -18,7 +18,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask
 from cuebook.window.window import client_system
 from cuebook.wire import chat_messages as openai_messages
-from cuebook.wire.chat_messages import ResentMessage, read_message
+from cuebook.wire.chat_messages import ResentMessage, read_message, value_of
 
 #: Request fields besides messages that a provider charges as input.
 _CHARGED = ("tools", "functions", "response_format")
@@ -222,11 +222,6 @@ def model_in(body: bytes) -> str | None:
 
 class _ModelField(Struct):
     model: str = ""
-
-
-def value_of(fields: Mapping[str, Raw], name: str) -> Any:
-    """Return a field's value, None if it is missing."""
-    return msgspec.json.decode(fields[name]) if name in fields else None
 
 
 def _text(value: object) -> str:

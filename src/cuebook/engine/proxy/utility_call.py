@@ -7,14 +7,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from msgspec import Raw
 
 from cuebook.engine.turn.request import UtilitySign
 from cuebook.errors import InvalidInput
-from cuebook.wire.chat_messages import ResentMessage
+from cuebook.wire.chat_messages import ResentMessage, value_of
 
 #: Header by which a client declares a utility call.
 HEADER: Final = "x-cuebook-utility"
@@ -48,31 +47,24 @@ def utility_sign(
         return ""
     if declared:
         return "declared"
-    if [each.role for each in history] != ["user"] or any(_value(fields, name) for name in ("tools", "functions")):
+    if [each.role for each in history] != ["user"] or any(value_of(fields, name) for name in ("tools", "functions")):
         return ""
-    if any(_begins_a_template(each.content.message) for each in (*front, *history)):
+    beginnings = (" ".join(each.content.message[:BEGINNING].casefold().split()) for each in (*front, *history))
+    if any(each.startswith(_known_beginnings()) for each in beginnings):
         return "template"
-    few = any(0 < limit <= FEW_TOKENS for name in _LIMITS if isinstance(limit := _value(fields, name), int))
+    few = any(0 < limit <= FEW_TOKENS for name in _LIMITS if isinstance(limit := value_of(fields, name), int))
     return "format" if few or any(_asks_json(fields, path) for path in _FORMATS) else "shape"
 
 
 def _asks_json(fields: Mapping[str, Raw], path: Sequence[str]) -> bool:
-    value = _value(fields, path[0])
+    value = value_of(fields, path[0])
     for name in (*path[1:], "type"):
         value = value.get(name) if isinstance(value, dict) else None
     return value in _JSON
 
 
-def _value(fields: Mapping[str, Raw], name: str) -> Any:
-    return msgspec.json.decode(fields[name]) if name in fields else None
-
-
-def _begins_a_template(text: str | None) -> bool:
-    return " ".join((text or "")[:BEGINNING].casefold().split()).startswith(_beginnings())
-
-
 @cache
-def _beginnings() -> tuple[str, ...]:
+def _known_beginnings() -> tuple[str, ...]:
     """Load the beginnings of known templates."""
     data = tomllib.loads(files("cuebook.engine.proxy").joinpath("utility_templates.toml").read_text("utf-8"))
     return tuple(each.casefold() for program in data.values() for each in program)

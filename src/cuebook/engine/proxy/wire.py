@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from cuebook.engine.core.context_limits import ModelTarget, target_of
 from cuebook.engine.core.services import Services
-from cuebook.engine.proxy.request import RelayCall, model_in, read_fields, turn_request, value_of
+from cuebook.engine.proxy.request import RelayCall, model_in, read_fields, turn_request
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.stored_reply import StoredReply
@@ -25,6 +25,7 @@ from cuebook.window.cache_rules import rule_for
 from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict
 from cuebook.wire.anthropic_messages import ORDER, REMINDED, THINKING, ConvertedMessage
 from cuebook.wire.chat_answers import ChatReader, usage_fields, write_completion, write_stream
+from cuebook.wire.chat_messages import value_of
 from cuebook.wire.event_stream import ByteLines, Events, read_event
 from cuebook.wire.responses_items import without_items
 

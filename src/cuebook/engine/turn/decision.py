@@ -62,6 +62,7 @@ def decision_of(
     metadata |= _memory_terms(scene, place, shared) | _request_terms(request, place)
     metadata |= {} if moves_head else {BRANCH: SIDE}
     metadata |= _retried(scene, place, plan.query_seq)
+    could_be_utility = request.utility and not conversation.no and len(place.drafts) == 1
     start = StepStart(
         conversation=ask.conversation,
         expected_head=conversation.head,
@@ -84,7 +85,7 @@ def decision_of(
         time_zone=ask.time_zone,
         policy=_new_policy(scene, ask),
         utility=ask.utility,
-        frame=None if conversation.no else _frame(services, request, place),
+        frame=frame_of(services.settings, place.drafts[0].message) if could_be_utility else None,
         delivers=bool((scene.known and personal_places(scene.known.policy, _participants(scene, ask))) or shared),
         uses=() if request.shadow else tuple(no for source, no in plan.request.memories.uses.items() if source in used),
         project=ask.project,
@@ -104,11 +105,6 @@ def _retried(scene: Scene, place: HistoryPlace, query_seq: int) -> dict[str, Any
         return {}
     failed = last.state in ("failed", "interrupted") and not last.reply_seq
     return {RETRY_OF: [*last.metadata.get(RETRY_OF, ()), last.n]} if failed else {}
-
-
-def _frame(services: Services, request: TurnRequest, place: HistoryPlace) -> tuple[bytes, bytes] | None:
-    """Return the frame of a new conversation's only message, which could be a utility call, or None."""
-    return frame_of(services.settings, place.drafts[0].message) if request.utility and len(place.drafts) == 1 else None
 
 
 # ---- Memory ---------------------------------------------------------------------------------------------------------

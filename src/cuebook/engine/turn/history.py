@@ -101,24 +101,20 @@ class Continuation(Struct, frozen=True):
 async def name_conversation(services: Services, scope: Scope, request: TurnRequest) -> TurnRequest:
     """Return a request with its conversation: the one that its history continues, or a new one.
 
-    A utility call gets a conversation of its own, also where it names one.
+    A utility call gets a conversation of its own, also where it names one. It reads and writes no memory.
     """
     continuation = None
     if not (request.ask.conversation or request.only_new):
         continuation = await _recognize(services, scope, request)
     if request.utility and await _is_utility(services, scope, request, continuation):
-        again = continuation is not None and continuation.conversation.utility
-        return replace(request, ask=_utility_ask(services, request.ask, continuation if again else None))
+        earlier = continuation.conversation if continuation else None
+        name = earlier.id if earlier and earlier.utility else services.dice.new_id("util")
+        ask = replace(request.ask, conversation=name, text="", memory_control=None, organization=None, utility=True)
+        return replace(request, ask=ask)
     if request.ask.conversation:
         return request
     name = continuation.conversation.id if continuation else services.dice.new_id("conv")
     return replace(request, ask=replace(request.ask, conversation=name))
-
-
-def _utility_ask(services: Services, ask: Ask, continuation: Continuation | None) -> Ask:
-    """Return a utility call's ask, which reads and writes no memory. `continuation`: of an earlier attempt."""
-    name = continuation.conversation.id if continuation else services.dice.new_id("util")
-    return replace(ask, conversation=name, text="", memory_control=None, organization=None, utility=True)
 
 
 async def _is_utility(

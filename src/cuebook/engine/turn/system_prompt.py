@@ -119,7 +119,7 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
         own_text = await speaker.text("persona", own) if own else None
         texts += [own_text] if own_text else _base(persona)
     texts += [await speaker.link(persona, key) for key in CHAIN if key != "fallback" and key in persona.chain]
-    texts += [await speaker.addon(key) for key in addons]
+    texts += [await speaker.text("addon", speaker.resolve_name(key) or key) for key in addons]
     rendered = tuple(text for text in texts if text is not None)
     return SystemPrompt(
         texts=rendered,
@@ -260,10 +260,6 @@ class _Speaker:
             spare = self.resolve_name(persona.chain["fallback"])
             return await self.text(_KINDS["fallback"], spare or persona.chain["fallback"])
         return text
-
-    async def addon(self, key: str) -> Text | None:
-        """Render an add-on."""
-        return await self.text("addon", self.resolve_name(key) or key)
 
     def resolve_name(self, name: str) -> str | None:
         """Return the prompt id of a name in this project."""
