@@ -12,14 +12,14 @@ from typing import Any
 
 from bench.measure import Figure, Run, Sample, compared, cpu, fsync_seconds, interleave, interleave_async, shown
 from bench.random_text import TextGenerator
-from bench.stores import BEGINNING, CONVERSATION, SCOPE, append_in, copy, drafting, drafts, fill, store, writing
+from bench.stores import BEGINNING, CONVERSATION, SCOPE, SQL, append_in, copy, drafting, drafts, fill, store, writing
 from cuebook.engine.core.drafts import Posted
 from cuebook.interfaces.store import Batch
 from cuebook.memory.compress import compress
 from cuebook.memory.tokenizer import key_text
 from cuebook.records.conversation import Draft
 from cuebook.records.redaction import Redactor
-from cuebook.storage.database.sqlite import SQL, transaction_on
+from cuebook.storage.database.sqlite import transaction_on
 from cuebook.storage.store import sqlite_store
 from cuebook.storage.tree import SHIFT, owner_token
 
@@ -221,11 +221,11 @@ async def _durable(path: Path, said: Iterator[Draft], rounds: int) -> tuple[dict
         ]
 
     async def together() -> float:
-        made, before, used, began = batches(), kept.commits, time.process_time(), time.perf_counter()
+        made, before, used, began = batches(), kept.database.commits, time.process_time(), time.perf_counter()
         await asyncio.gather(*(kept.append(SCOPE, batch) for batch in made))
         took = time.perf_counter() - began
         spent.append(time.process_time() - used)
-        commits.append(kept.commits - before)
+        commits.append(kept.database.commits - before)
         return took
 
     async def apart() -> float:

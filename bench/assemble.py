@@ -14,18 +14,18 @@ import msgspec
 
 from bench.measure import AsyncRound, Figure, Run, compared, interleave_async
 from bench.peers import install
-from bench.stores import CONVERSATION, SCOPE, reading, store
+from bench.stores import CONVERSATION, SCOPE, SQL, reading, store
 from cuebook import Ask, Cuebook
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
 from cuebook.engine.core.recall import recall_query
+from cuebook.engine.turn.chat import read_ask
 from cuebook.engine.turn.history import align_history
-from cuebook.engine.turn.plan import plan_window, window_request
-from cuebook.engine.turn.request import read_ask
+from cuebook.engine.turn.plan import plan_window
 from cuebook.engine.turn.scene import path_query
 from cuebook.engine.turn.system_prompt import SystemPrompt
+from cuebook.engine.turn.window_request import window_request
 from cuebook.interfaces import Model
 from cuebook.records.turn import Window
-from cuebook.storage.database.sqlite import SQL
 
 _WORDS, _LONG_WORDS = 23, 100
 _POSTS = 10_000
@@ -111,11 +111,10 @@ async def _in_memory(cue: Cuebook) -> AsyncRound:
     place = await align_history(services, SCOPE, request)
     query = recall_query(services, scene, _ASK)
     content = window_request(services, scene, request, place, SystemPrompt(), query=query)
-    terms: Any = {"limits": services.settings.limits, "count": services.count, "key": services.settings.key}
 
     async def one() -> float:
         began = time.process_time()
-        plan_window(scene, content, turn=1, **terms)
+        plan_window(services, scene, content)
         return time.process_time() - began
 
     return one

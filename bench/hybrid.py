@@ -20,7 +20,7 @@ from cuebook.memory.owner_memories import memory_id
 from cuebook.records.memory import Memory, Place, Scope
 from cuebook.storage.database.sqlite import transaction_on
 from cuebook.storage.database.sqlite_files import connect
-from cuebook.storage.vectors import EVERYWHERE, EmbeddedPlace, Matrices, scope_of_place
+from cuebook.storage.vectors import EVERYWHERE, Matrices, NewVectors, scope_of_place
 from cuebook.testing.embedder import HashingEmbedder
 
 _OWN, _PLACES, _LIMIT = 1_000, 5, 10
@@ -96,8 +96,8 @@ async def _fill(cue: Cuebook) -> list[list[str]]:
         await cue.services.store.memories.save(Scope(), change, now=1.0)
         rows = tuple((number, 0, vector) for number, vector in enumerate(await _EMBEDDER.embed(texts), 1))
         model = space_of(_EMBEDDER)
-        embedded = EmbeddedPlace(place=place, model=model, after=0, upto=_OWN, rows=rows, now=1.0)
-        await cue.services.store.vectors.keep_of_place(Scope(), embedded)
+        embedded = NewVectors(model=model, after=0, upto=_OWN, rows=rows, now=1.0)
+        await cue.services.store.vectors.keep_of_place(Scope(), place, embedded)
         scopes.append(texts)
     return scopes
 

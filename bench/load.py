@@ -8,10 +8,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.measure import Figure, Run, Sample, compared, cpu, interleave, interleave_async, wall
-from bench.stores import CONVERSATION, SCOPE, reading, store
-from cuebook.storage import reads
-from cuebook.storage.access import need
-from cuebook.storage.database.sqlite import SQL, transaction_on
+from bench.stores import CONVERSATION, SCOPE, SQL, reading, store
+from cuebook.storage.database.sqlite import transaction_on
+from cuebook.storage.reads import ConversationReader
 from cuebook.storage.store import sqlite_store
 
 LAST = 30
@@ -42,7 +41,7 @@ def _product(connection: sqlite3.Connection) -> Callable[[], float]:
 
     def one() -> None:
         connection.execute("BEGIN")
-        reads.posts_of(transaction, need(transaction, SCOPE, CONVERSATION), last=LAST)
+        ConversationReader.posts.__wrapped__(None, transaction, SCOPE, CONVERSATION, last=LAST)
         connection.execute("ROLLBACK")
 
     return lambda: cpu(_AT_ONCE, one)

@@ -17,11 +17,13 @@ from cuebook.records.memory import Scope
 from cuebook.records.redaction import Redactor
 from cuebook.storage.database.sqlite import transaction_on
 from cuebook.storage.database.sqlite_files import connect, prepare
+from cuebook.storage.database.statements import load_statements
 from cuebook.storage.database.transaction import Failpoints, Transaction
 from cuebook.storage.writes import ConversationWriter
 from cuebook.window.tokens import counter
 
 CONVERSATION = "long"
+SQL = load_statements("sqlite")
 SCOPE = Scope()
 BEGINNING = 1_700_000_000.0
 #: Distinct posts, stored repeatedly under other ids: drafting a hundred thousand would take a minute.

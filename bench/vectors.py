@@ -8,8 +8,9 @@ from typing import Any
 
 from bench.hybrid import hybrid
 from bench.measure import Figure, Run, compared, interleave, wall
+from bench.stores import SQL
 from cuebook.records.memory import Dense
-from cuebook.storage.database.sqlite import SQL, transaction_on
+from cuebook.storage.database.sqlite import transaction_on
 from cuebook.storage.database.sqlite_files import connect, prepare
 from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.vectors import Matrices, scope_of

@@ -224,6 +224,11 @@ def test_tests_use_doubles_instead_of_patches() -> None:
     assert not found, "use doubles from cuebook.testing"
 
 
+def test_benchmarks_import_names_that_exist() -> None:
+    done = subprocess.run(["scripts/bench", "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "gateway" in done.stdout, done.stderr
+
+
 def test_every_exported_name_exists() -> None:
     modules = [
         cuebook.__name__,
