@@ -6,7 +6,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,18 +117,23 @@ def compared(
 ) -> Figure:
     """Return two sides as a figure: the ratio ours/theirs, or with `inverse` our speedup."""
     above, below = (against, ours) if inverse else (ours, against)
-    ratios = sorted(one / other for one, other in zip(above.values, below.values, strict=True) if other)
-    quartiles = (ratios[len(ratios) // 4], ratios[(3 * len(ratios)) // 4]) if ratios else None
+    ratios = [one / other for one, other in zip(above.values, below.values, strict=True) if other]
     return Figure(
         what=what,
         ours=shown(ours.median),
         against=f"{name} {shown(against.median)}",
         ratio=above.median / below.median,
-        spread=quartiles,
+        spread=quartiles(ratios) if ratios else None,
         bar=bar,
         least=inverse,
         note=note,
     )
+
+
+def quartiles(values: Iterable[float]) -> tuple[float, float]:
+    """Return the first and the third quartile."""
+    ordered = sorted(values)
+    return ordered[len(ordered) // 4], ordered[3 * len(ordered) // 4]
 
 
 def cpu(times: int, do: Callable[[], object]) -> float:

@@ -1,11 +1,14 @@
 """Server benchmark: the CPU of a relayed event and of a read of posts, compared with a bare server."""
 
 import asyncio
+import math
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -19,6 +22,20 @@ _PACE_US = 2_000  # between two events, so each arrives separately, like a model
 _LAST = 30
 _READS, _READERS = 30, 4
 _WORDS = 23
+#: The share of a core below which a server is idle, and the longest wait for that in seconds.
+_QUIET, _QUIET_WITHIN_S = 0.05, 60.0
+_LOOK_S = 0.5
+
+
+class Proxy(Protocol):
+    """A server of the benchmark."""
+
+    @property
+    def address(self) -> str:
+        """The URL of the server."""
+
+    def cpu(self) -> float:
+        """Return the CPU seconds used so far."""
 
 
 class Server:
@@ -60,6 +77,14 @@ def serving(*arguments: str) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
+
+
+async def quiet(server: Proxy) -> None:
+    """Wait until a server has finished its background jobs."""
+    until, used = time.monotonic() + _QUIET_WITHIN_S, -math.inf
+    while time.monotonic() < until and (now := server.cpu()) - used > _QUIET * _LOOK_S:
+        used = now
+        await asyncio.sleep(_LOOK_S)
 
 
 def relay(run: Run) -> Iterator[Figure]:

@@ -1,4 +1,4 @@
-"""Server programs of the relay benchmark: a scripted upstream, a bare relay, a bare reader, and Cuebook itself.
+"""Server programs of the benchmarks: scripted upstreams, a bare relay, a bare reader, and Cuebook itself.
 
 `python -m bench.servers KIND ARGUMENT...` prints its address, then answers each input line with the CPU seconds that it
 has used.
@@ -9,7 +9,10 @@ import socket
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import httpx2
@@ -54,6 +57,69 @@ async def upstream(scope: Message, receive: Receive, send: Send) -> None:
     await _event(send, _EVENT % ("", '"stop"') + "data: [DONE]\n\n")
     await send({"type": "http.response.body", "body": b""})
     _ = scope
+
+
+class Question(msgspec.Struct):
+    """The request fields of the scripted provider."""
+
+    messages: list[msgspec.Raw]
+    stream: bool = False
+
+
+#: Words of each answer of the scripted provider, and seconds before each of them in a stream.
+ANSWER_WORDS, _ANSWER_PACE_S = 40, 0.001
+
+
+async def provider(scope: Message, receive: Receive, send: Send) -> None:
+    """Answer a chat completion with words of the demo conversation, chosen by the last message."""
+    body = await _body(receive)
+    if scope["path"] != "/v1/chat/completions":
+        await _whole(send, 404, {"error": {"message": "Unknown path."}})
+        return
+    question, words = msgspec.json.decode(body, type=Question), _words()
+    start = zlib.crc32(question.messages[-1])
+    answer = [f" {words[(start + number) % len(words)]}" for number in range(ANSWER_WORDS)]
+    if not question.stream:
+        await _whole(send, 200, _completion("".join(answer)))
+        return
+    await send({"type": "http.response.start", "status": 200, "headers": _STREAM})
+    await _event(send, _EVENT % ('"role":"assistant","content":""', "null"))
+    for word in answer:
+        await asyncio.sleep(_ANSWER_PACE_S)
+        await _event(send, _EVENT % (f'"content":{msgspec.json.encode(word).decode()}', "null"))
+    await _event(send, _EVENT % ("", '"stop"') + "data: [DONE]\n\n")
+    await send({"type": "http.response.body", "body": b""})
+
+
+@cache
+def spoken(*, by_user: bool) -> list[str]:
+    """Return the posts of the demo conversation by its user, or by its assistant."""
+    said = msgspec.json.decode(files("cuebook.app.demo").joinpath("data/conversation.json").read_bytes())
+    return [post["message"] for post in said["posts"] if (post["sendFrom"] == said["user"]) == by_user]
+
+
+@cache
+def _words() -> list[str]:
+    return " ".join(spoken(by_user=False)).split()
+
+
+def _completion(text: str) -> object:
+    message: object = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+    return {
+        "id": "chatcmpl-CZ1",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": "gpt-5.2",
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1_000, "completion_tokens": 40, "total_tokens": 1_040},
+    }
+
+
+async def _whole(send: Send, status: int, answer: object) -> None:
+    body = msgspec.json.encode(answer)
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 async def _event(send: Send, text: str) -> None:
@@ -114,7 +180,8 @@ def main() -> None:
         )
         serve(Config(settings=settings), port=0, started=lambda address: print(address, flush=True))
         return
-    app = upstream if kind == "upstream" else bare_relay(*arguments) if kind == "relay" else bare_reader(*arguments)
+    apps = {"upstream": upstream, "provider": provider}
+    app = apps.get(kind) or (bare_relay(*arguments) if kind == "relay" else bare_reader(*arguments))
     listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
     listening.setsockopt(
         socket.IPPROTO_TCP, socket.TCP_NODELAY, 1

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bench.measure import AsyncRound, Figure, Run, Sample, compared, interleave_async
-from bench.relay import Server, serving
+from bench.measure import AsyncRound, Figure, Run, Sample, compared, interleave_async, quartiles
+from bench.relay import Server, quiet, serving
 from bench.stores import copy, store
 from cuebook.providers.minilm.embedder import missing
 
@@ -27,9 +27,6 @@ _WORDS = 23
 _ROUNDS_OF_TALK = 10  # that each client resends
 _SAID = "What do you know of the harbour, its ships and what they carried last year? " * 4
 _FIRST = b'"content":" word'
-#: The share of a core below which a server is idle, and the longest wait for that in seconds.
-_QUIET, _QUIET_WITHIN_S = 0.05, 60.0
-_LOOK_S = 0.5
 _NONE, _BARE = "the upstream alone", "a bare relay"
 #: The ways in which a conversation arrives.
 _SEEN = ("first seen", "going on")
@@ -84,13 +81,13 @@ def _figures(rounds: int, servers: Mapping[str, Server]) -> Iterator[Figure]:
 
 def _added(what: str, ours: Side, other: Side, seen: str, *, bar: float | None, note: str) -> Figure:
     one, two = ours.sample(seen), other.sample(seen)
-    added = sorted((mine - theirs) * 1e3 for mine, theirs in zip(one.values, two.values, strict=True))
+    added = [(mine - theirs) * 1e3 for mine, theirs in zip(one.values, two.values, strict=True)]
     return Figure(
         what=what,
         ours=f"{one.median * 1e3:.1f} ms",
         against=f"{_NONE} {two.median * 1e3:.1f} ms",
         ratio=statistics.median(added),
-        spread=(added[len(added) // 4], added[3 * len(added) // 4]),
+        spread=quartiles(added),
         unit=" ms",
         bar=bar,
         note=note,
@@ -106,20 +103,12 @@ def _round(side: Side, names: Iterator[int], loads: list[float]) -> AsyncRound:
             streams = (_first(side.server.address, name, seen, after=apart * number) for number, name in enumerate(own))
             took = sorted(await asyncio.gather(*streams))
             loads.append(os.getloadavg()[0])
-            await _quiet(side.server)  # background jobs must not count for the next round
+            await quiet(side.server)  # background jobs must not count for the next round
             side.first[seen].append(took[math.ceil(0.95 * _IN_ALL) - 1])
             side.cpu[seen].append((side.server.cpu() - began) / _IN_ALL)
         return side.first[_SEEN[-1]][-1]
 
     return one
-
-
-async def _quiet(server: Server) -> None:
-    """Wait until a server has finished its background jobs."""
-    until, used = time.monotonic() + _QUIET_WITHIN_S, -math.inf
-    while time.monotonic() < until and (now := server.cpu()) - used > _QUIET * _LOOK_S:
-        used = now
-        await asyncio.sleep(_LOOK_S)
 
 
 def _body(name: int, seen: str) -> bytes:

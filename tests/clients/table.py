@@ -33,7 +33,10 @@ def relock(path: Path) -> None:
     """Pin the newest versions of a file's packages."""
     pins = Pins(path)
     if pins.node:
-        found = "".join(f"{name}@{run(['npm', 'view', name, 'version'])}" for name in pins.packages)
+        found = "".join(
+            f"{name}\n" if "@" in name[1:] else f"{name}@{run(['npm', 'view', name, 'version']).strip()}\n"
+            for name in pins.packages  # some with a version
+        )
     else:
         options = ["--quiet", "--universal", "--python-version", "3.11", "--no-header", "--no-annotate"]
         found = run([UV, "pip", "compile", *options, "-"], input="\n".join(pins.packages))
