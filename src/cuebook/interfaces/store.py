@@ -324,6 +324,7 @@ class CompactionInput(Struct, frozen=True, kw_only=True):
     last_at: float = 0.0
     epoch: int = 0  # number of erasures in the conversation
     corrections: tuple[Correction, ...] = ()  # manual, in order
+    speakers: tuple[str, ...] = ()  # the first senders of the conversation, in order
 
     @property
     def corrected(self) -> int:

@@ -292,7 +292,7 @@ def _item(line: Line, text: str, signs: Counter[str], lists: Language, weight: f
         text=text,
         sources=(line.id,),
         subject=subject_of(text),
-        trust="user",
+        trust="user" if line.own else "participant",
         confidence=0.5,
         valid_from=line.when,
         name=people[0] if people else "",

@@ -71,7 +71,7 @@ MEMORY_SCHEMA: Final[dict[str, Any]] = {
     "required": ["summary_markdown", "memory_json"],
     "additionalProperties": False,
 }
-_TRUSTS: Final[tuple[Trust, ...]] = ("tool", "assistant", "user")
+_TRUSTS: Final[tuple[Trust, ...]] = ("tool", "assistant", "participant", "user")
 
 
 def parse_answer(
@@ -121,7 +121,9 @@ def items_of(
 
 def _trust(line: Line) -> Trust:
     if line.role == "user":
-        return "tool" if quotes_others(line.text) else "user"
+        if quotes_others(line.text):
+            return "tool"
+        return "user" if line.own else "participant"
     return "assistant" if line.role == "assistant" else "tool"
 
 

@@ -37,7 +37,7 @@ CANDIDATES: Final = 300
 DATE_COST: Final = 2
 #: Extra tokens per quote when its value per token is compared.
 OVERHEAD: Final = 4
-#: The assistant's lines take at most this part of the room, in the fenced block.
+#: The lines of others take at most this part of the room in the fenced block, or what the user's own leave of it.
 TAINTED_SHARE: Final = 0.25
 MAX_TAGS: Final = 8
 _MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
@@ -48,7 +48,7 @@ _LASTING: Final = ("health", "rule", "remember")
 Count = Callable[[str], int]
 
 
-#: A summary's markdown, its `memory_json`, and text for the fenced block only: the assistant's own lines, marked.
+#: A summary's markdown, its `memory_json`, and text for the fenced block only: the lines of others, marked.
 Digest = tuple[str, dict[str, Any], str]
 
 
@@ -56,7 +56,8 @@ def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count
     """Return the summary of `items` within `max_tokens`, and their `memory_json` within as many again.
 
     `previous` is the current summary: if the new quotes fit after it, its bytes stay unchanged. The markdown has only
-    items of user trust. The assistant's own go to the fenced text: after a poisoned page they may repeat it.
+    items of user trust. Those of others go to the fenced text: a participant may be hostile, and the assistant may
+    repeat a poisoned page.
     """
     current = [replace(each, valid_from=on_the_wall(each.valid_from, zone)) for each in items if each.valid_to is None]
     entries = sorted((each for each in current if each.trust == "user"), key=lambda each: (each.valid_from, each.seq))
@@ -64,7 +65,7 @@ def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count
         _choose([_line(each) for each in entries], int(max_tokens * FILLED), count)
     )
     others = [each for each in current if each.trust != "user"]
-    tainted = _tainted(others, int(max_tokens * TAINTED_SHARE), count)
+    tainted = _tainted(others, max(int(max_tokens * TAINTED_SHARE), max_tokens - count(markdown)), count)
     return markdown, _memory_json(entries, max_tokens, count), tainted
 
 

@@ -23,7 +23,8 @@ KNOWLEDGE: Final = ("domain", "execution_pattern", "user_preference", "website_k
 KINDS: Final = (*CATEGORIES, *KNOWLEDGE)
 #: Id of an item among memories: ITEM + conversation + ":" + its id.
 ITEM: Final = "item:"
-Trust = Literal["user", "assistant", "tool"]
+#: Whose words an item repeats; a participant is anybody but the conversation's user.
+Trust = Literal["user", "participant", "assistant", "tool"]
 HitKind = Literal["post", "item", "knowledge", "summary"]
 
 
@@ -52,6 +53,7 @@ class Line(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     calls: bool = False  # makes tool calls
     failed: bool = False  # is a tool result that reports an error
+    own: bool = True  # of a user's post: the conversation's user sent it, not another participant
 
 
 class Item(Struct, frozen=True, kw_only=True):

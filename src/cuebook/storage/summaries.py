@@ -68,6 +68,7 @@ class SummaryStore(Noun):
             last_at=row.compact_last_at,
             epoch=own_epoch(transaction, row),
             corrections=corrections_of(transaction, row),
+            speakers=tuple(row.speakers),
         )
 
     @write

@@ -241,6 +241,7 @@ class _ConversationReplay:
                 previous=last.summary if last else None,
                 items=tuple(last.items) if last else (),
                 before=self._posts[last.summary.upto_seq] if last else None,
+                speakers=tuple(dict.fromkeys(post.sender for post in self._posts.values())),
             )
             planned = next_pass(self._services, source, state.profile) if verdict == "due" else None
             if planned is None:

@@ -1,12 +1,14 @@
 """Load the items of a conversation: the current ones, one by its id, and items in the form of memories."""
 
+from collections.abc import Collection, Sequence
+
 from cuebook.engine.core.services import Services
 from cuebook.memory.corrections import corrected
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.recall import unlearned
 from cuebook.memory.supersede import merge, unmarked
 from cuebook.memory.tokenizer import normal
-from cuebook.records.conversation import ASSISTANT, ERROR, TOOL, Post
+from cuebook.records.conversation import ASSISTANT, ERROR, SYSTEM, TOOL, Conversation, Post
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import ITEM, Correction, Item, Line, Memory, Scope, Source
 
@@ -88,8 +90,19 @@ def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = (
     )
 
 
-def line_of(post: Post) -> Line:
-    """Return a post as an input line of memory extraction, without recalled text."""
+def own_senders(conversation: Conversation, speakers: Sequence[str]) -> frozenset[str]:
+    """Return the names under which a conversation's user sends: their id, `user`, or else that of the first sender."""
+    own = frozenset(name for name in (conversation.user, "user", "User") if name is not None)
+    others = (ASSISTANT, TOOL, SYSTEM, conversation.persona)
+    first = next((name for name in speakers if name not in others), None)
+    return own if first is None or not own.isdisjoint(speakers) else own | {first}
+
+
+def line_of(post: Post, own: Collection[str] | None = None) -> Line:
+    """Return a post as an input line of memory extraction, without recalled text.
+
+    `own` are the names of the conversation's user; None if it does not matter who sent it.
+    """
     return Line(
         id=post.id,
         seq=post.seq,
@@ -101,4 +114,5 @@ def line_of(post: Post) -> Line:
         tokens=post.tokens,
         calls=bool(post.calls),
         failed=any(part.type == ERROR for part in post.parts),
+        own=own is None or post.sender in own,
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.conversation_items import line_of
+from cuebook.engine.core.conversation_items import line_of, own_senders
 from cuebook.engine.core.instructions import BROKEN, Instruction, Work, background_answer, instruct, instruction_record
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
@@ -196,7 +196,7 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
 
 def next_pass(services: Services, source: CompactionInput, profile: CompactionProfile) -> Pass | None:
     """Return the pass over the oldest posts after the mark, or None if no cut between them is allowed."""
-    lines = [line_of(post) for post in source.posts]
+    lines = _lines(source)
     end = covered(lines, profile, backlog=source.conversation.backlog, held=_within_calls(source.posts))
     if end == 0:
         return None
@@ -205,6 +205,11 @@ def next_pass(services: Services, source: CompactionInput, profile: CompactionPr
     most = min(profile.max_summary_tokens, int(size * SHRINK))
     zone = services.settings.zone_of(None, source.conversation)
     return Pass(source=source, posts=posts, lines=lines[:end], profile=profile, most=most, zone=zone)
+
+
+def _lines(source: CompactionInput) -> list[Line]:
+    own = own_senders(source.conversation, source.speakers)
+    return [line_of(post, own) for post in source.posts]
 
 
 def _result(services: Services, source: CompactionInput, summary: Summary, **more: Any) -> CompactionResult:
@@ -279,7 +284,7 @@ def _merged(source: CompactionInput, entries: Sequence[Item]) -> Merged:
 def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
     """Render posts without memorable content in T8's short form: their number and the user's words."""
     own = [msgspec.structs.replace(line, text=without_quotations(stated(line.text))) for line in lines]
-    text = compress_batch([line for line in own if line.role == "user" and line.text])
+    text = compress_batch([line for line in own if line.role == "user" and line.own and line.text])
     _, _, content = text.partition("]")
     return cut(f"[Summary of {len(lines)} messages]{content}", most, count=count)
 
@@ -400,7 +405,7 @@ async def compress_by_hand(
     if source is None or source.lags:
         msg = f"A turn is running in conversation {conversation!r}. Summarize it after the turn has ended."
         raise Conflict(msg)
-    lines = [line_of(post) for post in source.posts]
+    lines = _lines(source)
     end = next((n for n, post in enumerate(source.posts) if post.id == older_than), -1)
     if end < 0:
         msg = f"Unknown post {older_than!r} after the last summary of conversation {conversation!r}."
