@@ -15,6 +15,7 @@ Alignment only determines where messages are stored. The window has all messages
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -82,14 +83,14 @@ class HistoryPlace(Struct, frozen=True, kw_only=True):
 class Continuation(Struct, frozen=True):
     """The position of new messages, and the stored posts of the others.
 
-    New messages follow the stored post `parent` (0: the root). `seqs` maps message numbers to posts. Posts on a side
-    branch are stored apart and move no head. `matched` messages are on the branch of the history, an answer among them
-    if `answered`. Messages after an edit are new even if they are equal. `gaps` are the new messages before runs, by
-    the stored post that they follow.
+    New messages follow the stored post `parent` (0: the root, None: the head). `seqs` maps message numbers to posts.
+    Posts on a side branch are stored apart and move no head. `matched` messages are on the branch of the history, an
+    answer among them if `answered`. Messages after an edit are new even if they are equal. `gaps` are the new messages
+    before runs, by the stored post that they follow.
     """
 
     conversation: Conversation
-    parent: int = 0
+    parent: int | None = 0
     first_new: int = 0
     seqs: dict[int, int] = {}
     gaps: tuple[tuple[int, range], ...] = ()
@@ -156,8 +157,9 @@ async def align_history(
             live = replace(writer, redactor=None).posted(posted, **where)
             draft = replace(draft, tokens=max(draft.tokens, live.tokens))
         return HistoryPlace(ask=ask, drafts=(draft,), live=live)
+    new = Continuation(Conversation(id=ask.conversation, user=ask.user), request.parent)
     if request.only_new:
-        return await _place(services, scope, request, None, parent=request.parent)
+        return await _place(services, scope, request, new)
     answers = _answers(request)
     paths = await _paths(services, scope, request, conversation=ask.conversation)
     continuation: Continuation | None
@@ -172,45 +174,30 @@ async def align_history(
         place = await _place(services, scope, request, continuation)
         return replace(place, parallel=is_busy) if place.waiting_turn is None and is_busy else place
     ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
-    return await _place(services, scope, replace(request, ask=ask), None)
+    return await _place(services, scope, replace(request, ask=ask), new)
 
 
-async def _place(
-    services: Services,
-    scope: Scope,
-    request: TurnRequest,
-    continuation: Continuation | None,
-    *,
-    parent: int | None = None,
-) -> HistoryPlace:
-    """Return the place of a continuation or, without one, of messages that are all new, after `parent`."""
-    first_new, seqs, is_side_branch = 0, dict[int, int](), False
-    owner, gaps = request.ask.user, tuple[tuple[int, range], ...]()
-    if continuation is not None:
-        parent, first_new, seqs, is_side_branch, gaps = (
-            continuation.parent, continuation.first_new, continuation.seqs,
-            continuation.is_side_branch, continuation.gaps,
-        )  # fmt: skip
-        owner = continuation.conversation.user
-    drafts = tuple(draft_of(services, request, each, owner=owner) for each in request.history[first_new:])
-    insertions = tuple(
-        (at, tuple(draft_of(services, request, request.history[n], owner=owner) for n in numbers))
-        for at, numbers in gaps
-    )
+async def _place(services: Services, scope: Scope, request: TurnRequest, position: Continuation) -> HistoryPlace:
+    """Return the place of a request's messages, with drafts of the new ones."""
+    draft = partial(draft_of, services, request, owner=position.conversation.user)
+    drafts = tuple(map(draft, request.history[position.first_new :]))
+    gaps = [(at, [request.history[n] for n in numbers]) for at, numbers in position.gaps]
     waiting = None
-    if not is_side_branch and parent != 0 and all(draft.role == TOOL for draft in drafts):
-        caller = parent if drafts else _caller(request, seqs)
+    if not position.is_side_branch and position.parent != 0 and all(each.role == TOOL for each in drafts):
+        caller = position.parent if drafts else _caller(request, position.seqs)
         if drafts or caller is not None:
-            waiting = await _waiting(services, scope, request.ask.conversation, parent=parent, caller=caller)
+            named = request.ask.conversation
+            waiting = await _waiting(services, scope, named, parent=position.parent, caller=caller)
+    new = (*range(position.first_new, len(request.history)), *(n for _, numbers in position.gaps for n in numbers))
     return HistoryPlace(
-        ask=replace(request.ask, text="") if is_side_branch else request.ask,
+        ask=replace(request.ask, text="") if position.is_side_branch else request.ask,
         drafts=drafts,
-        parent=parent,
-        insertions=insertions,
-        new=(*range(first_new, len(request.history)), *(n for _, numbers in gaps for n in numbers)),
-        seqs=seqs,
-        is_side_branch=is_side_branch,
-        parallel=is_side_branch,
+        parent=position.parent,
+        insertions=tuple((at, tuple(map(draft, messages))) for at, messages in gaps),
+        new=new,
+        seqs=position.seqs,
+        is_side_branch=position.is_side_branch,
+        parallel=position.is_side_branch,
         waiting_turn=waiting,
     )
 
