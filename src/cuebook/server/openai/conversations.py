@@ -1,9 +1,11 @@
 """Serve OpenAI's conversations API for stored conversations; pass unknown ones to the upstream."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial, wraps
 from typing import Annotated, Any
 
-from litestar import delete, get, post
+from litestar import post
+from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response.base import ASGIResponse
 from msgspec import Struct, json
@@ -14,6 +16,9 @@ from cuebook.server.caller import AnyRequest, check_first, cue_of, idempotency_k
 from cuebook.server.guard import WireAddress, name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.openai.chat_completions import pass_through
+
+#: Answers a request of a route.
+Answering = Callable[..., Awaitable[Any]]
 
 PATH = "/v1/conversations/{conversation:str}"
 
@@ -53,9 +58,29 @@ async def _is_theirs(request: AnyRequest, conversation: str) -> bool:
     return bool(cue.upstream_url) and not await cue.openai_conversations.has(conversation, user=asked_by(request))
 
 
-async def from_project(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
-    """Return a response with a result as JSON."""
-    return ASGIResponse(body=json.encode(await answer), media_type="application/json")
+def stored(
+    name: str, is_theirs: Callable[[AnyRequest, str], Awaitable[bool]], route: str, dto: Any = None
+) -> Callable[[Answering], HTTPRouteHandler]:
+    """Declare the route of a stored object: decode its ID `name`, and pass the upstream's own to it."""
+    method, _, path = route.partition(" ")
+
+    def declare(answer: Answering) -> HTTPRouteHandler:
+        @wraps(answer)
+        async def respond(request: AnyRequest, **values: Any) -> ASGIResponse:
+            values[name] = name_in(values[name])
+            if await is_theirs(request, values[name]):
+                return await pass_through(request)
+            return ASGIResponse(body=json.encode(await answer(request, **values)), media_type="application/json")
+
+        respond.__annotations__ = answer.__annotations__ | {"return": ASGIResponse}
+        responses = wire.openai_answers(dict[str, Any])
+        methods: Any = method
+        return HTTPRouteHandler(path, http_method=methods, dto=dto, status_code=200, responses=responses)(respond)
+
+    return declare
+
+
+_stored = partial(stored, "conversation", _is_theirs)
 
 
 @post(
@@ -66,93 +91,65 @@ async def from_project(answer: Awaitable[dict[str, Any]]) -> ASGIResponse:
 )
 async def begin_conversation(request: AnyRequest, data: JSONBody[ConversationAsked]) -> ASGIResponse:
     """Create a conversation. Send its id as `conversation` in requests that continue it."""
-    begun = cue_of(request).openai_conversations.create(
+    begun = await cue_of(request).openai_conversations.create(
         data.items, data.metadata, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
     )
-    return await from_project(begun)
+    return ASGIResponse(body=json.encode(begun), media_type="application/json")
 
 
-@get(PATH, responses=wire.openai_answers(dict[str, Any]))
-async def conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASGIResponse:
+@_stored(f"GET {PATH}")
+async def conversation_(request: AnyRequest, conversation: FromPath[str]) -> dict[str, Any]:
     """Return a conversation: its creation time and metadata."""
-    name = name_in(conversation)
-    if await _is_theirs(request, name):
-        return await pass_through(request)
-    return await from_project(cue_of(request).openai_conversations.get(name, user=asked_by(request)))
+    return await cue_of(request).openai_conversations.get(conversation, user=asked_by(request))
 
 
-@post(PATH, dto=JsonBody[ConversationMetadata], status_code=200, responses=wire.openai_answers(dict[str, Any]))
+@_stored(f"POST {PATH}", JsonBody[ConversationMetadata])
 async def attach(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[ConversationMetadata]
-) -> ASGIResponse:
+) -> dict[str, Any]:
     """Replace a conversation's metadata."""
-    name = name_in(conversation)
-    if await _is_theirs(request, name):
-        return await pass_through(request)
-    await check_first(request, name, asked_by(request), "Changing another user's conversation")
-    return await from_project(cue_of(request).openai_conversations.attach(name, data.metadata, user=asked_by(request)))
+    await check_first(request, conversation, asked_by(request), "Changing another user's conversation")
+    return await cue_of(request).openai_conversations.attach(conversation, data.metadata, user=asked_by(request))
 
 
-@delete(PATH, status_code=200, responses=wire.openai_answers(dict[str, Any]))
-async def delete_conversation_(request: AnyRequest, conversation: FromPath[str]) -> ASGIResponse:
+@_stored(f"DELETE {PATH}")
+async def delete_conversation_(request: AnyRequest, conversation: FromPath[str]) -> dict[str, Any]:
     """Forget a conversation, its items and everything derived from it. Only for its first user."""
-    name = name_in(conversation)
-    if await _is_theirs(request, name):
-        return await pass_through(request)
-    await check_first(request, name, asked_by(request), "Forgetting another user's conversation")
-    await cue_of(request).conversations.delete(name, user=asked_by(request))
-    deleted = {"id": name, "object": "conversation.deleted", "deleted": True}
-    return ASGIResponse(body=json.encode(deleted), media_type="application/json")
+    await check_first(request, conversation, asked_by(request), "Forgetting another user's conversation")
+    await cue_of(request).conversations.delete(conversation, user=asked_by(request))
+    return {"id": conversation, "object": "conversation.deleted", "deleted": True}
 
 
-@post(f"{PATH}/items", dto=JsonBody[ItemsAsked], status_code=200, responses=wire.openai_answers(dict[str, Any]))
-async def add_items(request: AnyRequest, conversation: FromPath[str], data: JSONBody[ItemsAsked]) -> ASGIResponse:
+@_stored(f"POST {PATH}/items", JsonBody[ItemsAsked])
+async def add_items(request: AnyRequest, conversation: FromPath[str], data: JSONBody[ItemsAsked]) -> dict[str, Any]:
     """Append items, all or none."""
-    name = name_in(conversation)
-    if await _is_theirs(request, name):
-        return await pass_through(request)
-    added = cue_of(request).openai_conversations.add(
-        name, data.items, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
+    return await cue_of(request).openai_conversations.add(
+        conversation, data.items, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
     )
-    return await from_project(added)
 
 
-@get(f"{PATH}/items", responses=wire.openai_answers(dict[str, Any]))
+@_stored(f"GET {PATH}/items")
 async def list_items(
-    request: AnyRequest,
-    conversation: FromPath[str],
-    *,
-    limit: Limit = 20,
-    order: Sorted = "desc",
-    after: After = None,
-) -> ASGIResponse:
+    request: AnyRequest, conversation: FromPath[str], *, limit: Limit = 20, order: Sorted = "desc", after: After = None
+) -> dict[str, Any]:
     """Return a page of a conversation's items: messages, function calls and their outputs."""
-    name = name_in(conversation)
-    if await _is_theirs(request, name):
-        return await pass_through(request)
-    open_aiconversations = cue_of(request).openai_conversations
-    return await from_project(
-        open_aiconversations.items(name, user=asked_by(request), order=order, after=after, limit=limit)
+    user = asked_by(request)
+    return await cue_of(request).openai_conversations.items(
+        conversation, user=user, order=order, after=after, limit=limit
     )
 
 
-@get(f"{PATH}/items/{{item:str}}", responses=wire.openai_answers(dict[str, Any]))
-async def item_(request: AnyRequest, conversation: FromPath[str], item: FromPath[str]) -> ASGIResponse:
+@_stored(f"GET {PATH}/items/{{item:str}}")
+async def item_(request: AnyRequest, conversation: FromPath[str], item: FromPath[str]) -> dict[str, Any]:
     """Return an item of a conversation."""
-    name = name_in(conversation)
-    if await _is_theirs(request, name):
-        return await pass_through(request)
-    return await from_project(cue_of(request).openai_conversations.item(name, name_in(item), user=asked_by(request)))
+    return await cue_of(request).openai_conversations.item(conversation, name_in(item), user=asked_by(request))
 
 
-@delete(f"{PATH}/items/{{item:str}}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
-async def delete_item(request: AnyRequest, conversation: FromPath[str], item: FromPath[str]) -> ASGIResponse:
+@_stored(f"DELETE {PATH}/items/{{item:str}}")
+async def delete_item(request: AnyRequest, conversation: FromPath[str], item: FromPath[str]) -> dict[str, Any]:
     """Forget an item with its message; a call with its outputs. Only for the conversation's first user."""
-    name = name_in(conversation)
-    if await _is_theirs(request, name):
-        return await pass_through(request)
-    await check_first(request, name, asked_by(request), "Deleting from another user's conversation")
-    return await from_project(cue_of(request).openai_conversations.erase(name, name_in(item), user=asked_by(request)))
+    await check_first(request, conversation, asked_by(request), "Deleting from another user's conversation")
+    return await cue_of(request).openai_conversations.erase(conversation, name_in(item), user=asked_by(request))
 
 
 ROUTES = [begin_conversation, conversation_, attach, delete_conversation_, add_items, list_items, item_, delete_item]

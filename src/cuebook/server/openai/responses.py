@@ -1,8 +1,9 @@
 """Serve OpenAI's Responses API with stored turns; pass unsupported requests to the upstream."""
 
+from functools import partial
 from typing import Any
 
-from litestar import delete, get, post
+from litestar import post
 from litestar.params import FromPath, JSONBody
 from litestar.response.base import ASGIResponse
 from msgspec import Struct, json
@@ -11,10 +12,9 @@ from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, check_first, cue_of, idempotency_key
 from cuebook.server.error_responses import Failure
-from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody, check_json
 from cuebook.server.openai.chat_completions import answer_of, begin, call_of, pass_through, sends_new
-from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, from_project
+from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, stored
 from cuebook.server.streaming import StreamResponse
 
 
@@ -86,50 +86,42 @@ def _error_event(fault: Failure) -> bytes:
     return b"event: error\ndata: " + json.encode(error)
 
 
-@get("/v1/responses/{response:str}", responses=wire.openai_answers(dict[str, Any]))
-async def response_(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
+async def _is_theirs(request: AnyRequest, response: str) -> bool:
+    """Return whether the upstream answers, because it made this response."""
+    cue = cue_of(request)
+    return bool(cue.upstream_url) and not cue.responses.is_ours(response)
+
+
+_stored = partial(stored, "response", _is_theirs)
+
+
+@_stored("GET /v1/responses/{response:str}")
+async def response_(request: AnyRequest, response: FromPath[str]) -> dict[str, Any]:
     """Return a stored response: status, output and usage. Pass the upstream's own ids to it."""
-    cue, id_ = cue_of(request), name_in(response)
-    if cue.upstream_url and not cue.responses.is_ours(id_):
-        return await pass_through(request)
-    return await from_project(cue.responses.get(id_, user=asked_by(request)))
+    return await cue_of(request).responses.get(response, user=asked_by(request))
 
 
-@delete("/v1/responses/{response:str}", status_code=200, responses=wire.openai_answers(dict[str, Any]))
-async def delete_response(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
+@_stored("DELETE /v1/responses/{response:str}")
+async def delete_response(request: AnyRequest, response: FromPath[str]) -> dict[str, Any]:
     """Forget a response with its query and everything derived from both. Pass the upstream's own ids to it."""
-    cue, id_ = cue_of(request), name_in(response)
-    if cue.upstream_url and not cue.responses.is_ours(id_):
-        return await pass_through(request)
-    conversation = cue.responses.conversation_of(id_)
+    conversation = cue_of(request).responses.conversation_of(response)
     await check_first(request, conversation, asked_by(request), "Deleting from another user's conversation")
-    return await from_project(cue.responses.delete(id_, user=asked_by(request)))
+    return await cue_of(request).responses.delete(response, user=asked_by(request))
 
 
-@get("/v1/responses/{response:str}/input_items", responses=wire.openai_answers(dict[str, Any]))
+@_stored("GET /v1/responses/{response:str}/input_items")
 async def input_items(
-    request: AnyRequest,
-    response: FromPath[str],
-    *,
-    limit: Limit = 20,
-    order: Sorted = "desc",
-    after: After = None,
-) -> ASGIResponse:
+    request: AnyRequest, response: FromPath[str], *, limit: Limit = 20, order: Sorted = "desc", after: After = None
+) -> dict[str, Any]:
     """Return a page of a response's input items, including those of the responses it continues."""
-    cue, id_ = cue_of(request), name_in(response)
-    if cue.upstream_url and not cue.responses.is_ours(id_):
-        return await pass_through(request)
-    page = cue.responses.input_items(id_, user=asked_by(request), order=order, after=after, limit=limit)
-    return await from_project(page)
+    user = asked_by(request)
+    return await cue_of(request).responses.input_items(response, user=user, order=order, after=after, limit=limit)
 
 
-@post("/v1/responses/{response:str}/cancel", status_code=200, responses=wire.openai_answers(dict[str, Any]))
-async def cancel(request: AnyRequest, response: FromPath[str]) -> ASGIResponse:
+@_stored("POST /v1/responses/{response:str}/cancel")
+async def cancel(request: AnyRequest, response: FromPath[str]) -> dict[str, Any]:
     """Reject a cancellation: responses do not run in the background. Pass the upstream's own ids to it."""
-    cue, id_ = cue_of(request), name_in(response)
-    if cue.upstream_url and not cue.responses.is_ours(id_):
-        return await pass_through(request)
-    return await from_project(cue.responses.cancel(id_, user=asked_by(request)))
+    return await cue_of(request).responses.cancel(response, user=asked_by(request))
 
 
 ROUTES = [responses, compact, response_, delete_response, input_items, cancel]
