@@ -23,7 +23,6 @@ from cuebook import Cuebook, config, errors
 from cuebook.cli import main as command_line
 from cuebook.cli import prompt
 from cuebook.server import error_responses as problems
-from cuebook.server import roles
 from cuebook.server.app import create_app
 
 DESIGN = Path(__file__).resolve().parents[1] / "docs/design"
@@ -162,8 +161,7 @@ def routes() -> str:
     rows: dict[str, list[tuple[str, str, str, str]]] = {}
     for path, method, handler in served(app):
         operation = document["paths"].get(path, {}).get(method.lower(), {})
-        declared = roles.declared("*" if method == "any" else method, path.replace("…", "-"))
-        role = declared or ("none" if roles.is_open(method, path) else "owner")
+        role = handler.opt.get("role", "owner") or "none"
         takes = [f"`{each['name']}`" for each in operation.get("parameters", ()) if each["in"] == "query"]
         body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         takes += [f"`{name}`" for name in properties(document, body)]

@@ -43,7 +43,6 @@ from cuebook.server.openai import responses
 from cuebook.server.page import audit as audit_views
 from cuebook.server.page import conversations as conversation_views
 from cuebook.server.page import landing as pages
-from cuebook.server.page import landing as setting_views
 from cuebook.server.page import live, views
 from cuebook.server.page import login as keyed
 from cuebook.server.page import memories as memory_views
@@ -61,6 +60,10 @@ KEEP_S = 5
 #: Longer than clients keep an idle connection (httpx: 5 s), so that no client sends into a closing one.
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
+_PAGES = [
+    *keyed.ROUTES, *live.ROUTES, *views.ROUTES, *conversation_views.ROUTES, *memory_views.ROUTES, *prompt_views.ROUTES,
+    *mind_views.ROUTES, *audit_views.ROUTES, *pages.ROUTES, *shadow_views.ROUTES,
+]  # fmt: skip
 _V1 = [*v1.ROUTES, *responses.ROUTES, *conversations_v1.ROUTES, *messages.ROUTES]
 DESCRIPTION = """\
 Conversations, prompts and memory of LLM agents. Name the user as `userId` in the body, `?userId=`, or `X-User-Id`.
@@ -82,18 +85,9 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
             *chat.ROUTES,
             *conversations.ROUTES,
             *memories.ROUTES,
-            *keyed.ROUTES,
-            *live.ROUTES,
             *mcp.ROUTES,
-            *views.ROUTES,
-            *conversation_views.ROUTES,
-            *memory_views.ROUTES,
-            *prompt_views.ROUTES,
-            *mind_views.ROUTES,
-            *audit_views.ROUTES,
-            *setting_views.ROUTES,
-            *shadow_views.ROUTES,
-            Router("/", route_handlers=_V1, request_max_body_size=settings.max_v1_body),
+            Router("/", route_handlers=_PAGES, include_in_schema=False, opt={"role": "viewer"}),
+            Router("/", route_handlers=_V1, request_max_body_size=settings.max_v1_body, opt={"role": "editor"}),
         ],
         before_request=_enter,
         exception_handlers={Exception: answer_error},

@@ -6,28 +6,31 @@ from litestar import Request
 from litestar.types import Scope
 
 from cuebook.errors import NotFound
-from cuebook.records.key import PREFIX
-from cuebook.server.caller import AnyRequest, check_named, header, own_cue
-from cuebook.server.guard import PASS_THROUGH, name_in
-from cuebook.server.roles import declared, is_hidden, is_open, upstream_role
+from cuebook.records.key import PREFIX, Role
+from cuebook.server.caller import OPEN, AnyRequest, check_named, header, own_cue
+from cuebook.server.guard import PASS_THROUGH, name_in, upstream_role
 
 #: The cookie with the API key, used by pages only.
 COOKIE = "cuebook_key"
 
 
 async def admit(request: AnyRequest) -> None:
-    """Check a request's key and role, and store the caller. Raises Unproven, Denied, NotFound."""
+    """Check a request's key and role, and store the caller. Raises Unproven, Denied, NotFound.
+
+    A route declares its least `role`, else it needs owner. `hidden`: without the role the answer is 404, not 403.
+    """
     scope, cue = request.scope, own_cue(request)
-    method, path = scope["method"], scope["path_template"]
-    if is_open(method, path):
+    method, declared = scope["method"], request.route_handler.opt
+    role: Any = declared.get("role", "owner")
+    if role == OPEN or method == "OPTIONS":  # OPTIONS only returns what the OpenAPI document says
         scope["state"]["caller"] = None
         return
     caller = await cue.keys.admit(token_of(scope), closed=request.app.state.exposed)
     place: Any = scope["state"].get("place")
-    passes = place is not None and path == PASS_THROUGH
-    needed = upstream_role(method, place.rest) if passes else declared(method, path) or "owner"
+    passes = place is not None and scope["path_template"] == PASS_THROUGH
+    needed: Role = upstream_role(method, place.rest) if passes else role
     if not caller.may(needed):
-        if is_hidden(method, path):
+        if declared.get("hidden"):
             msg = "Not found, or not allowed for this API key. Check its role with `cuebook key list`."
             raise NotFound(msg)
         caller.need(needed, f"{method} {name_in(request.url.path)}")

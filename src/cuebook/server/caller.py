@@ -17,6 +17,9 @@ from cuebook.records.key import PREFIX, Caller
 #: The longest Idempotency-Key: a UUID has 36 characters, a digest 128.
 LONGEST_KEY = 255
 
+#: The role of routes that need no key: health checks, and pages without project data.
+OPEN = ""
+
 AnyRequest = Request[Any, Any, Any]
 
 

@@ -13,6 +13,7 @@ from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
+from cuebook.records.key import Role
 from cuebook.server.error_responses import ForbiddenOrigin, failure_of, respond
 
 #: Loopback host names, safe against DNS rebinding.
@@ -48,6 +49,15 @@ _PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosni
 _PARTS = re.compile(r"[\x00\\]")
 
 
+#: Addresses under `/v1` that an editor may send to the upstream. All others, and IDs of the upstream, need owner: the
+#: upstream acts with the operator's key.
+_EDITORS = re.compile(
+    "POST /(chat/completions|responses|responses/compact|messages|messages/count_tokens|embeddings|moderations)"
+    r"|(GET|HEAD) /models(/(?!.*(\.\.|%2e)).+)?",
+    re.IGNORECASE,
+)
+
+
 class WireAddress(Struct, frozen=True, kw_only=True):
     """An address on the OpenAI wire: the names in its base URL, and the unchanged path after `/v1`.
 
@@ -58,6 +68,11 @@ class WireAddress(Struct, frozen=True, kw_only=True):
     user: str | None
     rest: str
     methods: tuple[str, ...]
+
+
+def upstream_role(method: str, rest: str) -> Role:
+    """Return the least role for a request to the upstream at the path `rest` after `/v1`."""
+    return "editor" if _EDITORS.fullmatch(f"{method} {rest}") else "owner"
 
 
 def name_in(segment: str) -> str:

@@ -42,6 +42,7 @@ class StreamsToo(Operation):
 
 @post(
     "/api/chat",
+    role="editor",
     dto=JsonBody[wire.ChatBody],
     status_code=200,
     responses=wire.answers(wire.ChatAnswer),
@@ -117,7 +118,13 @@ def _event(chunk: Chunk, conversation: str) -> bytes:
     return b"event: final_response\ndata: " + _encode(final) + b"\n\n"
 
 
-@post("/api/assemble", dto=JsonBody[wire.ChatBody], status_code=200, responses=wire.answers(wire.AssembleAnswer))
+@post(
+    "/api/assemble",
+    role="viewer",
+    dto=JsonBody[wire.ChatBody],
+    status_code=200,
+    responses=wire.answers(wire.AssembleAnswer),
+)
 async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: UserQuery = None) -> Response[bytes]:
     """Build the prompt of a chat request. Calls no model and stores nothing."""
     cue = cue_of(request)

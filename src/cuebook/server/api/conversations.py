@@ -15,7 +15,7 @@ from cuebook.server.route_parts import PATH, UserQuery, json_of
 SYSTEM_ROLES = ("system", "developer")
 
 
-@post(f"{PATH}/posts", dto=JsonBody[wire.PostsBody], responses=wire.answers(Appended, 201))
+@post(f"{PATH}/posts", role="editor", dto=JsonBody[wire.PostsBody], responses=wire.answers(Appended, 201))
 async def add_posts(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.PostsBody], user_id: UserQuery = None
 ) -> Response[bytes]:

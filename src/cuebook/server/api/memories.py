@@ -13,7 +13,7 @@ from cuebook.errors import BackendError
 from cuebook.records.answer import to_json
 from cuebook.records.memory_answers import StoredMemory
 from cuebook.server.api import types as wire
-from cuebook.server.caller import AnyRequest, caller_of, cue_of, user_of
+from cuebook.server.caller import OPEN, AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery
 from cuebook.server.streaming import Start, StreamResponse, encoded
@@ -31,7 +31,7 @@ AsOf = Annotated[str | None, QueryParameter(name="asOf", description="Memories v
 Query = Annotated[str | None, QueryParameter(name="q", description="Search query, matched by words and by meaning")]
 
 
-@get("/api/memories/export", responses=wire.answers(dict[str, Any]))
+@get("/api/memories/export", role="viewer", responses=wire.answers(dict[str, Any]))
 async def export_memories(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
@@ -64,7 +64,13 @@ def moment(as_of: str | None) -> float | None:
     return wire.seconds_of(as_of.strip(), "asOf") if as_of and as_of.strip() else None
 
 
-@post("/api/settle", dto=JsonBody[wire.SettleBody], status_code=200, responses=wire.answers(wire.Due, pending=True))
+@post(
+    "/api/settle",
+    role="agent",
+    dto=JsonBody[wire.SettleBody],
+    status_code=200,
+    responses=wire.answers(wire.Due, pending=True),
+)
 async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = None) -> Response[bytes]:
     """Wait for pending background jobs: 200 if none is left, else 202 with those left."""
     body = data or wire.SettleBody()
@@ -73,13 +79,13 @@ async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = N
     return Response(_encode({"due": due}), media_type="application/json", status_code=202 if due else 200)
 
 
-@get("/healthz", responses=wire.answers(wire.Health), sync_to_thread=False)
+@get("/healthz", role=OPEN, responses=wire.answers(wire.Health), sync_to_thread=False)
 def healthz() -> dict[str, str]:
     """Check that the server is alive. Does not query the store."""
     return {"status": "alive"}
 
 
-@get("/readyz", responses=wire.answers(wire.Ready))
+@get("/readyz", role=OPEN, responses=wire.answers(wire.Ready))
 async def readyz(request: AnyRequest) -> Response[bytes]:
     """Check that the store answers, and report the model. A model or an embedder is not required."""
     try:

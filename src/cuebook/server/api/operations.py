@@ -73,6 +73,8 @@ def route_of(operation: Operation, *, names: Mapping[str, str] = MappingProxyTyp
         path,
         http_method=declaration.method,  # type: ignore[arg-type]  # one of HTTP's
         dto=None if body is None else _of(JsonBody, body),
+        role=declaration.role,
+        hidden=declaration.hidden,
         status_code=declaration.status,
         description=summary_of(operation.doc),
         operation_id=respond.__name__,

@@ -29,7 +29,7 @@ class ProtocolAnswer(ASGIResponse):
         await speak_on_request(self._server, scope, receive, send, largest=self._largest)
 
 
-@post("/mcp", include_in_schema=False)
+@post("/mcp", role="viewer", include_in_schema=False)
 async def speak(request: AnyRequest, user_id: UserQuery = None) -> ProtocolAnswer:
     """Answer an MCP message with the permissions of the caller's API key."""
     _ = user_id  # authorization reads it

@@ -21,9 +21,8 @@ from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, caller_of, cue_of, header, idempotency_key, is_ours, user_of
 from cuebook.server.error_responses import Failure, failure_of
-from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in
+from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in, upstream_role
 from cuebook.server.json_body import JsonBody, check_json
-from cuebook.server.roles import upstream_role
 from cuebook.server.streaming import Headers, Start, StreamResponse, encoded
 
 #: Timeout for the upstream's list of models, in seconds.
@@ -145,7 +144,7 @@ def begin(head: Head) -> Start:
     return Start(head.status, encoded((dict(head.headers) | ours).items()), whole=not head.is_stream)
 
 
-@get("/v1/models", responses=wire.openai_answers(dict[str, Any]))
+@get("/v1/models", role="viewer", responses=wire.openai_answers(dict[str, Any]))
 async def models(request: AnyRequest) -> Response[bytes]:
     """List the personas, and the upstream's models if it is reachable."""
     cue = cue_of(request)
@@ -156,7 +155,7 @@ async def models(request: AnyRequest) -> Response[bytes]:
     return Response(_encode({"object": "list", "data": listed}), media_type="application/json")
 
 
-@get("/v1/models/{model:str}", responses=wire.openai_answers(dict[str, Any]))
+@get("/v1/models/{model:str}", role="viewer", responses=wire.openai_answers(dict[str, Any]))
 async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
     """Return a persona, or the upstream's model."""
     await cue_of(request).services.catch_up()

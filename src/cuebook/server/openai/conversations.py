@@ -75,7 +75,10 @@ def stored(
         respond.__annotations__ = answer.__annotations__ | {"return": ASGIResponse}
         responses = wire.openai_answers(dict[str, Any])
         methods: Any = method
-        return HTTPRouteHandler(path, http_method=methods, dto=dto, status_code=200, responses=responses)(respond)
+        role = "viewer" if method == "GET" else "editor"
+        return HTTPRouteHandler(path, http_method=methods, role=role, dto=dto, status_code=200, responses=responses)(
+            respond
+        )
 
     return declare
 

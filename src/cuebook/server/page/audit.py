@@ -22,7 +22,7 @@ Conversation = Annotated[str | None, QueryParameter(name="conversationId", descr
 Before = Annotated[int | None, QueryParameter(name="before", ge=1, le=HIGHEST, description="Before this record number")]
 
 
-@get(ALL, include_in_schema=False)
+@get(ALL, role="admin")
 async def records(
     request: AnyRequest,
     *,
@@ -47,13 +47,13 @@ async def records(
     )
 
 
-@get(ONE, include_in_schema=False)
+@get(ONE, role="admin")
 async def record(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
     """Render a record: text, prompt version, selection and its place in the hash chain."""
     return _record_page(await cue_of(request).audit.get(n))
 
 
-@post(ALL + "/verify", include_in_schema=False, status_code=200)
+@post(ALL + "/verify", role="admin", status_code=200)
 async def verify(request: AnyRequest) -> Response[bytes]:
     """Verify the integrity of all records, and render the result above the newest ones."""
     audit = cue_of(request).audit
@@ -70,7 +70,7 @@ async def verify(request: AnyRequest) -> Response[bytes]:
     )
 
 
-@post(ONE + "/replay", include_in_schema=False, status_code=200)
+@post(ONE + "/replay", role="admin", status_code=200)
 async def replay(request: AnyRequest, n: FromPath[int]) -> Response[bytes]:
     """Render a record's prompt again, and show whether the text is identical."""
     audit = cue_of(request).audit

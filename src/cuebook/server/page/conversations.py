@@ -39,7 +39,7 @@ Words = Annotated[
 ]
 
 
-@get(ALL, include_in_schema=False)
+@get(ALL)
 async def conversations(
     request: AnyRequest, q: Words = None, cursor: FromQuery[str | None] = None, *, utility: Utility = False
 ) -> Response[bytes]:
@@ -61,7 +61,7 @@ async def conversations(
     )
 
 
-@get(ONE, include_in_schema=False)
+@get(ONE)
 async def conversation(
     request: AnyRequest,
     conversation: FromPath[str],
@@ -150,7 +150,7 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
     }
 
 
-@get(ONE + "/forget", include_in_schema=False)
+@get(ONE + "/forget", role="editor")
 async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
     """Render a preview of forgetting a conversation, with the form that confirms it."""
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
@@ -167,7 +167,7 @@ async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Respon
     )
 
 
-@post(ONE + "/forget", include_in_schema=False, status_code=303)
+@post(ONE + "/forget", role="editor", status_code=303)
 async def forget(request: AnyRequest, conversation: FromPath[str]) -> Redirect:
     """Forget a conversation and everything derived from it, then redirect to the receipt. Only for its first user."""
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)

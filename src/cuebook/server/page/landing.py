@@ -11,7 +11,7 @@ from cuebook.server.caller import AnyRequest, cue_of
 from cuebook.server.page.render import show
 
 
-@get("/page/settings", include_in_schema=False)
+@get("/page/settings", role="owner")
 async def settings(request: AnyRequest) -> Response[bytes]:
     """Render every setting with its value (secrets hidden) and its source."""
     config = cue_of(request).config
@@ -76,7 +76,9 @@ class ReferencePage(OpenAPIRenderPlugin):
 
 def documents() -> Router:
     """Return the router of the OpenAPI document and its page."""
-    return Router("/schema", route_handlers=[], include_in_schema=False, response_headers=HEADERS)
+    return Router(
+        "/schema", route_handlers=[], include_in_schema=False, opt={"role": "viewer"}, response_headers=HEADERS
+    )
 
 
 def _row(method: str, path: str, operation: dict[str, Any]) -> str:

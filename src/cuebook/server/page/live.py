@@ -26,7 +26,7 @@ _HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("x-accel-bufferi
 _encode = msgspec.json.Encoder().encode
 
 
-@get("/", include_in_schema=False)
+@get("/")
 async def front(request: AnyRequest) -> Response[bytes]:
     """Render the newest turns with the contents and cost of their prompts, and what they leave out."""
     cue, user = cue_of(request), user_of(request)
@@ -42,7 +42,7 @@ async def front(request: AnyRequest) -> Response[bytes]:
     )
 
 
-@get("/page/live", include_in_schema=False)
+@get("/page/live")
 async def changes(request: AnyRequest) -> StreamResponse:
     """Stream each change of a turn as an event (a JSON object), followed by the totals.
 

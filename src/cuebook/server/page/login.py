@@ -11,7 +11,7 @@ from litestar.response import Redirect
 from cuebook import Cuebook
 from cuebook.errors import CuebookError
 from cuebook.server.authorization import COOKIE, is_page
-from cuebook.server.caller import AnyRequest
+from cuebook.server.caller import OPEN, AnyRequest
 from cuebook.server.error_responses import Failure
 from cuebook.server.page.render import HEADERS, show
 
@@ -20,13 +20,13 @@ KEY = "/page/key"
 _MAX_FIELD = 4_096
 
 
-@get(KEY, include_in_schema=False)
+@get(KEY, role=OPEN)
 async def ask_key(to: FromQuery[str] = "/") -> Response[bytes]:
     """Render the form that asks for an API key."""
     return show("key.html", view="", to=_local_address(to), error="")
 
 
-@post(KEY, include_in_schema=False, status_code=303)
+@post(KEY, role=OPEN, status_code=303)
 async def keep_key(request: AnyRequest) -> Response[Any]:
     """Store an API key in a cookie for this server's pages; an empty key deletes the cookie."""
     form = await request.form()

@@ -50,7 +50,7 @@ ConversationQuery = Annotated[
 ]
 
 
-@get(ALL, include_in_schema=False)
+@get(ALL)
 async def memories(
     request: AnyRequest,
     *,
@@ -104,7 +104,7 @@ async def memories(
     )
 
 
-@get(ONE, include_in_schema=False)
+@get(ONE)
 async def memory(
     request: AnyRequest,
     memory: FromPath[str],
@@ -138,7 +138,7 @@ async def memory(
     )
 
 
-@get(ALL + "/export", include_in_schema=False)
+@get(ALL + "/export")
 async def export(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
@@ -149,7 +149,7 @@ async def export(
     return StreamResponse(request.app.state.running, exported(found))
 
 
-@post(ONE + "/correct", include_in_schema=False, status_code=303)
+@post(ONE + "/correct", role="editor", status_code=303)
 async def correct(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[Any]:
@@ -162,7 +162,7 @@ async def correct(
     return go(f"{ALL}/{place(new.id)}{query_of(user_id, organization)}")
 
 
-@get(ONE + "/forget", include_in_schema=False)
+@get(ONE + "/forget", role="editor")
 async def ask_forget(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[bytes]:
@@ -183,7 +183,7 @@ async def ask_forget(
     )
 
 
-@post(ONE + "/forget", include_in_schema=False, status_code=303)
+@post(ONE + "/forget", role="editor", status_code=303)
 async def forget(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[Any]:
@@ -195,7 +195,7 @@ async def forget(
     return go(f"/page/receipts/{place(receipt.id)}{query_of(user_id)}")
 
 
-@get("/page/receipts/{receipt:str}", include_in_schema=False)
+@get("/page/receipts/{receipt:str}")
 async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuery = None) -> Response[bytes]:
     """Render a receipt: counts of what was deleted."""
     user = user_of(request, None, user_id)
@@ -278,7 +278,7 @@ _MAX_ID = 400
 Turns = Annotated[int, QueryParameter(name="turns", ge=1, le=MOST_TURNS, description="Last turns per conversation")]
 
 
-@get(USEFULNESS, include_in_schema=False)
+@get(USEFULNESS)
 async def usefulness(
     request: AnyRequest, *, user_id: UserQuery = None, conversation: ConversationQuery = None, turns: Turns = TURNS
 ) -> Response[bytes]:
@@ -303,7 +303,7 @@ async def usefulness(
     )
 
 
-@post(USEFULNESS + "/forget", include_in_schema=False, status_code=303)
+@post(USEFULNESS + "/forget", role="editor", status_code=303)
 async def forget_selected(request: AnyRequest, user_id: UserQuery = None) -> Redirect:
     """Forget the selected memories, then redirect to the receipt."""
     form = await request.form()

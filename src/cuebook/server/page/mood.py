@@ -25,7 +25,7 @@ ConversationQuery = Annotated[
 ]
 
 
-@get("/page/conversations/{conversation:str}/mind", include_in_schema=False)
+@get("/page/conversations/{conversation:str}/mind")
 async def mind(request: AnyRequest, conversation: FromPath[str]) -> Response[bytes]:
     """Render each message's sentiment, the events, the mood and the metaprompt runs of a conversation."""
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
@@ -48,7 +48,7 @@ async def mind(request: AnyRequest, conversation: FromPath[str]) -> Response[byt
     )
 
 
-@get("/page/optimizer", include_in_schema=False)
+@get("/page/optimizer")
 async def optimizer(
     request: AnyRequest, conversation: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:

@@ -162,7 +162,7 @@ Turns = Annotated[int, QueryParameter(name="turns", ge=0, le=MOST_TURNS, descrip
 Sides = Annotated[bool, QueryParameter(name="sides", description="Show both texts side by side")]
 
 
-@get(ALL, include_in_schema=False)
+@get(ALL)
 async def prompts(
     request: AnyRequest, prefix: FromQuery[str] = "", cursor: FromQuery[str | None] = None
 ) -> Response[bytes]:
@@ -172,14 +172,14 @@ async def prompts(
     return show("prompts.html", view=VIEW, items=page.items, next=page.next, prefix=prefix)
 
 
-@get("/page/prompt-clusters", include_in_schema=False)
+@get("/page/prompt-clusters")
 async def clusters(request: AnyRequest, prefix: FromQuery[str] = "") -> Response[bytes]:
     """Render groups of similar prompts and near duplicates."""
     groups = await cue_of(request).prompts.clusters(prefix=prefix)
     return show("prompt_clusters.html", view=VIEW, clusters=groups, prefix=prefix)
 
 
-@get(ONE, include_in_schema=False)
+@get(ONE)
 async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
     """Render a prompt: the version graph, one version's text, variant scores, rollbacks and history."""
     cue = cue_of(request)
@@ -214,7 +214,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
     )
 
 
-@get(ONE + "/quality", include_in_schema=False)
+@get(ONE + "/quality")
 async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
     """Render a version's quality score by part, and the prompt's lint findings."""
     cue = cue_of(request)
@@ -226,7 +226,7 @@ async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> 
     return show("prompt_quality.html", view=VIEW, slug=family.slug, rating=rating, findings=items.items)
 
 
-@get(ONE + "/diff", include_in_schema=False)
+@get(ONE + "/diff")
 async def diff(
     request: AnyRequest,
     *,

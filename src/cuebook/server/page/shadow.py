@@ -20,7 +20,7 @@ from cuebook.server.route_parts import UserQuery
 CALLS: Final = 200
 
 
-@get("/page/shadow", include_in_schema=False)
+@get("/page/shadow")
 async def shadow(
     request: AnyRequest, conversation_id: ConversationQuery = None, user_id: UserQuery = None
 ) -> Response[bytes]:
@@ -48,7 +48,7 @@ async def shadow(
     )
 
 
-@post("/page/shadow/profile", include_in_schema=False, status_code=303)
+@post("/page/shadow/profile", role="owner", status_code=303)
 async def use_profile(request: AnyRequest) -> Response[Any]:
     """Switch the summarization profile, then redirect to the report."""
     profile = str((await request.form()).get("profile", ""))

@@ -13,7 +13,7 @@ from cuebook.app.turns.explanation import told_of
 from cuebook.app.turns.turns import HIGHEST
 from cuebook.records.answer import to_wire
 from cuebook.records.turn import SHADOW
-from cuebook.server.caller import AnyRequest, cue_of, user_of
+from cuebook.server.caller import OPEN, AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.block_sources import name_blocks
 from cuebook.server.page.prompt_bar import lay_out, mark_differences
@@ -55,7 +55,7 @@ StepQuery = Annotated[int | None, QueryParameter(name="step", ge=1, description=
 OtherTurn = Annotated[int | None, QueryParameter(name="with", ge=1, le=HIGHEST, description="Turn to compare with")]
 
 
-@get("/page/static/{name:str}", include_in_schema=False)
+@get("/page/static/{name:str}", role=OPEN)
 async def static(name: FromPath[str]) -> Response[bytes]:
     """Return a style sheet, script or icon of the inspector."""
     response = asset(name_in(name))
@@ -64,7 +64,7 @@ async def static(name: FromPath[str]) -> Response[bytes]:
     return response
 
 
-@get(f"{ONE}/turns/{{n:int}}", include_in_schema=False)
+@get(f"{ONE}/turns/{{n:int}}")
 async def turn(
     request: AnyRequest, conversation: FromPath[str], n: FromPath[int], step: StepQuery = None, with_: OtherTurn = None
 ) -> Response[bytes]:

@@ -25,7 +25,7 @@ AsOf = Annotated[str, QueryParameter(name="asOf", description="A time or a turn 
 Without = Annotated[list[str] | None, QueryParameter(name="without", description="Sources of blocks to leave out")]
 
 
-@get(ONE, include_in_schema=False)
+@get(ONE)
 async def what_if(
     request: AnyRequest,
     conversation: FromPath[str],
@@ -41,7 +41,7 @@ async def what_if(
     )
 
 
-@post(ONE, include_in_schema=False, status_code=200)
+@post(ONE, role="editor", status_code=200)
 async def ask(request: AnyRequest, conversation: FromPath[str], n: FromPath[int]) -> Response[bytes]:
     """Call the model once with the changed prompt, and render the same page with the original and the new answer."""
     form = await request.form()
