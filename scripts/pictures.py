@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 from cuebook import Cuebook
-from cuebook.app.demo import demo_config, demo_folder, run_demo
+from cuebook.app.demo.run import demo_config, demo_folder, run_demo
 from cuebook.server.app import Server, create_app, listen
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"

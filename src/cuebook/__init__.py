@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cuebook.app.blocking import BlockingCuebook
+    from cuebook.app.blocking.cuebook import BlockingCuebook
     from cuebook.app.cuebook import Cuebook, Reply
     from cuebook.config import Config
     from cuebook.engine.core.drafts import Posted
@@ -44,7 +44,7 @@ __all__ = [
 
 #: The modules of the public names. A name is imported when it is first used, so that `import cuebook` stays fast.
 _PLACES = {
-    "cuebook.app.blocking": ("BlockingCuebook",),
+    "cuebook.app.blocking.cuebook": ("BlockingCuebook",),
     "cuebook.app.cuebook": ("Cuebook", "Reply"),
     "cuebook.config": ("Config",),
     "cuebook.engine.core.drafts": ("Posted",),

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from turn_helpers import ask_and_settle, open_with_memory
 
 from cuebook import Ask
-from cuebook.app.memories import Memories
+from cuebook.app.memories.search import Memories
 from cuebook.errors import NotFound
 
 DAY = 86_400.0

@@ -6,7 +6,7 @@ import time
 import pytest
 from turn_helpers import cue_on
 
-from cuebook.app.prompts import ForkOrigin
+from cuebook.app.prompts.arguments import ForkOrigin
 from cuebook.errors import Conflict, InvalidInput, MergeConflict, NotFound
 from cuebook.records.prompt import Version
 

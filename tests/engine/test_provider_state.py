@@ -9,7 +9,7 @@ from turn_helpers import NAME, cue_on
 
 from cuebook import Cuebook
 from cuebook.app.cuebook import Head, RelayCall
-from cuebook.app.transcripts import write_transcript
+from cuebook.app.transcripts.write import write_transcript
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.conversation import LoadedConversation
 from cuebook.records.memory import Scope

@@ -15,14 +15,10 @@ from upstream import CALLS
 
 from conftest import Live
 from cuebook import BlockingCuebook, Conflict, CuebookError, Part, Post, Posted
-from cuebook.app.transcripts import (
-    Transcript,
-    batches_of,
-    read_transcripts,
-    store_transcript,
-    write_transcript,
-)
-from cuebook.app.transcripts.write import Format
+from cuebook.app.transcripts.sniff import read_transcripts
+from cuebook.app.transcripts.store import batches_of, store_transcript
+from cuebook.app.transcripts.transcript import Transcript
+from cuebook.app.transcripts.write import Format, write_transcript
 from cuebook.interfaces.store import ROOT
 
 MESSAGES = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]

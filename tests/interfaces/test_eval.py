@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cuebook.app.evaluate import evaluate, together
+from cuebook.app.evaluate.run import evaluate, together
 from cuebook.cli import main as cli
 from cuebook.errors import InvalidInput
 

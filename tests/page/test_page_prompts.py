@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 
 from conftest import Served, Tab, config
 from cuebook import Ask, Cuebook
-from cuebook.app.prompts import ForkOrigin
+from cuebook.app.prompts.arguments import ForkOrigin
 from cuebook.app.setup.project_templates import init_project
 from cuebook.testing import FrozenClock
 from cuebook.testing.doubles import ScriptedModel

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.files import Sign, sign_of
-from cuebook.app.prompts import Prompts
+from cuebook.app.prompts.writing import Prompts
 from cuebook.app.setup.persona_files import means_persona, read_file
 from cuebook.app.setup.project_files import (
     PLAIN,

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from cuebook.app.conversations import Conversations
 from cuebook.app.experiences import Experiences
 from cuebook.app.keys import Keys
-from cuebook.app.memories import Memories
+from cuebook.app.memories.search import Memories
 from cuebook.app.organizations import Organizations
 from cuebook.app.personas import Personas
 from cuebook.app.prompts.files import ProjectPrompts

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cuebook.app.transcripts import Transcript
+from cuebook.app.transcripts.transcript import Transcript
 from cuebook.engine.core.drafts import Posted, role_of, sender_of
 from cuebook.records.conversation import Post
 from cuebook.testing.doubles import FrozenClock

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import typer
 
-from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.cuebook import Cuebook
 from cuebook.cli.group import DAYS, Tenant, command, new_app, seconds
 from cuebook.cli.output import screen

@@ -11,7 +11,7 @@ from cuebook.config import Config
 from cuebook.errors import NotFound
 
 if TYPE_CHECKING:
-    from cuebook.app.blocking import BlockingCuebook
+    from cuebook.app.blocking.cuebook import BlockingCuebook
 
 
 class State(SharedOptions, frozen=True, kw_only=True):

@@ -27,7 +27,8 @@ from cuebook.app.replay import (
     posts_of,
     recorded_answer,
 )
-from cuebook.app.transcripts import Transcript, read_transcripts
+from cuebook.app.transcripts.sniff import read_transcripts
+from cuebook.app.transcripts.transcript import Transcript
 from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
 from cuebook.engine.proxy.request import RelayCall as Request
 from cuebook.engine.proxy.wire import Head

@@ -9,7 +9,7 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.app.gold import Fact, some
 from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import RecordedPost, advance_to, calls_of, is_system, posts_of
-from cuebook.app.transcripts import Transcript
+from cuebook.app.transcripts.transcript import Transcript
 from cuebook.memory.facts import FactToken, tokens_of
 from cuebook.records.memory import Hit, Scope, Summary
 from cuebook.testing.doubles import FrozenClock

@@ -15,15 +15,15 @@ from msgspec import Struct, structs
 
 from cuebook.app import gold
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.demo import shipped
+from cuebook.app.demo.run import shipped
 from cuebook.app.evaluate.items import Cleanness, cleanness
 from cuebook.app.evaluate.replay import Progress, Rehearsal, Survival, on_path, survivals_of
 from cuebook.app.files import read_bytes
 from cuebook.app.gold import Fact, GoldSurvival, some
 from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import ReplayDice
-from cuebook.app.transcripts import Transcript, read_transcripts
-from cuebook.app.transcripts.transcript import FilePlace
+from cuebook.app.transcripts.sniff import read_transcripts
+from cuebook.app.transcripts.transcript import FilePlace, Transcript
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig
 from cuebook.errors import InvalidInput
 from cuebook.memory.evidence import DEPTH, EvidenceRecall, Origin, Question, answered, clozes, recall

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.answers import VersionIdentity
 from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.reading import standing
-from cuebook.app.prompts.writing import save_writes
+from cuebook.app.prompts.writing import Prompts, save_writes
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family, Write

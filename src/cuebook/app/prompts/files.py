@@ -13,12 +13,12 @@ from pathlib import Path
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from cuebook.app.prompts import Prompts
 from cuebook.app.prompts.base import Agreed, base_file_of, read_base, text_hash, write_base
 from cuebook.app.prompts.compare import BranchState, State, compare, families_of
 from cuebook.app.prompts.draft import save_planned
 from cuebook.app.prompts.folder import Contents, Place, PromptFolder, data_hash
 from cuebook.app.prompts.history import astray, history_of, pointers_of, registry_of
+from cuebook.app.prompts.writing import Prompts
 from cuebook.app.setup.project_files import FILE as PROJECT
 from cuebook.config import Config
 from cuebook.engine.core.services import Services

@@ -3,8 +3,9 @@
 from typing import Any
 
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import Prompts, answers
+from cuebook.app.prompts import answers
 from cuebook.app.prompts.reading import whole_text
+from cuebook.app.prompts.writing import Prompts
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.prompts.difference import unified

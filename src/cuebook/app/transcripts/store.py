@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
-from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.transcripts.posts import Given, id_of
 from cuebook.app.transcripts.transcript import Transcript
 from cuebook.errors import NotFound

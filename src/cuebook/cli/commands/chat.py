@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.setup.project_files import modes_of
 from cuebook.cli.group import Project, TimeZone, command, new_app
 from cuebook.cli.output import screen

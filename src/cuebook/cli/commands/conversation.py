@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.files import write_whole
-from cuebook.app.transcripts import Transcript, read_transcripts, store_transcript, write_transcript
-from cuebook.app.transcripts.write import Format
+from cuebook.app.transcripts.sniff import read_transcripts
+from cuebook.app.transcripts.store import store_transcript
+from cuebook.app.transcripts.transcript import Transcript
+from cuebook.app.transcripts.write import Format, write_transcript
 from cuebook.cli.group import Conversation, Cursor, Output, PageLimit, Tenant, TimeZone, User, Yes, command, new_app
 from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen

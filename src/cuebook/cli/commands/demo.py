@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cuebook.app.demo import HITS, ReplayReport, demo_config, demo_folder, run_demo, to_wire
+from cuebook.app.demo.run import HITS, ReplayReport, demo_config, demo_folder, run_demo, to_wire
 from cuebook.app.gold import MemoryLine, QuestionResult
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen

@@ -8,9 +8,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.evaluate import QUESTIONS, Evaluation, EvidenceRecall, evaluate, to_wire, together
+from cuebook.app.evaluate import EvidenceRecall
 from cuebook.app.evaluate.items import Cleanness
 from cuebook.app.evaluate.replay import Survival
+from cuebook.app.evaluate.run import QUESTIONS, Evaluation, evaluate, to_wire, together
 from cuebook.app.gold import GoldSurvival
 from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, MemoryUsefulness, UsedMemory
 from cuebook.app.reports.prices import UNKNOWN, money

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.blocking import BlockingCuebook
+from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.paging import LIMIT
 from cuebook.app.turns.analysis import Budget, Judgement
 from cuebook.cli.commands.memory_forget import add_to

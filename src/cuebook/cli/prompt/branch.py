@@ -7,8 +7,8 @@ import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.json_shapes import Wire
-from cuebook.app.prompts import ForkOrigin, VersionIdentity
-from cuebook.app.prompts.answers import BranchStatus
+from cuebook.app.prompts.answers import BranchStatus, VersionIdentity
+from cuebook.app.prompts.arguments import ForkOrigin
 from cuebook.cli.group import command
 from cuebook.cli.operations import print_answer, whoever
 from cuebook.cli.output import screen

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts import VersionIdentity, write_file
 from cuebook.app.prompts import draft as drafts
+from cuebook.app.prompts import write_file
+from cuebook.app.prompts.answers import VersionIdentity
 from cuebook.cli.group import command
 from cuebook.cli.operations import numbers, pairs
 from cuebook.cli.output import screen

@@ -9,8 +9,8 @@ import typer
 
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.files import write_whole
-from cuebook.app.prompts import VersionIdentity, read_document, write_file
-from cuebook.app.prompts.answers import MigrationResult
+from cuebook.app.prompts import read_document, write_file
+from cuebook.app.prompts.answers import MigrationResult, VersionIdentity
 from cuebook.app.prompts.draft import export_prompts, import_files
 from cuebook.cli.group import Output, command
 from cuebook.cli.output import screen

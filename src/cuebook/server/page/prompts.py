@@ -10,12 +10,13 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from cuebook import Cuebook
 from cuebook.app.json_shapes import iso
-from cuebook.app.prompts import Course, PromptEvent
+from cuebook.app.prompts import Course
 from cuebook.app.prompts.answers import VersionSummary
 from cuebook.app.prompts.impact import MOST_TURNS
 from cuebook.app.prompts.reading import compare_versions, find_beside
 from cuebook.errors import CuebookError
 from cuebook.records.answer import to_wire
+from cuebook.records.prompt import PromptEvent
 from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.plots import plot_over_time
