@@ -4,7 +4,7 @@
 
 Each public method of `Cuebook` and of its namespaces gets a blocking method with the same name, parameters and
 docstring. The sources are parsed, not imported: a build needs none of Cuebook's dependencies. The code that opens,
-closes and runs the event loop is handwritten: `host.py` and `book.py`.
+closes and runs the event loop is handwritten: `host.py` and `cuebook.py`.
 """
 
 import ast
@@ -33,7 +33,7 @@ ASYNC_ONLY = {
     "pass_through",
     "live",
 }
-#: Methods that are handwritten in `book.py`.
+#: Methods that are handwritten in `cuebook.py`, or written by `render_openers`.
 BY_HAND = {"open", "of", "aclose", "config"}
 #: The blocking form of a return type.
 REPLACEMENTS = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator"}
@@ -213,10 +213,33 @@ def render_namespace(name: str, module: str, kind: str) -> str:
     )
 
 
+def render_openers(imports: Imports) -> list[str]:
+    """Return the source of the constructor and of `open`, which have the parameters of `Cuebook`'s."""
+    module, node = find_class("cuebook.app.cuebook", "Cuebook")
+    found = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+    imports.add(module, "Cuebook")
+    imports.add("typing", "Self")
+    heads = {name: f"({ast.unparse(imports.translate(found[name].args, module))})" for name in ("__init__", "open")}
+    return [
+        (
+            f"    def __init__{heads['__init__']} -> None:\n"
+            f"        self._host = Host(Cuebook({pass_arguments(found['__init__'].args)}))"
+        ),
+        (
+            f"    @classmethod\n    def open{heads['open']} -> Self:\n"
+            '        """Return one with the arguments of `Cuebook.open`; `with` opens it. Raises InvalidInput."""\n'
+            "        blocking = cls.__new__(cls)\n"
+            f"        blocking._host = Host(Cuebook.open({pass_arguments(found['open'].args)}))\n"
+            "        return blocking"
+        ),
+    ]
+
+
 def render_main() -> str:
     """Return the source of the base class of `BlockingCuebook`."""
-    imports, pieces, known = Imports(), [], namespaces()
+    imports, known = Imports(), namespaces()
     imports.add("cuebook.app.blocking.host", "Host")
+    pieces = render_openers(imports)
     for name, method in methods_of("cuebook.app.cuebook", "Cuebook").items():
         if name in ASYNC_ONLY | BY_HAND:
             continue

@@ -4,57 +4,15 @@ It is thread-safe: calls of several threads run concurrently. Its namespaces are
 """
 
 import copy
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from cuebook.app.blocking.generated.parts import BlockingParts
-from cuebook.app.blocking.host import Host
-from cuebook.app.cuebook import Cuebook
 from cuebook.config import Config
-from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink, Upstream
 
 
 class BlockingCuebook(BlockingParts):
     """An open project, without `await`: `with BlockingCuebook.open("cuebook.toml") as cue:`."""
-
-    def __init__(
-        self,
-        config: Config,
-        *,
-        model: Model | None = None,
-        clock: Clock | None = None,
-        dice: Dice | None = None,
-        upstream: Upstream | None = None,
-        embedder: Embedder | None = None,
-        sinks: Sequence[Sink] = (),
-        analyzers: Sequence[Analyzer] = (),
-        worker: bool = True,
-    ) -> None:
-        data: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        cue = Cuebook(config, **data, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
-        self._host = Host(cue)
-
-    @classmethod
-    def open(
-        cls,
-        where: str | Path | Config | None = None,
-        *,
-        arguments: Mapping[str, Any] | None = None,
-        model: Model | None = None,
-        clock: Clock | None = None,
-        dice: Dice | None = None,
-        upstream: Upstream | None = None,
-        embedder: Embedder | None = None,
-        sinks: Sequence[Sink] = (),
-        analyzers: Sequence[Analyzer] = (),
-        worker: bool = True,
-    ) -> "BlockingCuebook":
-        """Return a BlockingCuebook with the arguments of `Cuebook.open`; `with` opens it. Raises InvalidInput."""
-        config = Cuebook.open(where, arguments=arguments).config
-        data: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        return cls(config, **data, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
 
     def __enter__(self) -> Self:
         self._host.open()
