@@ -13,19 +13,8 @@ from cuebook.engine.jobs import erasure as forgetting
 from cuebook.engine.jobs.audit_mirror import verifying_key
 from cuebook.errors import InvalidInput
 from cuebook.operations import Argument, operation
-from cuebook.records.answer import Answer, as_answer
-from cuebook.records.erasure import (
-    ERASED,
-    AffectedConversation,
-    Kind,
-    MemoryToErase,
-    Receipt,
-    Staying,
-    Target,
-    WouldForget,
-    no_receipt,
-    salted,
-)
+from cuebook.records.answer import Answer
+from cuebook.records.erasure import ForgetPreview, Kind, Receipt, Target, no_receipt, salted
 from cuebook.records.memory import Scope
 
 #: Maximum length of a reason, in characters.
@@ -34,19 +23,6 @@ REASON = 500
 LONGEST_ID = 200
 #: Maximum number of ids in one forget call.
 MOST = 10_000
-
-
-#: Why a forget leaves some data in place.
-STAYS: Final[Mapping[Staying, str]] = {
-    "sourcePosts": "the posts stay in their conversations, and no memory is derived from them again",
-    "othersPosts": "written by other users, or replies to them",
-    "emptyPlaces": f"stay as {ERASED}, so that the posts of other users keep their order",
-    "memoriesFromOthers": "also supported by other posts: derived again from those",
-    "memoriesByHand": "written by hand: only the source is removed",
-    "auditRecords": "the hashes stay without the texts, so that the audit log can be verified",
-    "observations": "what prompts learned stays, under a pseudonym",
-    "keys": "a key names its user. Revoke it with `cuebook key revoke`.",
-}
 
 
 #: Labels of the counts in a receipt, where the field name is not clear enough.
@@ -58,26 +34,6 @@ IN_WORDS: Final[Mapping[str, str]] = {
     "steps": "model calls",
     "texts": "texts of prompts",
 }
-
-
-class KeptRecords(Answer, frozen=True, kw_only=True):
-    """Affected records that would be kept, and the reason."""
-
-    what: Staying
-    count: int
-    why: str
-
-
-class ForgetPreview(Answer, frozen=True, kw_only=True):
-    """A preview: counts as in a receipt, and the first conversations and memories."""
-
-    kind: Kind
-    counts: Mapping[str, int]
-    conversations: tuple[AffectedConversation, ...]
-    more_conversations: int
-    memories: tuple[MemoryToErase, ...]
-    more_memories: int
-    stays: tuple[KeptRecords, ...]
 
 
 class ForgetAnswer(Answer, frozen=True, kw_only=True, omit_defaults=True):
@@ -203,7 +159,7 @@ class Forgetting(Namespace):
             "by": None if organization and caller.key else caller.acts_as(user, by),
         }
         if dry_run:
-            return ForgetAnswer(would_forget=preview_of(await self.would_forget(**target)))
+            return ForgetAnswer(would_forget=await self.would_forget(**target))
         return ForgetAnswer(receipt=await self.forget(**target, reason=reason))
 
     async def would_forget(
@@ -215,7 +171,7 @@ class Forgetting(Namespace):
         organization: str | None = None,
         memories: Sequence[str] = (),
         by: str | None = None,
-    ) -> WouldForget:
+    ) -> ForgetPreview:
         """Return what `forget` would delete now, and what would stay.
 
         Changes nothing, but blocks writes as long as `forget` does. Raises InvalidInput.
@@ -291,12 +247,6 @@ def read_receipt(raw: bytes | str) -> Receipt:
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         msg = f"Not a receipt: {error}. Pass the JSON that a forget returned."
         raise InvalidInput(msg, where="receipt") from error
-
-
-def preview_of(found: WouldForget) -> ForgetPreview:
-    """Return the preview of a forget as an answer, with the reason for everything that stays."""
-    stays = tuple(KeptRecords(what=kind, count=count, why=STAYS[kind]) for kind, count in found.stays.items())
-    return as_answer(ForgetPreview, found, stays=stays)
 
 
 def in_words(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -81,19 +81,37 @@ Staying = Literal[
 ]
 
 
-class WouldForget(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The preview of an erasure, with the counts of its receipt; nothing is changed.
+#: Why a forget leaves some data in place.
+STAYS: Final[Mapping[Staying, str]] = {
+    "sourcePosts": "the posts stay in their conversations, and no memory is derived from them again",
+    "othersPosts": "written by other users, or replies to them",
+    "emptyPlaces": f"stay as {ERASED}, so that the posts of other users keep their order",
+    "memoriesFromOthers": "also supported by other posts: derived again from those",
+    "memoriesByHand": "written by hand: only the source is removed",
+    "auditRecords": "the hashes stay without the texts, so that the audit log can be verified",
+    "observations": "what prompts learned stays, under a pseudonym",
+    "keys": "a key names its user. Revoke it with `cuebook key revoke`.",
+}
 
-    The first affected conversations and memories are listed, the others are counted.
-    """
+
+class KeptRecords(Struct, frozen=True, kw_only=True):
+    """Affected records that would be kept, and the reason."""
+
+    what: Staying
+    count: int
+    why: str
+
+
+class ForgetPreview(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A preview: counts as in a receipt, and the first conversations and memories."""
 
     kind: Kind
-    counts: Mapping[str, int] = {}
-    conversations: tuple[AffectedConversation, ...] = ()
-    more_conversations: int = 0
-    memories: tuple[MemoryToErase, ...] = ()
-    more_memories: int = 0
-    stays: Mapping[Staying, int] = {}
+    counts: Mapping[str, int]
+    conversations: tuple[AffectedConversation, ...]
+    more_conversations: int
+    memories: tuple[MemoryToErase, ...]
+    more_memories: int
+    stays: tuple[KeptRecords, ...]
 
 
 def salted(name: str, salt: str) -> str:

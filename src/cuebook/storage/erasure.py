@@ -12,12 +12,14 @@ from cuebook.errors import BackendError
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost, digest_of
 from cuebook.records.erasure import (
+    STAYS,
     AffectedConversation,
+    ForgetPreview,
+    KeptRecords,
     MemoryToErase,
     Receipt,
     Staying,
     Target,
-    WouldForget,
     no_receipt,
     salted,
 )
@@ -248,12 +250,12 @@ class ErasureStore(Noun):
         transaction.failpoint("forget.stored")
         return receipt
 
-    async def would_forget(self, scope: Scope, erasing: ErasureInput) -> WouldForget:
+    async def would_forget(self, scope: Scope, erasing: ErasureInput) -> ForgetPreview:
         """Return what `forget` would delete, and what forbids it. Change nothing. It takes as long."""
         try:
             await self.database.write(lambda transaction: _would_forget(transaction, scope, erasing))
         except _UndoneError as undone:
-            preview: WouldForget = undone.args[0]
+            preview: ForgetPreview = undone.args[0]
             return preview
         msg = "The preview of the erasure is missing."
         raise BackendError(msg)
@@ -343,7 +345,7 @@ def _would_forget(transaction: Transaction, scope: Scope, erasing: ErasureInput)
         stays["keys"] = sum(each["user_id"] in _users(scope, target) for each in keys)
     seen = [row for row in gone if scope.user in (None, *_users_of(row))]
     raise _UndoneError(
-        WouldForget(
+        ForgetPreview(
             kind=target.kind,
             counts={name: count for name, count in _counts(tally).items() if count},
             conversations=tuple(touched[:NAMED]),
@@ -353,7 +355,7 @@ def _would_forget(transaction: Transaction, scope: Scope, erasing: ErasureInput)
                 for row in seen[:NAMED]
             ),
             more_memories=len(gone) - len(seen[:NAMED]),
-            stays={kind: count for kind, count in stays.items() if count},
+            stays=tuple(KeptRecords(what=each, count=count, why=STAYS[each]) for each, count in stays.items() if count),
         )
     )
 

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cuebook.app.forgetting import in_words, preview_of
+from cuebook.app.forgetting import in_words
 from cuebook.cli.group import Yes, command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.records.answer import to_wire
-from cuebook.records.erasure import WouldForget
+from cuebook.records.erasure import ForgetPreview
 from cuebook.records.expression import counted
 
 #: Maximum length of a listed memory, in characters.
@@ -78,7 +78,7 @@ def forget(
     if dry_run:
         with state.open() as cue:
             would_forget = cue.memory.would_forget(**target)
-        state.report({"wouldForget": preview_of(would_forget)}, *_preview_lines(would_forget))
+        state.report({"wouldForget": would_forget}, *_preview_lines(would_forget))
         return
     question = f"Permanently forget {', '.join(lines)} and everything derived from it?"
     if not yes and not screen.agreed(question):
@@ -95,7 +95,7 @@ def forget(
         screen.complain("Another process still uses the data. The receipt will be signed when it ends.")
 
 
-def _preview_lines(found: WouldForget) -> Iterator[str]:
+def _preview_lines(found: ForgetPreview) -> Iterator[str]:
     """Yield one line for each entry that would be erased or kept."""
     yield "dry run: nothing was erased; would erase: " + (_counted(found.counts) or "nothing")
     for touched in found.conversations:
@@ -109,7 +109,7 @@ def _preview_lines(found: WouldForget) -> Iterator[str]:
         yield f"  and {counted(found.more_memories, 'other memory', 'other memories')}"
     if found.stays:
         yield "would keep:"
-    for kept in preview_of(found).stays:
+    for kept in found.stays:
         yield f"  {in_words(kept.what)} ({kept.count:,}): {kept.why}"
 
 

@@ -23,7 +23,7 @@ from cuebook.errors import BackendError, NotFound
 from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.prompts.chain import is_signed, sign
-from cuebook.records.erasure import Kind, Receipt, Target, WouldForget, salted
+from cuebook.records.erasure import ForgetPreview, Kind, Receipt, Target, salted
 from cuebook.records.memory import Correction, Scope
 from cuebook.storage.erasure import ErasureInput
 
@@ -68,7 +68,7 @@ async def forget(
     return await finish(services, scope, receipt)
 
 
-async def would_forget(services: Services, scope: Scope, target: Target) -> WouldForget:
+async def would_forget(services: Services, scope: Scope, target: Target) -> ForgetPreview:
     """Return what an erasure would delete and keep, and what forbids it. Change nothing."""
     return await services.store.erasure.would_forget(scope, await _erasing(services, scope, target))
 

@@ -9,7 +9,6 @@ from litestar.response import Redirect
 from litestar.response.base import ASGIResponse
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.forgetting import preview_of
 from cuebook.app.reports.memory_use import MOST_TURNS, SAID, TURNS, VERDICTS, UsedMemory
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import KINDS
@@ -258,7 +257,7 @@ def query_of(user_id: str | None = None, organization: str | None = None, **more
 async def preview(request: AnyRequest, **target: Any) -> Any:
     """Return what a forget would delete and keep, one preview at a time. Raises Busy."""
     async with request.app.state.measures.hold("a forget request"):
-        return to_wire(preview_of(await cue_of(request).memory.would_forget(**target)))
+        return to_wire(await cue_of(request).memory.would_forget(**target))
 
 
 def go(address: str) -> Redirect:
