@@ -13,7 +13,7 @@ from cuebook.storage.database.sqlite_files import connect
 from cuebook.storage.search import PlaceWords
 
 ANN = Place("user", "ann")
-COLUMNS = {"tenant": "default", "kind": "user", "owner": "ann"}
+COLUMNS = {"kind": "user", "owner": "ann"}
 
 
 def open_database(folder):
@@ -53,9 +53,9 @@ async def test_a_tenants_forgotten_words_leave_memory_at_the_next_search(tmp_pat
         await cue.memory.put_knowledge("domain", "bob's", "a boat", user="bob")
         with connect(str(tmp_path / "cuebook.db"), read_only=True) as connection:
             words = PlaceWords()
-            assert "lamp" in str(words.of(transaction_on(connection), COLUMNS).keys)
+            assert "lamp" in str(words.of(transaction_on(connection).within(Scope()), COLUMNS).keys)
             await cue.memory.forget(user="ann")
-            words.of(transaction_on(connection), COLUMNS | {"owner": "bob"})
+            words.of(transaction_on(connection).within(Scope()), COLUMNS | {"owner": "bob"})
             assert words.owners() == ["bob"]
 
 

@@ -1,6 +1,6 @@
 """Check access to a conversation, and count erasures (epochs), inside a transaction."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -43,11 +43,6 @@ class ConversationRow(Struct, kw_only=True):
     company: tuple[tuple[int, int], ...]  # seq ranges of posts from times with several participants; 0 = open end
 
     @property
-    def key(self) -> dict[str, Any]:
-        """Return the tenant and number, which are in the key of all of the conversation's rows."""
-        return {"tenant": self.tenant, "no": self.no}
-
-    @property
     def counters(self) -> dict[str, Any]:
         """Return the columns that change with the tree."""
         return {
@@ -65,14 +60,14 @@ def encode_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def by_id(transaction: Transaction, tenant: str, conversation: str) -> ConversationRow | None:
+def by_id(transaction: Transaction, conversation: str) -> ConversationRow | None:
     """Return a conversation's row by id, whoever owns it."""
-    return transaction.record(ConversationRow, "conversation_by_id", tenant=tenant, id=conversation)
+    return transaction.record(ConversationRow, "conversation_by_id", id=conversation)
 
 
-def by_no(transaction: Transaction, tenant: str, no: int) -> ConversationRow | None:
+def by_no(transaction: Transaction, no: int) -> ConversationRow | None:
     """Return a conversation's row by number."""
-    return transaction.record(ConversationRow, "conversation_by_no", tenant=tenant, no=no)
+    return transaction.record(ConversationRow, "conversation_by_no", no=no)
 
 
 def visible(row: ConversationRow, scope: Scope) -> bool:
@@ -90,31 +85,31 @@ def awaits_owner(row: ConversationRow) -> bool:
     return row.user is None and not row.last_seq
 
 
-def find(transaction: Transaction, scope: Scope, conversation: str) -> ConversationRow | None:
+def find(transaction: Transaction, conversation: str) -> ConversationRow | None:
     """Return a conversation's row if it exists. Raises NotFound for a conversation of somebody else."""
-    row = by_id(transaction, scope.tenant, conversation)
-    if row is not None and not visible(row, scope):
+    row = by_id(transaction, conversation)
+    if row is not None and not visible(row, transaction.scope):
         raise not_found(conversation)
     return row
 
 
-def need(transaction: Transaction, scope: Scope, conversation: str) -> ConversationRow:
+def need(transaction: Transaction, conversation: str) -> ConversationRow:
     """Return a conversation's row, or raise NotFound."""
-    row = find(transaction, scope, conversation)
+    row = find(transaction, conversation)
     if row is None:
         raise not_found(conversation)
     return row
 
 
 def unchanged(
-    transaction: Transaction, scope: Scope, conversation: Conversation, *, epoch: int | None = None
+    transaction: Transaction, conversation: Conversation, *, epoch: int | None = None
 ) -> ConversationRow | None:
     """Return the row of a conversation that was read earlier, None if it was deleted or, since `epoch`, erased from.
 
     Its number shows whether it was deleted and created again.
     """
-    row = find(transaction, scope, conversation.id)
-    if row is None or row.no != conversation.no or epoch not in (None, own_epoch(transaction, row)):
+    row = find(transaction, conversation.id)
+    if row is None or row.no != conversation.no or epoch not in (None, own_epoch(transaction, row.no)):
         return None
     return row
 
@@ -129,11 +124,6 @@ def moved(conversation: str) -> Conflict:
     return Conflict(f"Conversation {conversation!r} has changed since it was read. Read it again.")
 
 
-def caller(scope: Scope) -> dict[str, Any]:
-    """Return a caller as the values of a statement."""
-    return {"tenant": scope.tenant, "user": scope.user, "proven": scope.proven}
-
-
 def own_key(scope: Scope, key: str) -> str:
     """Return an Idempotency-Key as stored: keys are per user. A header contains no line break."""
     return key if scope.user is None else f"{scope.user}\n{key}"
@@ -142,45 +132,45 @@ def own_key(scope: Scope, key: str) -> str:
 # ---- stored texts ---------------------------------------------------------------------------------------------------
 
 
-def unuse(transaction: Transaction, key: Mapping[str, Any], digest: bytes) -> int:
+def unuse(transaction: Transaction, no: int, digest: bytes) -> int:
     """Remove a conversation's reference to a text, unless it is a post's body; return the number of deleted texts."""
-    if transaction.one("text_used", **key, digest=digest) is None:
-        transaction.run("text_unuse", **key, digest=digest)
-    return transaction.run("text_drop", tenant=key["tenant"], digest=digest).rowcount
+    if transaction.one("text_used", no=no, digest=digest) is None:
+        transaction.run("text_unuse", no=no, digest=digest)
+    return transaction.run("text_drop", digest=digest).rowcount
 
 
 # ---- erasure epochs -------------------------------------------------------------------------------------------------
 
 
-def current_epoch(transaction: Transaction, tenant: str, kind: str = "", owner: str = "") -> int:
+def current_epoch(transaction: Transaction, kind: str = "", owner: str = "") -> int:
     """Return the erasure epoch of the tenant or an owner. 0 if nothing was erased."""
-    return int(transaction.value("epoch_get", tenant=tenant, kind=kind, owner=_named(kind, owner)) or 0)
+    return int(transaction.value("epoch_get", kind=kind, owner=_named(kind, owner)) or 0)
 
 
-def own_epoch(transaction: Transaction, row: ConversationRow) -> int:
+def own_epoch(transaction: Transaction, no: int) -> int:
     """Return the number of erasures in a conversation."""
-    return current_epoch(transaction, row.tenant, "conversation", str(row.no))
+    return current_epoch(transaction, "conversation", str(no))
 
 
-def raise_epoch(transaction: Transaction, tenant: str, kind: str = "", owner: str = "") -> int:
+def raise_epoch(transaction: Transaction, kind: str = "", owner: str = "") -> int:
     """Increment an epoch; return the new one."""
-    return int(transaction.value("epoch_raise", tenant=tenant, kind=kind, owner=_named(kind, owner)))
+    return int(transaction.value("epoch_raise", kind=kind, owner=_named(kind, owner)))
 
 
-def bar_epoch(transaction: Transaction, place: Place, category: str, *, tenant: str, no: int, post: str) -> None:
+def bar_epoch(transaction: Transaction, place: Place, category: str, *, no: int, post: str) -> None:
     """Block a post from adding a memory of a category to a place again, because that memory was erased."""
-    raise_epoch(transaction, tenant, "source", _source(place.kind, place.id, category, no, post))
+    raise_epoch(transaction, "source", _source(place.kind, place.id, category, no, post))
 
 
-def is_barred(transaction: Transaction, tenant: str, memory: Memory) -> bool:
+def is_barred(transaction: Transaction, memory: Memory) -> bool:
     """Return whether all sources of a new memory are blocked in its place."""
     if memory.no or memory.written or not memory.sources:
         return False
     place = memory.place
     for source in memory.sources:
-        row = by_id(transaction, tenant, source.conversation)
+        row = by_id(transaction, source.conversation)
         name = row and _source(place.kind, place.id, memory.category, row.no, source.post)
-        if not name or not current_epoch(transaction, tenant, "source", name):
+        if not name or not current_epoch(transaction, "source", name):
             return False
     return True
 
@@ -200,24 +190,24 @@ def _named(kind: str, owner: str) -> str:
 def corrections_of(transaction: Transaction, row: ConversationRow) -> tuple[Correction, ...]:
     """Return a conversation's corrections, in the order they were made."""
     return tuple(
-        record(Correction, each, conversation=row.id) for each in transaction.rows("corrections_of", **row.key)
+        record(Correction, each, conversation=row.id) for each in transaction.rows("corrections_of", no=row.no)
     )
 
 
 def last_correction(transaction: Transaction, row: ConversationRow) -> int:
     """Return the number of a conversation's newest correction, 0 for none."""
-    return int(transaction.value("correction_last", **row.key))
+    return int(transaction.value("correction_last", no=row.no))
 
 
-def keep_corrections(transaction: Transaction, scope: Scope, correction: Correction) -> None:
+def keep_corrections(transaction: Transaction, correction: Correction) -> None:
     """Store a correction unless the conversation is gone."""
-    row = by_id(transaction, scope.tenant, correction.conversation)
+    row = by_id(transaction, correction.conversation)
     if row is None:
         return
-    transaction.run("correction_again", **row.key, before=correction.before, text=correction.text)
+    transaction.run("correction_again", no=row.no, before=correction.before, text=correction.text)
     newest = corrections_of(transaction, row)[-1:]
     if newest != (msgspec.structs.replace(correction, no=newest[0].no if newest else 0, before=""),):
-        transaction.run("correction_insert", **(columns(correction) | row.key))
+        transaction.run("correction_insert", **(columns(correction) | {"no": row.no}))
 
 
 def lose_corrections(transaction: Transaction, row: ConversationRow, posts: Collection[str]) -> None:

@@ -6,7 +6,6 @@ import msgspec
 
 from cuebook.prompts.chain import link
 from cuebook.records.audit import GENESIS, Checkpoint, CommittedText, Record, unreadable
-from cuebook.records.memory import Scope
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
 
 _record = msgspec.json.Decoder(Record).decode
@@ -19,45 +18,45 @@ class AuditStore(Noun):
     """Audit log of prompts. Records join the hash chain in the transaction of the action."""
 
     @write
-    def append(self, transaction: Transaction, scope: Scope, records: Sequence[Record]) -> list[Record]:
+    def append(self, transaction: Transaction, records: Sequence[Record]) -> list[Record]:
         """Append records to the chain in one transaction. Return them as chained."""
-        return chained(transaction, scope.tenant, records)
+        return chained(transaction, records)
 
     @read
-    def records(self, transaction: Transaction, scope: Scope, *, after: int = 0, limit: int = 1000) -> list[Record]:
+    def records(self, transaction: Transaction, *, after: int = 0, limit: int = 1000) -> list[Record]:
         """Return records after a seq, oldest first."""
-        found = transaction.run("audit_records", tenant=scope.tenant, after=after, limit=limit)
+        found = transaction.run("audit_records", after=after, limit=limit)
         return [_told(*row) for row in found]
 
     @read
-    def last(self, transaction: Transaction, scope: Scope) -> tuple[int, str]:
+    def last(self, transaction: Transaction) -> tuple[int, str]:
         """Return seq and hash of the newest record, (0, GENESIS) for none."""
-        return _last(transaction, scope.tenant)
+        return _last(transaction)
 
     @read
-    def checkpoints(self, transaction: Transaction, scope: Scope) -> list[Checkpoint]:
+    def checkpoints(self, transaction: Transaction) -> list[Checkpoint]:
         """Return the checkpoints, smallest first."""
-        return [_signed(*row) for row in transaction.run("audit_checkpoints", tenant=scope.tenant)]
+        return [_signed(*row) for row in transaction.run("audit_checkpoints")]
 
     @write
-    def keep_checkpoint(self, transaction: Transaction, scope: Scope, checkpoint: Checkpoint) -> None:
+    def keep_checkpoint(self, transaction: Transaction, checkpoint: Checkpoint) -> None:
         """Store a checkpoint."""
-        values = {"tenant": scope.tenant, "size": checkpoint.size, "body": _encode(checkpoint)}
+        values = {"size": checkpoint.size, "body": _encode(checkpoint)}
         transaction.run("audit_checkpoint_put", **values)
 
 
-def chained(transaction: Transaction, tenant: str, records: Sequence[Record]) -> list[Record]:
+def chained(transaction: Transaction, records: Sequence[Record]) -> list[Record]:
     """Append records inside a transaction; return them as stored in the chain."""
     if not records:
         return []
-    seq, prev = _last(transaction, tenant)
+    seq, prev = _last(transaction)
     found: list[Record] = []
     for record in records:
         seq += 1
         made = link(msgspec.structs.replace(record, seq=seq), prev)
         prev = made.hash
         body, texts = _encode(msgspec.structs.replace(made, texts={})), _encode(made.texts)
-        transaction.run("audit_insert", tenant=tenant, seq=seq, hash=prev, body=body, texts=texts)
+        transaction.run("audit_insert", seq=seq, hash=prev, body=body, texts=texts)
         found.append(made)
     return found
 
@@ -86,6 +85,6 @@ def _signed(size: int, body: bytes) -> Checkpoint:
         return Checkpoint(origin="", size=size, root="", time="an unknown time")
 
 
-def _last(transaction: Transaction, tenant: str) -> tuple[int, str]:
-    row = transaction.one("audit_last", tenant=tenant)
+def _last(transaction: Transaction) -> tuple[int, str]:
+    row = transaction.one("audit_last")
     return (row["seq"], row["hash"]) if row else (0, GENESIS)

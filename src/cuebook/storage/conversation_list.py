@@ -1,13 +1,12 @@
 """List and search conversations, and read their branches, answering turns, usage and shadow calls."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import msgspec
 
 from cuebook.records.answer import Page
-from cuebook.records.memory import Scope
 from cuebook.records.turn import (
     CallUsageRecord,
     ConversationSummary,
@@ -47,7 +46,6 @@ class ConversationListStore(Noun):
     def find(
         self,
         transaction: Transaction,
-        scope: Scope,
         words: Sequence[str],
         *,
         limit: int,
@@ -63,8 +61,8 @@ class ConversationListStore(Noun):
         wanted = [each.casefold() for each in words]
         items: list[tuple[Row, str]] = []
         at_once = _AT_ONCE if wanted else limit + 1
-        for row in _all(transaction, scope, before, before_no, at_once, utility=utility):
-            said = row["said"] or _first_words(transaction, {"tenant": row["tenant"], "no": row["no"]})
+        for row in _all(transaction, before, before_no, at_once, utility=utility):
+            said = row["said"] or _first_words(transaction, row["no"])
             searchable = " ".join((row["id"], row["user_id"] or "", said)).casefold()
             if all(each in searchable for each in wanted):
                 items.append((row, said))
@@ -75,23 +73,21 @@ class ConversationListStore(Noun):
         return Page(items=tuple(_talk(transaction, row, said) for row, said in entries), next=more)
 
     @read
-    def first_words(self, transaction: Transaction, scope: Scope, conversation: str) -> str:
+    def first_words(self, transaction: Transaction, conversation: str) -> str:
         """Return the start of a conversation's first user post with text, "" without one. Raises NotFound."""
-        return _first_words(transaction, access.need(transaction, scope, conversation).key)
+        return _first_words(transaction, access.need(transaction, conversation).no)
 
     @read
-    def runs(self, transaction: Transaction, scope: Scope, conversation: str) -> list[PostRun]:
+    def runs(self, transaction: Transaction, conversation: str) -> list[PostRun]:
         """Return the runs of a conversation's tree, by their first post. Raises NotFound."""
-        return _runs(transaction, access.need(transaction, scope, conversation))
+        return _runs(transaction, access.need(transaction, conversation))
 
     @read
-    def answering(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, first: int, last: int
-    ) -> list[TurnEntry]:
+    def answering(self, transaction: Transaction, conversation: str, *, first: int, last: int) -> list[TurnEntry]:
         """Return the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         turns: dict[int, TurnEntry] = {}
-        for step in transaction.rows("turns_answering", **row.key, first=first, last=last):
+        for step in transaction.rows("turns_answering", no=row.no, first=first, last=last):
             before = turns.get(step["turn"])
             replies = {step["reply_seq"]: step["step"]} if step["reply_seq"] else {}
             turns[step["turn"]] = record(
@@ -103,38 +99,32 @@ class ConversationListStore(Noun):
         return list(turns.values())
 
     @read
-    def answers(
-        self, transaction: Transaction, scope: Scope, conversation: str, rounds: Sequence[int]
-    ) -> dict[int, tuple[int, int]]:
+    def answers(self, transaction: Transaction, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
-        answers = transaction.run("answers_of_rounds", **row.key, rounds=json.dumps(list(rounds)))
+        row = access.need(transaction, conversation)
+        answers = transaction.run("answers_of_rounds", no=row.no, rounds=json.dumps(list(rounds)))
         return {seq: (turn, n) for seq, turn, n in answers}
 
     @read
-    def places(
-        self, transaction: Transaction, scope: Scope, conversation: str, ids: Sequence[str]
-    ) -> dict[str, PostPlace]:
+    def places(self, transaction: Transaction, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
         """Return the places of posts by id, without missing posts. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
-        found = (transaction.one("post_place", **row.key, id=each) for each in dict.fromkeys(ids))
+        row = access.need(transaction, conversation)
+        found = (transaction.one("post_place", no=row.no, id=each) for each in dict.fromkeys(ids))
         return {post["id"]: PostPlace(**post) for post in found if post is not None}
 
     @read
-    def calls(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, first: int, last: int
-    ) -> list[CallUsageRecord]:
+    def calls(self, transaction: Transaction, conversation: str, *, first: int, last: int) -> list[CallUsageRecord]:
         """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
-        return [_spent(call) for call in transaction.rows("calls_spent", **row.key, first=first, last=last)]
+        row = access.need(transaction, conversation)
+        return [_spent(call) for call in transaction.rows("calls_spent", no=row.no, first=first, last=last)]
 
     @read
-    def shadow_calls(self, transaction: Transaction, scope: Scope, conversation: str | None) -> list[ShadowedCall]:
+    def shadow_calls(self, transaction: Transaction, conversation: str | None) -> list[ShadowedCall]:
         """Return the shadow calls of a conversation, or of all that the caller takes part in, oldest first. Raises
         NotFound.
         """
-        no = None if conversation is None else access.need(transaction, scope, conversation).no
-        items = transaction.rows("shadow_calls", **access.caller(scope), no=no)
+        no = None if conversation is None else access.need(transaction, conversation).no
+        items = transaction.rows("shadow_calls", no=no)
         steps = [(row, json.loads(row["kept"]).get(str(row["step"]))) for row in items]
         return [
             record(ShadowedCall, row, entry=msgspec.convert(entry, ShadowCallUsage))
@@ -143,22 +133,20 @@ class ConversationListStore(Noun):
         ]
 
 
-def _all(
-    transaction: Transaction, scope: Scope, before: float, before_no: int, at_once: int, *, utility: bool
-) -> Iterator[Row]:
+def _all(transaction: Transaction, before: float, before_no: int, at_once: int, *, utility: bool) -> Iterator[Row]:
     while True:
         place = {"before": before, "before_no": before_no, "utility": int(utility)}
-        items = transaction.rows("talks_page", **access.caller(scope), **place, limit=at_once)
+        items = transaction.rows("talks_page", **place, limit=at_once)
         yield from items
         if len(items) < at_once:
             return
         before, before_no = items[-1]["updated_at"], items[-1]["no"]
 
 
-def _first_words(transaction: Transaction, key: Mapping[str, Any]) -> str:
+def _first_words(transaction: Transaction, no: int) -> str:
     """Return the start of the first user post with text, also if its body is stored apart."""
-    for text, digest in transaction.run("talk_said", **key):
-        if words := text or (read_body(transaction, key["tenant"], digest)[0] if digest else ""):
+    for text, digest in transaction.run("talk_said", no=no):
+        if words := text or (read_body(transaction, digest)[0] if digest else ""):
             return words[:_SAID]
     return ""
 
@@ -167,7 +155,7 @@ def _talk(transaction: Transaction, values: Row, said: str) -> ConversationSumma
     row = record(ConversationRow, values)
     ways = _runs(transaction, row)
     followed = {each.parent for each in ways}
-    last = transaction.one("turn_newest", **row.key)
+    last = transaction.one("turn_newest", no=row.no)
     return ConversationSummary(
         conversation=row.record(),
         said=said,
@@ -183,7 +171,7 @@ def _runs(transaction: Transaction, row: ConversationRow) -> list[PostRun]:
     post_runs: list[PostRun] = []
     last = row.last_seq
     while last:
-        run = transaction.run("run_of", **row.key, seq=last).fetchone()
+        run = transaction.run("run_of", no=row.no, seq=last).fetchone()
         if run is None:
             break
         post_runs.append(PostRun(run[0], last, run[1]))

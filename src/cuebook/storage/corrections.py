@@ -6,7 +6,7 @@ from collections import Counter
 import msgspec
 
 from cuebook.memory.corrections import says
-from cuebook.records.memory import Correction, Scope
+from cuebook.records.memory import Correction
 from cuebook.records.turn import Manifest
 from cuebook.storage import access
 from cuebook.storage.access import (
@@ -29,7 +29,7 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 
 def standing(transaction: Transaction, row: ConversationRow, upto: int) -> int:
     """Return the newest summary version that ends at a post, 0 for none."""
-    return int(transaction.value("summary_ending", **row.key, mark=upto) or 0)
+    return int(transaction.value("summary_ending", no=row.no, mark=upto) or 0)
 
 
 def forgotten(transaction: Transaction, row: ConversationRow, correction: Correction) -> Counter[str]:
@@ -37,26 +37,25 @@ def forgotten(transaction: Transaction, row: ConversationRow, correction: Correc
 
     If no derived data contains the text, nothing changes.
     """
-    place = row.key
-    keep_corrections(transaction, Scope(row.tenant), correction)
+    keep_corrections(transaction, correction)
     posts = set(correction.posts)
     entries = [
         each
-        for each in transaction.rows("items_of", **place)
+        for each in transaction.rows("items_of", no=row.no)
         if posts.intersection(json.loads(each["sources"])) and says(each["text"], correction)
     ]
-    lines = [line for (text,) in transaction.run("summaries_told", **place) for line in text.split("\n")]
+    lines = [line for (text,) in transaction.run("summaries_told", no=row.no) for line in text.split("\n")]
     if not entries and not any(says(line, correction) for line in lines):
         return Counter()
     items = len({each["id"] for each in entries})
-    transaction.run("delete_items", **place)
-    counts = Counter({"items": items, "summaries": transaction.run("delete_summaries", **place).rowcount})
+    transaction.run("delete_items", no=row.no)
+    counts = Counter({"items": items, "summaries": transaction.run("delete_summaries", no=row.no).rowcount})
     counts["texts"] = _from_windows(transaction, row)
-    transaction.run("delete_outbox", **place)
+    transaction.run("delete_outbox", no=row.no)
     tip = tip_at(transaction, row, row.head)
     transaction.run("conversation_derived_anew", no=row.no, backlog=tip.path_count, backlog_tokens=tip.path_tokens)
-    deliver_anew(transaction, row.tenant, row.no)
-    raise_epoch(transaction, row.tenant, "conversation", str(row.no))
+    deliver_anew(transaction, row.no)
+    raise_epoch(transaction, "conversation", str(row.no))
     return counts
 
 
@@ -64,19 +63,19 @@ def _from_windows(transaction: Transaction, row: ConversationRow) -> int:
     """Remove summaries from the windows that showed them; return the number of deleted texts."""
     digests = {
         bytes.fromhex(text.digest)
-        for raw, _ in transaction.run("manifests_of", **row.key).fetchall()
+        for raw, _ in transaction.run("manifests_of", no=row.no).fetchall()
         for manifest in (_manifest(raw),)
         for text in (*manifest.front, *manifest.volatile)
         if text.source.startswith(_SUMMARY)
     }
-    for turn in transaction.rows("turns_told", **row.key):
+    for turn in transaction.rows("turns_told", no=row.no):
         value = json.loads(turn["metadata"])
         if value.pop(_ROLLING, None) is not None:
-            transaction.run("turn_metadata", **row.key, n=turn["n"], metadata=encode_json(value))
-    return sum(unuse(transaction, row.key, digest) for digest in digests)
+            transaction.run("turn_metadata", no=row.no, n=turn["n"], metadata=encode_json(value))
+    return sum(unuse(transaction, row.no, digest) for digest in digests)
 
 
-def conversation_of(transaction: Transaction, scope: Scope, conversation: str) -> ConversationRow | None:
+def conversation_of(transaction: Transaction, conversation: str) -> ConversationRow | None:
     """Return a conversation's row if it exists and the caller may see it."""
-    row = access.by_id(transaction, scope.tenant, conversation)
-    return row if row is not None and access.visible(row, scope) else None
+    row = access.by_id(transaction, conversation)
+    return row if row is not None and access.visible(row, transaction.scope) else None

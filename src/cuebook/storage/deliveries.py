@@ -19,7 +19,17 @@ from cuebook.records.key import Key
 from cuebook.records.memory import Correction, Item, Memory, Place, Scope, Summary
 from cuebook.storage import access, corrections, memories, reads, summaries
 from cuebook.storage.access import ConversationRow, corrections_of, current_epoch, keep_corrections, last_correction
-from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, record, write
+from cuebook.storage.database.transaction import (
+    Database,
+    Noun,
+    Row,
+    Transaction,
+    read,
+    read_all,
+    record,
+    write,
+    write_all,
+)
 from cuebook.storage.keys import settings_of
 from cuebook.storage.search import SearchCache
 from cuebook.storage.tree import Runs, on_path, runs_to
@@ -38,14 +48,14 @@ def _fresh(transaction: Transaction, row: ConversationRow, done: int, version: i
     if version in (0, done):
         return ()
     line = summaries.lineage(transaction, row, version) - summaries.lineage(transaction, row, max(done, 0))
-    forms = transaction.rows("items_of", **row.key)
+    forms = transaction.rows("items_of", no=row.no)
     newest = {each["id"]: each for each in forms if each["made_in"] in line}
     return tuple(record(Item, each) for each in newest.values() if each["text"])
 
 
 def _cited(transaction: Transaction, row: ConversationRow, ids: Iterable[str]) -> Mapping[str, CitedPost]:
     """Return the senders of posts, and the sharing terms of their turns."""
-    posts = transaction.rows("posts_cited", **row.key, ids=json.dumps(sorted(ids)))
+    posts = transaction.rows("posts_cited", no=row.no, ids=json.dumps(sorted(ids)))
     began = _began(transaction, row)
     policy_terms: dict[int, tuple[PolicyTerms, ...]] = {}
     citeds: dict[str, CitedPost] = {}
@@ -71,14 +81,14 @@ def _began(transaction: Transaction, row: ConversationRow) -> str | None:
 
 def _terms(transaction: Transaction, row: ConversationRow, round_: int) -> tuple[PolicyTerms, ...]:
     """Return the sharing terms of a round: of its own turns, else of the turn that stored it, else of the last one."""
-    answered = transaction.rows("turns_terms", round=round_, **row.key, **_TERMS)
-    if not answered and (next_ := transaction.one("turn_round_after", round=round_, **row.key)):
-        later = transaction.rows("turns_terms", round=next_["round"], **row.key, **_TERMS)
+    answered = transaction.rows("turns_terms", round=round_, no=row.no, **_TERMS)
+    if not answered and (next_ := transaction.one("turn_round_after", round=round_, no=row.no)):
+        later = transaction.rows("turns_terms", round=next_["round"], no=row.no, **_TERMS)
         answered = [turn for turn in later if turn["brought"] and turn["brought"] <= round_]
     if answered:
         return tuple(_read(turn) for turn in answered)
-    last = transaction.one("turn_round_before", round=round_, **row.key)
-    before = transaction.rows("turns_terms", round=last["round"], **row.key, **_TERMS)[-1:] if last else []
+    last = transaction.one("turn_round_before", round=round_, no=row.no)
+    before = transaction.rows("turns_terms", round=last["round"], no=row.no, **_TERMS)[-1:] if last else []
     return tuple(PolicyTerms(policy=_read(turn).policy) for turn in before)  # these terms applied to its own text only
 
 
@@ -87,30 +97,29 @@ def _read(turn: Row) -> PolicyTerms:
     return PolicyTerms(policy=policy, persona=turn["persona"] or "", shared=turn["shared"] or "", by=turn["by"] or "")
 
 
-def _key(transaction: Transaction, tenant: str, id_: str) -> Key | None:
+def _key(transaction: Transaction, id_: str) -> Key | None:
     row = transaction.one("key_by_id", id=id_)
-    return record(Key, row) if row is not None and row["tenant"] == tenant else None
+    return record(Key, row) if row is not None and row["tenant"] == transaction.scope.tenant else None
 
 
 def _stands(
     transaction: Transaction, row: ConversationRow, read: DeliveryInput, changes: Sequence[PlaceChange]
 ) -> bool:
     """Return whether the input of a delivery is unchanged."""
-    mark = transaction.one("delivery_get", **row.key)
+    mark = transaction.one("delivery_get", no=row.no)
     if mark is None or (mark["seq"], mark["version"]) != read.done:
         return False
     if read.seq and not on_path(runs_to(transaction, row, row.head), read.seq):
         return False
     if row.metadata.get(KEPT) != read.conversation.metadata.get(KEPT):
         return False
-    if any(_key(transaction, row.tenant, id_) != known for id_, known in read.keys.items()):
+    if any(_key(transaction, id_) != known for id_, known in read.keys.items()):
         return False
     if last_correction(transaction, row) != (read.corrections[-1].no if read.corrections else 0):
         return False
     told = read.settings.items()
-    return all(settings_of(transaction, row.tenant, each) == known for each, known in told) and all(
-        memories.generation(transaction, memories.place_values(row.tenant, each.place)) == each.generation
-        for each in changes
+    return all(settings_of(transaction, each) == known for each, known in told) and all(
+        memories.generation(transaction, memories.place_values(each.place)) == each.generation for each in changes
     )
 
 
@@ -131,16 +140,16 @@ def _fork(runs: Runs, others: Runs) -> int:
 def _lose(transaction: Transaction, row: ConversationRow, no: int, gone: set[int], *, now: float) -> None:
     """Remove sources from a memory; delete it if none are left."""
     # read again: a memory deleted just before may have changed what this one ends
-    memory = transaction.record(Memory, "memory_at", tenant=row.tenant, no=no)
+    memory = transaction.record(Memory, "memory_at", no=no)
     if memory is None:
         return
-    sources = transaction.rows("source_times", tenant=row.tenant, memory=memory.no)
+    sources = transaction.rows("source_times", memory=memory.no)
     rest = [each for each in sources if each["conversation"] != row.no or each["seq"] not in gone]
-    place = memories.place_values(row.tenant, memory.place)
+    place = memories.place_values(memory.place)
     if rest:
         for each in sources:
             if each not in rest:
-                transaction.run("memory_source_drop", **row.key, memory=memory.no, post=each["post"])
+                transaction.run("memory_source_drop", no=row.no, memory=memory.no, post=each["post"])
         sure = max(min(memory.confidence, FIRST), memory.confidence - REPEAT * (len(sources) - len(rest)))
         times = [each["created_at"] for each in rest if each["created_at"] is not None]
         since = max(memory.valid_from, min(times, default=memory.valid_from))
@@ -151,7 +160,7 @@ def _lose(transaction: Transaction, row: ConversationRow, no: int, gone: set[int
         ended = {"valid_to": memory.valid_to, "next": memory.ended_by}
         transaction.run("memory_holds_on", **place, **values, **ended)
         transaction.run("memory_follows", **place, **values, before=memory.supersedes)
-        memories.remove(transaction, row.tenant, memory.no)
+        memories.remove(transaction, memory.no)
     transaction.run("place_changed", **place)
 
 
@@ -163,14 +172,12 @@ class MemoryStore(Noun):
         self._cache = cache
 
     @read
-    def delivering(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, limit: int
-    ) -> DeliveryInput | None:
+    def delivering(self, transaction: Transaction, conversation: str, *, limit: int) -> DeliveryInput | None:
         """Load the input of a delivery, at most `limit` posts; None if nothing is due."""
-        row = access.find(transaction, scope, conversation)
+        row = access.find(transaction, conversation)
         if row is None:
             return None
-        mark = transaction.one("delivery_get", **row.key)
+        mark = transaction.one("delivery_get", no=row.no)
         if mark is None or not mark["due"]:
             return None
         known, done = row.record(), (mark["seq"], mark["version"])
@@ -194,9 +201,9 @@ class MemoryStore(Noun):
             seq=last,
             version=version,
             done=done,
-            again=current_epoch(transaction, row.tenant, "delivery", str(row.no)) > 0,
-            settings={each: settings_of(transaction, row.tenant, each) for each in sorted(values)},
-            keys={each: _key(transaction, row.tenant, each) for each in sorted(keys)},
+            again=current_epoch(transaction, "delivery", str(row.no)) > 0,
+            settings={each: settings_of(transaction, each) for each in sorted(values)},
+            keys={each: _key(transaction, each) for each in sorted(keys)},
             before=tuple(before),
             posts=tuple(posts),
             items=items,
@@ -206,38 +213,32 @@ class MemoryStore(Noun):
 
     @write
     def deliver(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        read: DeliveryInput,
-        changes: Sequence[PlaceChange],
-        *,
-        now: float,
+        self, transaction: Transaction, read: DeliveryInput, changes: Sequence[PlaceChange], *, now: float
     ) -> bool:
         """Store a delivery: all places and the mark. Return False and store nothing if its input has changed."""
-        row = access.unchanged(transaction, scope, read.conversation)
+        row = access.unchanged(transaction, read.conversation)
         if row is None or not _stands(transaction, row, read, changes):
             return False
         for change in changes:
-            memories.change_place(transaction, row.tenant, change, now=now)
+            memories.change_place(transaction, change, now=now)
         due = row.head != read.seq or summaries.head_summary(transaction, row) != read.version
         seq, version = read.done
         values = {"seq": read.seq, "version": read.version, "due": int(due)}
-        transaction.run("delivery_done", **row.key, done_seq=seq, done_version=version, **values)
+        transaction.run("delivery_done", no=row.no, done_seq=seq, done_version=version, **values)
         return True
 
     @write
-    def withdraw(self, transaction: Transaction, scope: Scope, left: DeliveryInput, *, now: float) -> bool:
+    def withdraw(self, transaction: Transaction, left: DeliveryInput, *, now: float) -> bool:
         """Remove memories of abandoned branches; return False and change nothing if the mark has moved."""
-        row = access.unchanged(transaction, scope, left.conversation)
+        row = access.unchanged(transaction, left.conversation)
         if row is None:
             return False
-        mark = transaction.one("delivery_get", **row.key)
+        mark = transaction.one("delivery_get", no=row.no)
         if mark is None or (mark["seq"], mark["version"]) != left.done:
             return False
         runs = runs_to(transaction, row, row.head)
         lost: dict[int, set[int]] = {}
-        for each in transaction.rows("sources_in", **row.key):
+        for each in transaction.rows("sources_in", no=row.no):
             if not on_path(runs, each["seq"]):
                 lost.setdefault(each["no"], set()).add(each["seq"])
         for memory, seqs in lost.items():
@@ -247,17 +248,17 @@ class MemoryStore(Noun):
         line = summaries.lineage(transaction, row, summaries.head_summary(transaction, row))
         shared = max(line & summaries.lineage(transaction, row, version), default=0) if version > 0 else version
         values = {"seq": fork, "version": shared, "done_seq": seq, "done_version": version}
-        transaction.run("delivery_back", **row.key, **values)
+        transaction.run("delivery_back", no=row.no, **values)
         return True
 
-    @read
+    @read_all
     def outbox(
         self, transaction: Transaction, *, sinks: Sequence[str], limit: int = 100
     ) -> list[tuple[int, str, str, str, int]]:
         """Return outbox entries for sinks: number, sink, tenant, conversation, version."""
         return transaction.run("outbox_of", sinks=json.dumps(list(sinks)), limit=limit).fetchall()
 
-    @write
+    @write_all
     def crossed_off(self, transaction: Transaction, nos: Sequence[int]) -> None:
         """Delete outbox entries."""
         for no in nos:
@@ -265,51 +266,46 @@ class MemoryStore(Noun):
 
     @read
     def idle(
-        self, transaction: Transaction, scope: Scope, *, before: float, categories: Sequence[str], limit: int = 500
+        self, transaction: Transaction, *, before: float, categories: Sequence[str], limit: int = 500
     ) -> list[tuple[str, Memory]]:
         """Return memories unchanged since a time, each with its tenant: of all tenants, or of an authenticated one."""
-        values = {"tenant": scope.tenant if scope.proven else None, "before": before, "limit": limit}
+        values = {
+            "tenant": transaction.scope.tenant if transaction.scope.proven else None,
+            "before": before,
+            "limit": limit,
+        }
         rows = transaction.rows("memory_idle", categories=json.dumps(list(categories)), **values)
         return [
             (row["tenant"], memory)
             for row in rows
-            for memory in memories.with_sources(transaction, row["tenant"], [record(Memory, row)])
+            for memory in memories.with_sources(transaction.within(Scope(row["tenant"])), [record(Memory, row)])
         ]
 
     @read
-    def places(self, transaction: Transaction, scope: Scope, user: str) -> list[Place]:
+    def places(self, transaction: Transaction, user: str) -> list[Place]:
         """Return the places of a user: their own, and those of each persona about them."""
-        return [Place(*each) for each in transaction.run("places_with", tenant=scope.tenant, user=user)]
+        return [Place(*each) for each in transaction.run("places_with", user=user)]
 
     @read
     def place(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        place: Place,
-        *,
-        near: Sequence[str] | None = None,
-        ids: Sequence[str] = (),
+        self, transaction: Transaction, place: Place, *, near: Sequence[str] | None = None, ids: Sequence[str] = ()
     ) -> tuple[int, list[Memory]]:
         """Return a place's generation and its memories, including ended ones.
 
         Of a large place, return those similar to the texts and those with the given ids.
         """
-        values = memories.place_values(scope.tenant, place)
-        return memories.generation(transaction, values), memories.like(transaction, scope.tenant, place, near, ids)
+        values = memories.place_values(place)
+        return memories.generation(transaction, values), memories.like(transaction, place, near, ids)
 
     @read
-    def find(
-        self, transaction: Transaction, scope: Scope, places: Sequence[Place], memory_query: MemoryQuery
-    ) -> MemoryMatches:
+    def find(self, transaction: Transaction, places: Sequence[Place], memory_query: MemoryQuery) -> MemoryMatches:
         """Return memories of places that match a query by words and vectors, and standing memories."""
-        return memories.find(transaction, scope.tenant, places, memory_query, self._cache)
+        return memories.find(transaction, places, memory_query, self._cache)
 
     @read
     def page(
         self,
         transaction: Transaction,
-        scope: Scope,
         places: Sequence[Place] | None,
         *,
         ended: bool = False,
@@ -318,73 +314,71 @@ class MemoryStore(Noun):
         limit: int = 50,
     ) -> list[Memory]:
         """List memories of places, by default of all, in order of creation, after a number."""
-        values = {"tenant": scope.tenant, "after": after, "ended": ended, "category": category, "limit": limit}
+        values = {"after": after, "ended": ended, "category": category, "limit": limit}
         items: list[Memory] = transaction.records(Memory, "memory_page_of_all", **values) if places is None else []
         for place in places or ():
             items += transaction.records(Memory, "memory_page", kind=place.kind, owner=place.id, **values)
         items.sort(key=lambda each: each.no)
-        return memories.with_sources(transaction, scope.tenant, items[:limit])
+        return memories.with_sources(transaction, items[:limit])
 
     @read
     def get(
         self,
         transaction: Transaction,
-        scope: Scope,
         id: str,  # noqa: A002  # the name on the wire
         *,
         places: Sequence[Place] | None = None,
     ) -> list[Memory]:
         """Return the memories with an id, one per place."""
-        found = memories.with_sources(transaction, scope.tenant, memories.by_memory_id(transaction, scope.tenant, id))
+        found = memories.with_sources(transaction, memories.by_memory_id(transaction, id))
         return [each for each in found if places is None or each.place in places]
 
     @write
-    def save(self, transaction: Transaction, scope: Scope, change: PlaceChange, *, now: float) -> bool:
+    def save(self, transaction: Transaction, change: PlaceChange, *, now: float) -> bool:
         """Store the new state of memories; return False and store nothing if the place has changed."""
-        if not memories.change_place(transaction, scope.tenant, change, now=now):
+        if not memories.change_place(transaction, change, now=now):
             return False
         for each in change.corrections:
-            keep_corrections(transaction, scope, each)
+            keep_corrections(transaction, each)
         return True
 
     @write
-    def remove(self, transaction: Transaction, scope: Scope, gone: Sequence[Memory]) -> int:
+    def remove(self, transaction: Transaction, gone: Sequence[Memory]) -> int:
         """Delete memories with their index entries and sources; return their number."""
         count = 0
         for each in gone:
-            count += memories.remove(transaction, scope.tenant, each.no)
-            transaction.run("place_changed", **memories.place_values(scope.tenant, each.place))
+            count += memories.remove(transaction, each.no)
+            transaction.run("place_changed", **memories.place_values(each.place))
         return count
 
     # ---- corrections
 
     @read
-    def corrections(self, transaction: Transaction, scope: Scope, conversation: str) -> tuple[Correction, ...]:
+    def corrections(self, transaction: Transaction, conversation: str) -> tuple[Correction, ...]:
         """Return a conversation's corrections in order of creation. Raises NotFound."""
-        return corrections_of(transaction, access.need(transaction, scope, conversation))
+        return corrections_of(transaction, access.need(transaction, conversation))
 
     @write
-    def keep_correction(self, transaction: Transaction, scope: Scope, correction: Correction) -> None:
+    def keep_correction(self, transaction: Transaction, correction: Correction) -> None:
         """Store a correction. Raises NotFound."""
-        access.need(transaction, scope, correction.conversation)
-        keep_corrections(transaction, scope, correction)
+        access.need(transaction, correction.conversation)
+        keep_corrections(transaction, correction)
 
     @read
-    def said_in(self, transaction: Transaction, scope: Scope, conversation: str, posts: Sequence[str]) -> list[Memory]:
+    def said_in(self, transaction: Transaction, conversation: str, posts: Sequence[str]) -> list[Memory]:
         """Return memories of users and personas that come from some of a conversation's posts."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         rows = {
             each["no"]: record(Memory, each)
-            for each in transaction.rows("memories_from", **row.key)
+            for each in transaction.rows("memories_from", no=row.no)
             if each["post"] in posts and each["kind"] in OWN
         }
-        return memories.with_sources(transaction, scope.tenant, list(rows.values()))
+        return memories.with_sources(transaction, list(rows.values()))
 
     @write
     def save_corrected(
         self,
         transaction: Transaction,
-        scope: Scope,
         correcting: CorrectionInput,
         summary: Summary,
         items: Sequence[Item],
@@ -392,7 +386,7 @@ class MemoryStore(Noun):
         sinks: Sequence[str] = (),
     ) -> bool:
         """Store a corrected summary and changed items. Return False, and store nothing, after a concurrent change."""
-        row = access.unchanged(transaction, scope, correcting.conversation, epoch=correcting.epoch)
+        row = access.unchanged(transaction, correcting.conversation, epoch=correcting.epoch)
         if row is None or corrections.standing(transaction, row, summary.upto_seq) != correcting.summary.version:
             return False
         if last_correction(transaction, row) != summary.corrected:
@@ -400,15 +394,15 @@ class MemoryStore(Noun):
         previous = correcting.summary.version
         summaries.insert_summary(transaction, row, summary, items, previous=previous, sinks=sinks)
         if summary.upto_seq == row.mark:
-            transaction.run("corrections_done", **row.key, corrected=summary.corrected)
+            transaction.run("corrections_done", no=row.no, corrected=summary.corrected)
         return True
 
     @read
     def correcting(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, upto: int | None = None
+        self, transaction: Transaction, conversation: str, *, upto: int | None = None
     ) -> CorrectionInput | None:
         """Load the summary that ends at a post, by default the current one, or None if it includes all corrections."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         version = corrections.standing(transaction, row, row.mark if upto is None else upto)
         summary = reads.summary(transaction, row, version) if version else None
         if summary is None or summary.corrected >= last_correction(transaction, row):
@@ -418,5 +412,5 @@ class MemoryStore(Noun):
             summary=summary,
             items=tuple(summaries.items_at(transaction, row, version, ended=True)),
             corrections=corrections_of(transaction, row),
-            epoch=access.own_epoch(transaction, row),
+            epoch=access.own_epoch(transaction, row.no),
         )

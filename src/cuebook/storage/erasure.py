@@ -29,7 +29,7 @@ from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, raise_epoch
 from cuebook.storage.audit import read_record
 from cuebook.storage.corrections import conversation_of, forgotten
-from cuebook.storage.database.transaction import Database, Noun, Transaction, read, write
+from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write
 from cuebook.storage.memories import ErasureTally, by_memory_id, take, unlearn
 from cuebook.storage.prompts import nameless
 from cuebook.storage.reads import ConversationReader
@@ -75,48 +75,46 @@ NAMES = {
 }
 
 
-def _erase_conversation(transaction: Transaction, tenant: str, row: ConversationRow, tally: ErasureTally) -> None:
+def _erase_conversation(transaction: Transaction, row: ConversationRow, tally: ErasureTally) -> None:
     """Erase a conversation with all of its own data."""
     counts = take_out(transaction, row)
     tally.whole.add(row.no)
     tally.rows.update(counts)
     tally.touched.append(AffectedConversation(conversation_id=row.id, posts=counts["posts"], left=0))
-    unlearn(transaction, tenant, row.no, tally)
-    tally.counts["auditTexts"] += _erase_audit(transaction, tenant, row.id, lambda _: True)
-    tally.counts["observations"] += _rename(transaction, tenant, tally.salt, conversation=row.id)
+    unlearn(transaction, row.no, tally)
+    tally.counts["auditTexts"] += _erase_audit(transaction, row.id, lambda _: True)
+    tally.counts["observations"] += _rename(transaction, tally.salt, conversation=row.id)
 
 
 def _redacted(transaction: Transaction, row: ConversationRow, erased: ErasedPosts | None, tally: ErasureTally) -> None:
     """Record an erasure in a remaining conversation, and erase audit texts that repeat the erased text."""
     if erased is None:
         return
-    posts, left = len(erased.gone), transaction.value("posts_left", **row.key)
+    posts, left = len(erased.gone), transaction.value("posts_left", no=row.no)
     tally.touched.append(AffectedConversation(conversation_id=row.id, posts=posts, left=left))
     tally.stays.update({"othersPosts": left, "emptyPlaces": posts})
 
     def repeats(record: Record) -> bool:
         return record.turn in erased.turns or any(erased.quoted.stand_in(text.text) for text in record.texts.values())
 
-    tally.counts["auditTexts"] += _erase_audit(transaction, row.tenant, row.id, repeats)
+    tally.counts["auditTexts"] += _erase_audit(transaction, row.id, repeats)
 
 
-def _erase_user(transaction: Transaction, tenant: str, user: str, tally: ErasureTally, erasing: ErasureInput) -> None:
+def _erase_user(transaction: Transaction, user: str, tally: ErasureTally, erasing: ErasureInput) -> None:
     """Erase all data of a user."""
-    for row in transaction.records(ConversationRow, "conversations_of_user", tenant=tenant, user=user):
-        _erase_conversation(transaction, tenant, row, tally)
-    for row in conversations_of_others(transaction, tenant, user):
+    for row in transaction.records(ConversationRow, "conversations_of_user", user=user):
+        _erase_conversation(transaction, row, tally)
+    for row in conversations_of_others(transaction, user):
         erased = redact(transaction, row, user, tally, weigh=erasing.weigh, now=erasing.now)
         _redacted(transaction, row, erased, tally)
-    memories = transaction.records(Memory, "memories_of_user", tenant=tenant, user=user)
-    take(transaction, tenant, memories, tally, anew=False)
-    transaction.run("embedded_of_user", tenant=tenant, user=user)
-    transaction.run("places_of_user", tenant=tenant, user=user)
+    memories = transaction.records(Memory, "memories_of_user", user=user)
+    take(transaction, memories, tally, anew=False)
+    transaction.run("embedded_of_user", user=user)
+    transaction.run("places_of_user", user=user)
     prefix = access.own_key(Scope(user=user), "")
-    tally.rows["idempotency"] += transaction.run("keys_of_user", tenant=tenant, prefix=prefix).rowcount
-    tally.counts["observations"] += _rename(transaction, tenant, tally.salt, user=user)
-    tally.counts["auditTexts"] += _erase_audit(
-        transaction, tenant, "", lambda record: _was_told(record, user), user=user
-    )
+    tally.rows["idempotency"] += transaction.run("keys_of_user", prefix=prefix).rowcount
+    tally.counts["observations"] += _rename(transaction, tally.salt, user=user)
+    tally.counts["auditTexts"] += _erase_audit(transaction, "", lambda record: _was_told(record, user), user=user)
 
 
 def _counts(tally: ErasureTally) -> dict[str, int]:
@@ -138,16 +136,16 @@ def _left(tally: ErasureTally) -> Counter[Staying]:
     return tally.stays + more
 
 
-def _stop(transaction: Transaction, tenant: str, tally: ErasureTally, *, now: float) -> None:
+def _stop(transaction: Transaction, tally: ErasureTally, *, now: float) -> None:
     """End the turns that repeat erased data, whose late writes are refused; delete answers that may repeat it."""
-    transaction.run("answers_drop", tenant=tenant)
+    transaction.run("answers_drop")
     for no in sorted(tally.running):
-        row = access.by_no(transaction, tenant, no)
+        row = access.by_no(transaction, no)
         if row is not None:
             stop(transaction, row, now=now)
 
 
-def conversations_of_others(transaction: Transaction, tenant: str, user: str) -> list[ConversationRow]:
+def conversations_of_others(transaction: Transaction, user: str) -> list[ConversationRow]:
     """Return conversations of others in which a user spoke or takes part.
 
     With many speakers, not all names are stored, so such conversations may be included.
@@ -156,8 +154,8 @@ def conversations_of_others(transaction: Transaction, tenant: str, user: str) ->
         return []
     return [
         row
-        for row in transaction.records(ConversationRow, "conversations_heard", tenant=tenant, user=user, many=SPEAKERS)
-        if user in row.participants or user in row.speakers or transaction.one("post_sent_by", **row.key, user=user)
+        for row in transaction.records(ConversationRow, "conversations_heard", user=user, many=SPEAKERS)
+        if user in row.participants or user in row.speakers or transaction.one("post_sent_by", no=row.no, user=user)
     ]
 
 
@@ -165,17 +163,17 @@ def conversations_of_others(transaction: Transaction, tenant: str, user: str) ->
 
 
 def _erase_audit(
-    transaction: Transaction, tenant: str, conversation: str, which: Callable[[Record], bool], *, user: str = ""
+    transaction: Transaction, conversation: str, which: Callable[[Record], bool], *, user: str = ""
 ) -> int:
     """Erase the texts of audit records of a conversation, or with values that name a user; return the count."""
     needle = _encode(conversation).decode() if conversation else "\x00"
     inside = _encode(_encode(user).decode()).decode()[1:-1] if user else "\x00"  # JSON within JSON
     erased = 0
-    for row in transaction.rows("audit_naming", tenant=tenant, needle=needle, inside=inside):
+    for row in transaction.rows("audit_naming", needle=needle, inside=inside):
         record = read_record(row["body"], row["texts"])
         # a damaged record fails verification anyway, and its text must go
         if record is None or ((not conversation or record.conversation == conversation) and which(record)):
-            erased += transaction.run("audit_erase", tenant=tenant, seq=row["seq"], texts=b"{}").rowcount
+            erased += transaction.run("audit_erase", seq=row["seq"], texts=b"{}").rowcount
     return erased
 
 
@@ -187,11 +185,11 @@ def _was_told(record: Record, user: str) -> bool:
     return any(values.get(name) == user for name in _USER) or (isinstance(company, list) and user in company)
 
 
-def _rename(transaction: Transaction, tenant: str, salt: bytes, *, user: str = "", conversation: str = "") -> int:
+def _rename(transaction: Transaction, salt: bytes, *, user: str = "", conversation: str = "") -> int:
     """Replace a user or conversation in observations by a pseudonym, so that they stay grouped."""
     needle = _encode(conversation or user).decode()
     renamed = 0
-    for row in transaction.rows("observations_naming", tenant=tenant, user=user or None, needle=needle):
+    for row in transaction.rows("observations_naming", user=user or None, needle=needle):
         observation = _observation(row["body"])
         own = {}
         if user and observation.user == user:
@@ -227,33 +225,33 @@ class ErasureStore(Noun):
         self._conversations = conversations
 
     @write
-    def forget(self, transaction: Transaction, scope: Scope, erasing: ErasureInput) -> Receipt:
+    def forget(self, transaction: Transaction, erasing: ErasureInput) -> Receipt:
         """Raise the epoch and erase everything in one transaction. Return the pending receipt.
 
         Missing targets and targets of another owner count as zero. Earlier work fails its compare-and-set. Raises
         Conflict naming the hold that forbids it.
         """
         transaction.failpoint("forget.begin")
-        tenant, target = scope.tenant, erasing.target
-        subject = _find(transaction, scope, erasing)
-        epoch = raise_epoch(transaction, tenant)
+        target = erasing.target
+        subject = _find(transaction, erasing)
+        epoch = raise_epoch(transaction)
         for owner in target.ids:
-            raise_epoch(transaction, tenant, target.kind, owner)
-        tally = _erase(transaction, scope, erasing, subject)
+            raise_epoch(transaction, target.kind, owner)
+        tally = _erase(transaction, erasing, subject)
         if sum(tally.rows.values()):
             transaction.run("optimize_text")
         bare = erasing.receipt
-        concerns = tuple(sorted(salted(user, bare.salt) for user in _concerned(scope, target, subject)))
+        concerns = tuple(sorted(salted(user, bare.salt) for user in _concerned(transaction.scope, target, subject)))
         receipt = replace(bare, counts=_counts(tally), epoch=epoch, concerns=concerns)
         values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
-        transaction.run("receipt_insert", tenant=tenant, **values)
+        transaction.run("receipt_insert", **values)
         transaction.failpoint("forget.stored")
         return receipt
 
     async def would_forget(self, scope: Scope, erasing: ErasureInput) -> ForgetPreview:
         """Return what `forget` would delete, and what forbids it. Change nothing. It takes as long."""
         try:
-            await self.database.write(lambda transaction: _would_forget(transaction, scope, erasing))
+            await self.database.write(lambda transaction: _would_forget(transaction.within(scope), erasing))
         except _UndoneError as undone:
             preview: ForgetPreview = undone.args[0]
             return preview
@@ -270,27 +268,27 @@ class ErasureStore(Noun):
         return await self.database.clean(patience_ms=patience_ms, large=large)
 
     @read
-    def receipt(self, transaction: Transaction, scope: Scope, receipt: str) -> Receipt:
+    def receipt(self, transaction: Transaction, receipt: str) -> Receipt:
         """Return a receipt. Raises NotFound."""
-        body = transaction.value("receipt_get", tenant=scope.tenant, id=receipt)
+        body = transaction.value("receipt_get", id=receipt)
         if body is None:
             raise no_receipt(receipt)
         return _receipt(body)
 
     @read
-    def receipts(self, transaction: Transaction, scope: Scope, *, limit: int = 100) -> list[Receipt]:
+    def receipts(self, transaction: Transaction, *, limit: int = 100) -> list[Receipt]:
         """Return the newest receipts, newest first."""
-        return [_receipt(body) for (body,) in transaction.run("receipts_last", tenant=scope.tenant, limit=limit)]
+        return [_receipt(body) for (body,) in transaction.run("receipts_last", limit=limit)]
 
-    @read
+    @read_all
     def pending(self, transaction: Transaction, *, limit: int = 100) -> list[tuple[str, Receipt]]:
         """Return unsigned receipts of all tenants, with their tenant."""
         return [(tenant, _receipt(body)) for tenant, body in transaction.run("receipts_pending", limit=limit)]
 
     @write
-    def finish(self, transaction: Transaction, scope: Scope, receipt: Receipt) -> bool:
+    def finish(self, transaction: Transaction, receipt: Receipt) -> bool:
         """Replace a pending receipt by its signed form. Return False if another process did."""
-        values = {"tenant": scope.tenant, "id": receipt.id, "body": _encode(receipt)}
+        values = {"id": receipt.id, "body": _encode(receipt)}
         return transaction.run("receipt_finish", **values).rowcount > 0
 
 
@@ -301,33 +299,33 @@ class ErasureStore(Noun):
 _Subject = tuple[list[ConversationRow], list[Memory], list[tuple[ConversationRow, Correction]]]
 
 
-def _find(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> _Subject:
+def _find(transaction: Transaction, erasing: ErasureInput) -> _Subject:
     target = erasing.target
     named = Target("conversation", tuple(erasing.posts)) if target.kind == "item" else target
-    told = [(conversation_of(transaction, scope, each.conversation), each) for each in erasing.corrections]
-    rows, memories = list(_named_rows(transaction, scope, named)), _named_memories(transaction, scope, target)
+    told = [(conversation_of(transaction, each.conversation), each) for each in erasing.corrections]
+    rows, memories = list(_named_rows(transaction, named)), _named_memories(transaction, target)
     return rows, memories, [(row, each) for row, each in told if row]
 
 
-def _erase(transaction: Transaction, scope: Scope, erasing: ErasureInput, subject: _Subject) -> ErasureTally:
-    target, tenant, tally = erasing.target, scope.tenant, ErasureTally()
+def _erase(transaction: Transaction, erasing: ErasureInput, subject: _Subject) -> ErasureTally:
+    target, tally = erasing.target, ErasureTally()
     conversations, memories, told = subject
     for row in conversations:
         if target.kind == "conversation":
-            _erase_conversation(transaction, tenant, row, tally)
+            _erase_conversation(transaction, row, tally)
         elif target.kind == "item":
             posts = erasing.posts[row.id]
             erased = redact_posts(transaction, row, posts, tally, weigh=erasing.weigh, now=erasing.now)
             _redacted(transaction, row, erased, tally)
-    for user in _users(scope, target):
-        _erase_user(transaction, tenant, user, tally, erasing)
-    tally.stays["sourcePosts"] += take(transaction, tenant, memories, tally, anew=False)
+    for user in _users(transaction.scope, target):
+        _erase_user(transaction, user, tally, erasing)
+    tally.stays["sourcePosts"] += take(transaction, memories, tally, anew=False)
     for row, each in told:
         counts = forgotten(transaction, row, each)
         tally.counts.update(counts)
         if counts and (row.lease_until or parallel_turns(transaction, row)):  # the running turn may repeat it
             tally.running.add(row.no)
-    _stop(transaction, tenant, tally, now=erasing.now)
+    _stop(transaction, tally, now=erasing.now)
     return tally
 
 
@@ -335,15 +333,15 @@ class _UndoneError(Exception):
     """Rolls back the transaction of a preview and carries its result."""
 
 
-def _would_forget(transaction: Transaction, scope: Scope, erasing: ErasureInput) -> None:
+def _would_forget(transaction: Transaction, erasing: ErasureInput) -> None:
     """Erase, record the result and roll back, so that the preview is exact. Raises _UndoneError."""
     target = erasing.target
-    tally = _erase(transaction, scope, erasing, _find(transaction, scope, erasing))
+    tally = _erase(transaction, erasing, _find(transaction, erasing))
     stays, touched, gone = _left(tally), tally.touched, tally.gone
     if target.kind == "user":
-        keys = transaction.rows("keys_of", tenant=scope.tenant)
-        stays["keys"] = sum(each["user_id"] in _users(scope, target) for each in keys)
-    seen = [row for row in gone if scope.user in (None, *_users_of(row))]
+        keys = transaction.rows("keys_of")
+        stays["keys"] = sum(each["user_id"] in _users(transaction.scope, target) for each in keys)
+    seen = [row for row in gone if transaction.scope.user in (None, *_users_of(row))]
     raise _UndoneError(
         ForgetPreview(
             kind=target.kind,
@@ -360,13 +358,13 @@ def _would_forget(transaction: Transaction, scope: Scope, erasing: ErasureInput)
     )
 
 
-def delete(transaction: Transaction, scope: Scope, conversation: str) -> dict[str, int]:
+def delete(transaction: Transaction, conversation: str) -> dict[str, int]:
     """Delete a conversation and all data derived from it, without a receipt. Return the rows per table."""
-    row = access.need(transaction, scope, conversation)
-    raise_epoch(transaction, scope.tenant)
+    row = access.need(transaction, conversation)
+    raise_epoch(transaction)
     tally = ErasureTally()
-    _erase_conversation(transaction, scope.tenant, row, tally)
-    _stop(transaction, scope.tenant, tally, now=row.updated_at)
+    _erase_conversation(transaction, row, tally)
+    _stop(transaction, tally, now=row.updated_at)
     transaction.run("optimize_text")
     transaction.failpoint("delete.stored")
     return dict(tally.rows)
@@ -378,32 +376,32 @@ def _users(scope: Scope, target: Target) -> list[str]:
     return [user for user in named if scope.user in (None, user)]
 
 
-def _named_rows(transaction: Transaction, scope: Scope, target: Target) -> Iterator[ConversationRow]:
+def _named_rows(transaction: Transaction, target: Target) -> Iterator[ConversationRow]:
     """Yield the rows of the named conversations, or of those that the named users own or speak in."""
     if target.kind == "conversation":
         for name in dict.fromkeys(target.ids):
-            row = access.by_id(transaction, scope.tenant, name)
-            if row is not None and access.visible(row, scope):
+            row = access.by_id(transaction, name)
+            if row is not None and access.visible(row, transaction.scope):
                 yield row
     elif target.kind == "user":
-        for user in _users(scope, target):
-            yield from transaction.records(ConversationRow, "conversations_of_user", tenant=scope.tenant, user=user)
-            yield from conversations_of_others(transaction, scope.tenant, user)
+        for user in _users(transaction.scope, target):
+            yield from transaction.records(ConversationRow, "conversations_of_user", user=user)
+            yield from conversations_of_others(transaction, user)
 
 
-def _named_memories(transaction: Transaction, scope: Scope, target: Target) -> list[Memory]:
+def _named_memories(transaction: Transaction, target: Target) -> list[Memory]:
     """Return memories of a persona or an organization, or by id; users can only name their own."""
-    tenant, user = scope.tenant, scope.user
+    user = transaction.scope.user
     items: list[Memory] = []
     for name in target.ids:
         if target.kind == "persona":
-            items += transaction.records(Memory, "memories_of_persona", tenant=tenant, persona=name, user=user)
+            items += transaction.records(Memory, "memories_of_persona", persona=name, user=user)
         elif target.kind == "organization" and user is None:
-            items += transaction.records(Memory, "memory_of_place", tenant=tenant, kind="organization", owner=name)
+            items += transaction.records(Memory, "memory_of_place", kind="organization", owner=name)
         elif target.kind == "memory":
-            items += by_memory_id(transaction, tenant, name.removeprefix("memory:"))
+            items += by_memory_id(transaction, name.removeprefix("memory:"))
     if target.kind == "memory" and user is not None:
-        own = {row.no for row in transaction.records(Memory, "memories_of_user", tenant=tenant, user=user)}
+        own = {row.no for row in transaction.records(Memory, "memories_of_user", user=user)}
         items = [row for row in items if row.no in own]
     return items
 

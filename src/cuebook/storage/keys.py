@@ -8,9 +8,8 @@ from cuebook.errors import Conflict, NotFound
 from cuebook.memory.scopes import SHARING_ALLOWED
 from cuebook.records.audit import Record
 from cuebook.records.key import Key, LongTermMemory, OrganizationMemoryChange, OrganizationSettings, changed
-from cuebook.records.memory import Scope
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Transaction, columns, read, record, write
+from cuebook.storage.database.transaction import Noun, Transaction, columns, read, read_all, record, write
 
 _settings = msgspec.json.Decoder(OrganizationSettings).decode
 
@@ -21,7 +20,7 @@ class KeyStore(Noun):
     Keys are never deleted, so that a project with keys stays closed to callers without one.
     """
 
-    @read
+    @read_all
     def present(self, transaction: Transaction, id_: str | None) -> tuple[bool, Key | None, bytes]:
         """Return whether any keys exist, including revoked ones, and a key by its id with its digest.
 
@@ -33,45 +32,40 @@ class KeyStore(Noun):
         return True, record(Key, row), row["digest"]
 
     @write
-    def add(
-        self, transaction: Transaction, scope: Scope, key: Key, digest: bytes, *, audit: Sequence[Record] = ()
-    ) -> None:
+    def add(self, transaction: Transaction, key: Key, digest: bytes, *, audit: Sequence[Record] = ()) -> None:
         """Store a key with its records in one transaction. Raises Conflict if its id exists."""
-        values = columns(key) | {"tenant": scope.tenant, "digest": digest}
+        values = columns(key) | {"tenant": transaction.scope.tenant, "digest": digest}
         if not transaction.run("key_insert", **values).rowcount:
             msg = f"Key {key.id!r} already exists. Create another one."
             raise Conflict(msg)
-        chained(transaction, scope.tenant, audit)
+        chained(transaction, audit)
 
     @read
-    def keys(self, transaction: Transaction, scope: Scope) -> list[Key]:
+    def keys(self, transaction: Transaction) -> list[Key]:
         """Return a tenant's keys, oldest first."""
-        return transaction.records(Key, "keys_of", tenant=scope.tenant)
+        return transaction.records(Key, "keys_of")
 
     @write
-    def revoke(
-        self, transaction: Transaction, scope: Scope, id_: str, *, now: float, audit: Sequence[Record] = ()
-    ) -> Key:
+    def revoke(self, transaction: Transaction, id_: str, *, now: float, audit: Sequence[Record] = ()) -> Key:
         """Revoke a key permanently. A revoked one stays unchanged. Raises NotFound."""
-        closed = transaction.run("key_revoke", tenant=scope.tenant, id=id_, now=now).rowcount
+        closed = transaction.run("key_revoke", id=id_, now=now).rowcount
         row = transaction.one("key_by_id", id=id_)
-        if row is None or row["tenant"] != scope.tenant:
+        if row is None or row["tenant"] != transaction.scope.tenant:
             msg = f"Unknown key {id_!r}. Run `cuebook key list` to list keys."
             raise NotFound(msg)
         if closed:
-            chained(transaction, scope.tenant, audit)
+            chained(transaction, audit)
         return record(Key, row)
 
     @read
-    def organization(self, transaction: Transaction, scope: Scope, organization: str) -> OrganizationSettings:
+    def organization(self, transaction: Transaction, organization: str) -> OrganizationSettings:
         """Return an organization's settings, by default the defaults."""
-        return _stored(transaction, scope.tenant, organization)
+        return _stored(transaction, organization)
 
     @write
     def change_organization(
         self,
         transaction: Transaction,
-        scope: Scope,
         organization: str,
         change: OrganizationMemoryChange,
         *,
@@ -79,18 +73,18 @@ class KeyStore(Noun):
         audit: Sequence[Record] = (),
     ) -> OrganizationSettings:
         """Change the settings by a function of their current values. Return the new ones."""
-        after = changed(_stored(transaction, scope.tenant, organization), change)
+        after = changed(_stored(transaction, organization), change)
         kept = msgspec.json.encode(after).decode()
-        transaction.run("organization_put", tenant=scope.tenant, id=organization, settings=kept, now=now)
-        chained(transaction, scope.tenant, audit)
+        transaction.run("organization_put", id=organization, settings=kept, now=now)
+        chained(transaction, audit)
         return after
 
 
-def settings_of(transaction: Transaction, tenant: str, organization: str | None) -> LongTermMemory:
+def settings_of(transaction: Transaction, organization: str | None) -> LongTermMemory:
     """Return an organization's memory settings inside a transaction, by default the defaults."""
-    return _stored(transaction, tenant, organization).memory.long_term_memory if organization else SHARING_ALLOWED
+    return _stored(transaction, organization).memory.long_term_memory if organization else SHARING_ALLOWED
 
 
-def _stored(transaction: Transaction, tenant: str, organization: str) -> OrganizationSettings:
-    settings = transaction.value("organization_get", tenant=tenant, id=organization)
+def _stored(transaction: Transaction, organization: str) -> OrganizationSettings:
+    settings = transaction.value("organization_get", id=organization)
     return _settings(settings) if settings else OrganizationSettings()

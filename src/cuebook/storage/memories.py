@@ -16,7 +16,7 @@ from cuebook.memory.supersede import nearest
 from cuebook.memory.tokenizer import memory_key
 from cuebook.records.conversation import digest_of
 from cuebook.records.erasure import AffectedConversation, Staying
-from cuebook.records.memory import Dense, Memory, Place, Scope, Source
+from cuebook.records.memory import Dense, Memory, Place, Source
 from cuebook.records.turn import Manifest
 from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
 from cuebook.storage.database.transaction import Transaction, columns, record
@@ -35,7 +35,6 @@ ALIKE = 24
 
 def memory_context(
     transaction: Transaction,
-    scope: Scope,
     memory_look: MemoryLook,
     row: ConversationRow | None,
     search_cache: SearchCache,
@@ -49,39 +48,39 @@ def memory_context(
     """
     metadata = row.metadata if row else {}
     policy = effective(memory_look.control, metadata.get(KEPT), memory_look.defaults)
-    settings = settings_of(transaction, scope.tenant, memory_look.organization)
-    user = row.user if row else memory_look.user or scope.user
+    settings = settings_of(transaction, memory_look.organization)
+    user = row.user if row else memory_look.user or transaction.scope.user
     others = [each for each in row.participants if each != user] if row else []
     persona = memory_look.persona or (row.persona if row else "") or memory_look.otherwise
     participants = Participants(user=user, persona=persona, organization=memory_look.organization, alone=not others)
     places = read_places(policy, participants, settings)
-    if others and not _all_of(transaction, scope.tenant, memory_look.organization, others):
+    if others and not _all_of(transaction, memory_look.organization, others):
         places = tuple(each for each in places if each.kind != "organization")
     if not places:
         return MemoryMatches(policy=policy, settings=settings)
     memory_query = MemoryQuery(text=memory_look.text, dense=dense, limit=memory_look.limit, standing=memory_look.limit)
-    matched = find(transaction, scope.tenant, places, memory_query, search_cache)
+    matched = find(transaction, places, memory_query, search_cache)
     memories = list(matched.memories)
     for id_ in set(keep) - {each.id for each in memories}:
-        again = with_sources(transaction, scope.tenant, by_memory_id(transaction, scope.tenant, id_))
+        again = with_sources(transaction, by_memory_id(transaction, id_))
         memories += [each for each in again if each.place in places]
     return replace(matched, memories=tuple(memories), policy=policy, places=places, settings=settings)
 
 
-def _all_of(transaction: Transaction, tenant: str, organization: str | None, users: Sequence[str]) -> bool:
+def _all_of(transaction: Transaction, organization: str | None, users: Sequence[str]) -> bool:
     """Return whether every participant with an own key has a key of the organization."""
-    values = {"tenant": tenant, "organization": organization, "users": json.dumps(users)}
+    values = {"organization": organization, "users": json.dumps(users)}
     return transaction.one("outsiders", **values) is None
 
 
-def used(transaction: Transaction, tenant: str, nos: Sequence[int], *, by: float, now: float) -> None:
+def used(transaction: Transaction, nos: Sequence[int], *, by: float, now: float) -> None:
     """Count a use of the memories in a window."""
     if nos:
-        transaction.run("memory_used", tenant=tenant, nos=json.dumps(list(nos)), by=by, now=now)
+        transaction.run("memory_used", nos=json.dumps(list(nos)), by=by, now=now)
 
 
 def find(
-    transaction: Transaction, tenant: str, places: Sequence[Place], memory_query: MemoryQuery, search_cache: SearchCache
+    transaction: Transaction, places: Sequence[Place], memory_query: MemoryQuery, search_cache: SearchCache
 ) -> MemoryMatches:
     """Return memories of places that match a query by words and vectors, and standing memories.
 
@@ -97,25 +96,25 @@ def find(
     for place in places:
         owner_matches = MemoryMatches()
         if query:
-            owner_matches = matching(transaction, tenant, place, memory_query, search_cache, query=query)
+            owner_matches = matching(transaction, place, memory_query, search_cache, query=query)
         held, frequencies = held + owner_matches.held, frequencies + Counter(owner_matches.frequencies)
         keys |= owner_matches.keys
-        near = search_cache.matrices.close(transaction, tenant, scope_of_place(place), dense) if dense else None
+        near = search_cache.matrices.close(transaction, scope_of_place(place), dense) if dense else None
         if near is not None:
             close[place] = near
             cosines, vectors = cosines + near.total, vectors + len(near.seqs)
-        closest = _closest(transaction, tenant, place, memory_query, near)
+        closest = _closest(transaction, place, memory_query, near)
         known |= {each.no: each for each in closest}
         results += in_turn(owner_matches.found, [each.no for each in closest])
-        values = place_values(tenant, place)
+        values = place_values(place)
         standing = transaction.records(Memory, "memory_standing", limit=memory_query.standing, **values)
         known |= {each.no: each for each in standing}
     if left := [no for no in results if no not in known]:
-        rest = transaction.records(Memory, "memories_by_no", tenant=tenant, nos=json.dumps(left))
+        rest = transaction.records(Memory, "memories_by_no", nos=json.dumps(left))
         known |= {each.no: each for each in rest}
-    _add_newer(transaction, tenant, known, memory_query.at)
+    _add_newer(transaction, known, memory_query.at)
     return MemoryMatches(
-        memories=tuple(with_sources(transaction, tenant, list(known.values()))),
+        memories=tuple(with_sources(transaction, list(known.values()))),
         found=tuple(no for no in results if no in known),
         cosines=_cosines(known.values(), close),
         held=max(held, len(known)),
@@ -126,7 +125,7 @@ def find(
     )
 
 
-def _add_newer(transaction: Transaction, tenant: str, known: dict[int, Memory], at: float | None) -> None:
+def _add_newer(transaction: Transaction, known: dict[int, Memory], at: float | None) -> None:
     """Add the quotes that superseded the hits, if they were stated by the time `at`."""
     ids = {row.id for row in known.values()}
     todo = [row.ended_by for row in known.values() if row.ended_by is not None]
@@ -134,26 +133,20 @@ def _add_newer(transaction: Transaction, tenant: str, known: dict[int, Memory], 
         id_ = todo.pop()
         if id_ not in ids:
             ids.add(id_)
-            for row in by_memory_id(transaction, tenant, id_):
+            for row in by_memory_id(transaction, id_):
                 if at is None or row.valid_from <= at:
                     known[row.no] = row
                     todo += [row.ended_by] if row.ended_by is not None else []
 
 
 def matching(
-    transaction: Transaction,
-    tenant: str,
-    place: Place,
-    memory_query: MemoryQuery,
-    search_cache: SearchCache,
-    *,
-    query: Query,
+    transaction: Transaction, place: Place, memory_query: MemoryQuery, search_cache: SearchCache, *, query: Query
 ) -> MemoryMatches:
     """Find a place's memories that share words with a query, among those valid now or at a time.
 
     A small place is scanned: full-text search would have to walk over the words of all other memories.
     """
-    values = place_values(tenant, place)
+    values = place_values(place)
     here = (
         search_cache.words.of(transaction, values)
         if memory_query.at is None
@@ -161,7 +154,7 @@ def matching(
     )
     if here.holding is not None:
         return sharing(here, query, memory_query.limit)
-    token = place_token(tenant, place)
+    token = place_token(transaction.scope.tenant, place)
     query, counts = rarest_words(transaction, here, query, token)
     match = match_expression(query, token)
     if match is None:
@@ -172,13 +165,11 @@ def matching(
     return MemoryMatches(found=tuple(no for (no,) in results), held=here.held, frequencies=counts)
 
 
-def _closest(
-    transaction: Transaction, tenant: str, place: Place, memory_query: MemoryQuery, close: Close | None
-) -> list[Memory]:
+def _closest(transaction: Transaction, place: Place, memory_query: MemoryQuery, close: Close | None) -> list[Memory]:
     """Return the rows of a place's memories with the highest cosine similarity to the query, closest first."""
     if close is None:
         return []
-    values, most = place_values(tenant, place), min(memory_query.limit, CLOSEST)
+    values, most = place_values(place), min(memory_query.limit, CLOSEST)
     count, items = most, list[Memory]()
     while True:
         best = close.best(count, EVERYWHERE)
@@ -210,14 +201,12 @@ def _cosines(results: Iterable[Memory], close: Mapping[Place, Close]) -> dict[in
     }
 
 
-def like(
-    transaction: Transaction, tenant: str, place: Place, near: Sequence[str] | None, ids: Sequence[str] = ()
-) -> list[Memory]:
+def like(transaction: Transaction, place: Place, near: Sequence[str] | None, ids: Sequence[str] = ()) -> list[Memory]:
     """Return a place's memories: all, or for more than ALL those that share the rarest words with the texts.
 
     Corrected memories and those with the given ids are included. Without texts the result is empty.
     """
-    values = place_values(tenant, place)
+    values = place_values(place)
     if near is not None and not near:
         return []
     if near is not None and transaction.value("memory_count", **values) > ALL:
@@ -229,8 +218,8 @@ def like(
             results = nearest(near, [text for _, text in some], ALIKE)
             wanted |= {some[at][0] for at in results}
         nos = json.dumps(sorted(wanted))
-        return with_sources(transaction, tenant, transaction.records(Memory, "memories_by_no", tenant=tenant, nos=nos))
-    return with_sources(transaction, tenant, transaction.records(Memory, "memory_of_place", **values))
+        return with_sources(transaction, transaction.records(Memory, "memories_by_no", nos=nos))
+    return with_sources(transaction, transaction.records(Memory, "memory_of_place", **values))
 
 
 def place_token(tenant: str, place: Place) -> str:
@@ -240,15 +229,15 @@ def place_token(tenant: str, place: Place) -> str:
 
 def wanted(transaction: Transaction, row: ConversationRow) -> None:
     """Mark a conversation as due for delivery."""
-    transaction.run("delivery_wanted", **row.key)
+    transaction.run("delivery_wanted", no=row.no)
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
-def change_place(transaction: Transaction, tenant: str, change: PlaceChange, *, now: float) -> bool:
+def change_place(transaction: Transaction, change: PlaceChange, *, now: float) -> bool:
     """Store the new state of memories; return False and store nothing if the place has changed."""
-    values = place_values(tenant, change.place)
+    values = place_values(change.place)
     if generation(transaction, values) != change.generation:
         return False
     if not change.memories:
@@ -256,71 +245,71 @@ def change_place(transaction: Transaction, tenant: str, change: PlaceChange, *, 
     before: int = transaction.value("place_changed", **values)
     said = before
     for memory in change.memories:
-        said = max(said, _keep(transaction, tenant, memory, number=said + 1, now=now))
+        said = max(said, _keep(transaction, memory, number=said + 1, now=now))
     if said > before:
         transaction.run("place_said", said=said, now=now, **values)
     return True
 
 
-def _keep(transaction: Transaction, tenant: str, memory: Memory, *, number: int, now: float) -> int:
+def _keep(transaction: Transaction, memory: Memory, *, number: int, now: float) -> int:
     """Store a memory; return the number of its text, which is new for a new text."""
     if memory.no and not memory.sources and not memory.written:
-        remove(transaction, tenant, memory.no)
+        remove(transaction, memory.no)
         return 0
-    if is_barred(transaction, tenant, memory):
+    if is_barred(transaction, memory):
         return 0
-    before = transaction.record(Memory, "memory_at", tenant=tenant, no=memory.no) if memory.no else None
+    before = transaction.record(Memory, "memory_at", no=memory.no) if memory.no else None
     if before is not None:
         if (memory.name, memory.text) == (before.name, before.text):
             number = before.said
         else:
-            drop(transaction, tenant, memory.place, before.said)
-    values = columns(memory) | {"tenant": tenant, "said": number, "updated_at": now}
+            drop(transaction, memory.place, before.said)
+    values = columns(memory) | {"said": number, "updated_at": now}
     if memory.no:
         transaction.run("memory_update", **values)
-        transaction.run("memory_sources_delete", tenant=tenant, no=memory.no)
+        transaction.run("memory_sources_delete", no=memory.no)
         transaction.run("memory_text_delete", no=memory.no)
         no = memory.no
     else:
         no = transaction.value("memory_insert", **(values | {"created_at": now}))
     for source in memory.sources:
-        conversation = by_id(transaction, tenant, source.conversation)
+        conversation = by_id(transaction, source.conversation)
         at = conversation.no if conversation else 0
-        transaction.run("memory_source_insert", tenant=tenant, no=no, conversation=at, post=source.post)
+        transaction.run("memory_source_insert", no=no, conversation=at, post=source.post)
     key = memory_key(memory)
-    transaction.run("memory_text_insert", no=no, token=place_token(tenant, memory.place), key=key)
+    transaction.run("memory_text_insert", no=no, token=place_token(transaction.scope.tenant, memory.place), key=key)
     return number
 
 
-def remove(transaction: Transaction, tenant: str, no: int) -> int:
+def remove(transaction: Transaction, no: int) -> int:
     """Delete a memory with its index entry, vectors and sources."""
-    row = transaction.record(Memory, "memory_at", tenant=tenant, no=no)
+    row = transaction.record(Memory, "memory_at", no=no)
     if row is not None:
-        drop(transaction, tenant, row.place, row.said)
-    transaction.run("memory_sources_delete", tenant=tenant, no=no)
+        drop(transaction, row.place, row.said)
+    transaction.run("memory_sources_delete", no=no)
     transaction.run("memory_text_delete", no=no)
     return transaction.run("memory_delete", no=no).rowcount
 
 
-def by_memory_id(transaction: Transaction, tenant: str, id_: str) -> list[Memory]:
+def by_memory_id(transaction: Transaction, id_: str) -> list[Memory]:
     """Return the memories with an id, one per place, without their sources."""
-    return transaction.records(Memory, "memory_by_id", tenant=tenant, id=id_)
+    return transaction.records(Memory, "memory_by_id", id=id_)
 
 
-def with_sources(transaction: Transaction, tenant: str, results: Sequence[Memory]) -> list[Memory]:
+def with_sources(transaction: Transaction, results: Sequence[Memory]) -> list[Memory]:
     """Return memories with their sources, which are rows of their own."""
     if not results:
         return []
     sources: dict[int, list[Source]] = {}
     nos = json.dumps([each.no for each in results])
-    for no, post, conversation in transaction.run("memory_sources", tenant=tenant, nos=nos):
+    for no, post, conversation in transaction.run("memory_sources", nos=nos):
         sources.setdefault(no, []).append(Source(conversation, post))
     return [replace(each, sources=tuple(sources.get(each.no, ()))) for each in results]
 
 
-def place_values(tenant: str, place: Place) -> dict[str, str]:
+def place_values(place: Place) -> dict[str, str]:
     """Return a place as its columns."""
-    return {"tenant": tenant, "kind": place.kind, "owner": place.id}
+    return {"kind": place.kind, "owner": place.id}
 
 
 def generation(transaction: Transaction, values: Mapping[str, str]) -> int:
@@ -349,25 +338,23 @@ class ErasureTally(Struct):
     whole: set[int] = set()  # erased conversations
 
 
-def unlearn(
-    transaction: Transaction, tenant: str, no: int, tally: ErasureTally, posts: Collection[str] | None = None
-) -> None:
+def unlearn(transaction: Transaction, no: int, tally: ErasureTally, posts: Collection[str] | None = None) -> None:
     """Erase memories from a conversation, or from some of its posts (ids)."""
     results: dict[int, Memory] = {}
-    for found in transaction.rows("memories_from", tenant=tenant, no=no):
+    for found in transaction.rows("memories_from", no=no):
         post = found["post"]
         if posts is None or post in posts:
             row = results[found["no"]] = record(Memory, found)
-            gone = transaction.run("memory_source_drop", tenant=tenant, memory=row.no, no=no, post=post)
+            gone = transaction.run("memory_source_drop", memory=row.no, no=no, post=post)
             tally.counts["memorySources"] += gone.rowcount
     by_hand = [row for row in results.values() if row.written]
     for row in by_hand:
-        transaction.run("place_changed", **place_values(tenant, row.place))
+        transaction.run("place_changed", **place_values(row.place))
     tally.by_hand += len(by_hand)
-    take(transaction, tenant, [row for row in results.values() if not row.written], tally, anew=True)
+    take(transaction, [row for row in results.values() if not row.written], tally, anew=True)
 
 
-def take(transaction: Transaction, tenant: str, results: Iterable[Memory], tally: ErasureTally, *, anew: bool) -> int:
+def take(transaction: Transaction, results: Iterable[Memory], tally: ErasureTally, *, anew: bool) -> int:
     """Delete memories, and their text from windows that showed them.
 
     `anew`: deliver their remaining sources again. Otherwise their sources never restore them; return their number.
@@ -381,50 +368,49 @@ def take(transaction: Transaction, tenant: str, results: Iterable[Memory], tally
         if row.no in gone:
             continue
         gone[row.no] = row
-        sources = transaction.run("sources_of", tenant=tenant, no=row.no).fetchall()
+        sources = transaction.run("sources_of", no=row.no).fetchall()
         if anew:
             conversations = {no for no, _ in sources}
             again |= conversations
             tally.others += [conversations] if conversations else []
             ended = {"before": row.supersedes, "id": row.id}  # their validity is derived again
-            waiting += transaction.records(Memory, "memories_superseded", **place_values(tenant, row.place), **ended)
+            waiting += transaction.records(Memory, "memories_superseded", **place_values(row.place), **ended)
         else:
             barred += len(sources)
             for no, post in sources:
-                bar_epoch(transaction, row.place, row.category, tenant=tenant, no=no, post=post)
+                bar_epoch(transaction, row.place, row.category, no=no, post=post)
     ids: dict[Place, list[str]] = {}
     for row in gone.values():
-        remove(transaction, tenant, row.no)
+        remove(transaction, row.no)
         ids.setdefault(row.place, []).append(row.id)
     for place, of_place in ids.items():
-        transaction.run("memory_forgets", **place_values(tenant, place), ids=json.dumps(of_place))
-        transaction.run("place_changed", **place_values(tenant, place))
+        transaction.run("memory_forgets", **place_values(place), ids=json.dumps(of_place))
+        transaction.run("place_changed", **place_values(place))
     for no in sorted(again):
-        deliver_anew(transaction, tenant, no)
+        deliver_anew(transaction, no)
     tally.counts["memories"] += len(gone)
     tally.gone += gone.values()
     if gone:
-        _from_windows(transaction, tenant, gone.values(), tally)
+        _from_windows(transaction, gone.values(), tally)
         transaction.run("optimize_memory_text")
     return barred
 
 
-def deliver_anew(transaction: Transaction, tenant: str, no: int) -> None:
+def deliver_anew(transaction: Transaction, no: int) -> None:
     """Restart the delivery of a conversation from its first post."""
-    epoch = raise_epoch(transaction, tenant, "delivery", str(no))
-    transaction.run("delivery_anew", tenant=tenant, no=no, epoch=epoch)
+    epoch = raise_epoch(transaction, "delivery", str(no))
+    transaction.run("delivery_anew", no=no, epoch=epoch)
 
 
-def _from_windows(transaction: Transaction, tenant: str, gone: Collection[Memory], tally: ErasureTally) -> None:
+def _from_windows(transaction: Transaction, gone: Collection[Memory], tally: ErasureTally) -> None:
     """Remove the text of memories from the windows that showed them."""
     names = {f"memory:{row.id}" for row in gone}
     owners = {_owner(row) for row in gone}
     user = owners.pop() if len(owners) == 1 else None
-    for step in transaction.rows("windows_naming", tenant=tenant, user=user):
+    for step in transaction.rows("windows_naming", user=user):
         texts = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
         for text in texts:
-            key = {"tenant": tenant, "no": step["no"]}
-            tally.counts["texts"] += unuse(transaction, key, bytes.fromhex(text.digest))
+            tally.counts["texts"] += unuse(transaction, step["no"], bytes.fromhex(text.digest))
         if texts and step["state"] == "running":
             tally.running.add(step["no"])
 

@@ -7,12 +7,11 @@ import msgspec
 from cuebook.errors import Conflict, NotFound
 from cuebook.memory.redundancy import CopyIndex
 from cuebook.records.audit import Record
-from cuebook.records.memory import Scope
 from cuebook.records.prompt import Observation, Outcome, StoredOutcome, Taught
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 from cuebook.storage.prompts import observed, revised
 
 #: An observation to store, and its audit record.
@@ -25,26 +24,24 @@ class OutcomeStore(Noun):
     """Stores one outcome per turn. `StepStart.outcome` adds that of the previous turn; an existing one stays."""
 
     @read
-    def get(self, transaction: Transaction, scope: Scope, conversation: str, turn: int) -> StoredOutcome | None:
+    def get(self, transaction: Transaction, conversation: str, turn: int) -> StoredOutcome | None:
         """Return a turn's outcome, or None. Raises NotFound for another user's conversation."""
-        return _known(transaction, access.need(transaction, scope, conversation), turn)
+        return _known(transaction, access.need(transaction, conversation), turn)
 
     @read
-    def lately(self, transaction: Transaction, scope: Scope, conversation: str, *, limit: int) -> list[Outcome]:
+    def lately(self, transaction: Transaction, conversation: str, *, limit: int) -> list[Outcome]:
         """Return the newest outcomes of a conversation, newest first. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
-        return [_outcome(body) for (body,) in transaction.run("outcomes_lately", **row.key, limit=limit)]
+        row = access.need(transaction, conversation)
+        return [_outcome(body) for (body,) in transaction.run("outcomes_lately", no=row.no, limit=limit)]
 
     @write
-    def give(
-        self, transaction: Transaction, scope: Scope, conversation: str, turn: int, outcome: Outcome
-    ) -> StoredOutcome:
+    def give(self, transaction: Transaction, conversation: str, turn: int, outcome: Outcome) -> StoredOutcome:
         """Replace an outcome. Its earlier observations become due for correction.
 
         Raises NotFound for an unknown turn, Conflict while it runs.
         """
-        row = access.need(transaction, scope, conversation)
-        data = transaction.one("turn_get", **row.key, n=turn)
+        row = access.need(transaction, conversation)
+        data = transaction.one("turn_get", no=row.no, n=turn)
         if data is None:
             msg = f"Unknown turn {turn} of conversation {row.id!r}. Number of turns: {row.turns}."
             raise NotFound(msg)
@@ -52,13 +49,13 @@ class OutcomeStore(Noun):
             msg = f"Turn {turn} of conversation {row.id!r} is still running. Send feedback after it has ended."
             raise Conflict(msg)
         values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
-        transaction.run("outcome_give", **row.key, turn=turn, **values)
+        transaction.run("outcome_give", no=row.no, turn=turn, **values)
         stored_outcome = _known(transaction, row, turn)
         if stored_outcome is None:
             raise access.moved(row.id)
         return stored_outcome
 
-    @read
+    @read_all
     def due(self, transaction: Transaction, *, limit: int) -> list[tuple[str, str, int]]:
         """Return turns with a due outcome, in a fixed order: tenant, conversation and number."""
         return transaction.run("outcomes_due", limit=limit).fetchall()
@@ -67,7 +64,6 @@ class OutcomeStore(Noun):
     def fold(
         self,
         transaction: Transaction,
-        scope: Scope,
         conversation: str,
         turn: int,
         stored_outcome: StoredOutcome,
@@ -79,7 +75,7 @@ class OutcomeStore(Noun):
         An earlier observation of the same outcome is corrected. Return None, and do nothing, if the outcome has changed
         since it was loaded, or is gone.
         """
-        row = access.find(transaction, scope, conversation)
+        row = access.find(transaction, conversation)
         if row is None or row.no != stored_outcome.no:
             return None
         stands = _known(transaction, row, turn)
@@ -90,34 +86,34 @@ class OutcomeStore(Noun):
         for observation, audit in lessons:
             place = (observation.slug, observation.branch, observation.number)
             had = before.get(place)
-            if had is not None and revised(transaction, row.tenant, had.observation, observation):
+            if had is not None and revised(transaction, had.observation, observation):
                 taught.append(had)
             else:
-                number, counted = observed(transaction, row.tenant, observation)
+                number, counted = observed(transaction, observation)
                 slug, branch, version = place
                 taught.append(Taught(slug=slug, branch=branch, number=version, observation=number, counted=counted))
-            chained(transaction, row.tenant, [audit] if audit else [])
+            chained(transaction, [audit] if audit else [])
         transaction.failpoint("outcome.folded")
         values = {"turn": turn, "revision": stands.revision, "taught": _encode(taught)}
-        transaction.run("outcome_taught", **row.key, **values)
+        transaction.run("outcome_taught", no=row.no, **values)
         return msgspec.structs.replace(stands, due=False, taught=tuple(taught))
 
 
 def note(transaction: Transaction, row: ConversationRow, outcome: Outcome, *, turn: int) -> None:
     """Store the outcome of a turn unless it has one: of two following messages the first counts."""
     values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
-    transaction.run("outcome_note", **row.key, turn=turn, **values)
+    transaction.run("outcome_note", no=row.no, turn=turn, **values)
 
 
 def forget(transaction: Transaction, row: ConversationRow, user: str | None, quoted: CopyIndex) -> int:
     """Delete a user's feedback on a conversation's turns, and feedback of others that repeats their text."""
     gone = [
         each["turn"]
-        for each in transaction.rows("outcomes_of", **row.key)
+        for each in transaction.rows("outcomes_of", no=row.no)
         if (user is not None and each["user_id"] == user) or quoted.stand_in(_outcome(each["body"]).comment)
     ]
-    return sum(transaction.run("outcome_delete", **row.key, turn=turn).rowcount for turn in gone)
+    return sum(transaction.run("outcome_delete", no=row.no, turn=turn).rowcount for turn in gone)
 
 
 def _known(transaction: Transaction, row: ConversationRow, turn: int) -> StoredOutcome | None:
-    return transaction.record(StoredOutcome, "outcome_get", **row.key, turn=turn)
+    return transaction.record(StoredOutcome, "outcome_get", no=row.no, turn=turn)

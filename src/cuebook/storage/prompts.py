@@ -16,10 +16,9 @@ from cuebook.prompts.registry import rank
 from cuebook.prompts.select import features, known_signals
 from cuebook.records.answer import Page, Time
 from cuebook.records.audit import Record
-from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, EventKind, Label, Observation, PromptEvent, Version
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Transaction, columns, read, record, write
+from cuebook.storage.database.transaction import Noun, Transaction, columns, read, read_all, record, write
 
 _version = msgspec.json.Decoder(Version).decode
 _event = msgspec.json.Decoder(PromptEvent, dec_hook=lambda kind, value: kind(value)).decode
@@ -34,44 +33,30 @@ class PromptStore(Noun):
     """Stores prompts."""
 
     @read
-    def families(
-        self, transaction: Transaction, scope: Scope, slugs: Sequence[str], *, ancestors: bool = True
-    ) -> dict[str, Family]:
+    def families(self, transaction: Transaction, slugs: Sequence[str], *, ancestors: bool = True) -> dict[str, Family]:
         """Return the existing prompts among names, and with `ancestors` all that they inherit from."""
-        return families_of(transaction, scope.tenant, slugs, DEPTH if ancestors else 0)
+        return families_of(transaction, slugs, DEPTH if ancestors else 0)
 
     @read
-    def page(
-        self, transaction: Transaction, scope: Scope, *, prefix: str = "", limit: int = 50, after: str = ""
-    ) -> Page[Family]:
+    def page(self, transaction: Transaction, *, prefix: str = "", limit: int = 50, after: str = "") -> Page[Family]:
         """Return a page of prompts by name."""
         span = {"after": after, "first": prefix, "last": prefix + "\U0010ffff", "limit": limit + 1}
-        names = [slug for (slug,) in transaction.run("prompt_names", tenant=scope.tenant, **span)]
-        families = [
-            family for name in names[:limit] if (family := _family(transaction, scope.tenant, name)) is not None
-        ]
+        names = [slug for (slug,) in transaction.run("prompt_names", **span)]
+        families = [family for name in names[:limit] if (family := _family(transaction, name)) is not None]
         return Page(items=tuple(families), next=names[limit - 1] if len(names) > limit else None)
 
     @read
     def versions(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        slug: str,
-        *,
-        branch: str | None = None,
-        numbers: Sequence[int] = (),
+        self, transaction: Transaction, slug: str, *, branch: str | None = None, numbers: Sequence[int] = ()
     ) -> list[Version]:
         """Return versions of a prompt by branch and number, oldest first, by default all."""
         if numbers and branch is not None:
-            return _numbered(transaction, scope.tenant, slug, branch, numbers)
-        cursor = transaction.run("prompt_versions", tenant=scope.tenant, slug=slug, branch=branch)
+            return _numbered(transaction, slug, branch, numbers)
+        cursor = transaction.run("prompt_versions", slug=slug, branch=branch)
         return [each for (body,) in cursor if (each := _version(body)).number in numbers or not numbers]
 
     @write
-    def save(
-        self, transaction: Transaction, scope: Scope, writes: Sequence[Write], *, by: str, now: float
-    ) -> list[Version]:
+    def save(self, transaction: Transaction, writes: Sequence[Write], *, by: str, now: float) -> list[Version]:
         """Store versions, all or none, and make each the head and active version of its branch.
 
         Return the stored versions, or the existing ones if unchanged. No two texts of a prompt have the same semantic
@@ -80,20 +65,15 @@ class PromptStore(Noun):
         """
         namings: dict[str, list[Version]] = {}
         for slug in dict.fromkeys(each.version.slug for each in writes):
-            cursor = transaction.run("prompt_versions", tenant=scope.tenant, slug=slug, branch=None)
+            cursor = transaction.run("prompt_versions", slug=slug, branch=None)
             namings[slug] = [_version(body) for (body,) in cursor]
-        return [
-            _save(transaction, scope.tenant, each, by=by, now=now, namings=namings[each.version.slug])
-            for each in writes
-        ]
+        return [_save(transaction, each, by=by, now=now, namings=namings[each.version.slug]) for each in writes]
 
     @write
-    def move_label(
-        self, transaction: Transaction, scope: Scope, slug: str, label: Label, *, audit: Record | None = None
-    ) -> Label:
+    def move_label(self, transaction: Transaction, slug: str, label: Label, *, audit: Record | None = None) -> Label:
         """Move a label to a version and record the author. Return the label. Raises NotFound."""
-        _need(transaction, scope.tenant, slug, label.branch, label.number)
-        transaction.run("prompt_label_put", tenant=scope.tenant, slug=slug, **columns(label))
+        _need(transaction, slug, label.branch, label.number)
+        transaction.run("prompt_label_put", slug=slug, **columns(label))
         event = PromptEvent(
             kind="label",
             branch=label.branch,
@@ -103,21 +83,21 @@ class PromptStore(Noun):
             by=label.moved_by,
             at=label.moved_at,
         )
-        _note(transaction, scope.tenant, slug, event)
-        chained(transaction, scope.tenant, [audit] if audit else [])
+        _note(transaction, slug, event)
+        chained(transaction, [audit] if audit else [])
         return label
 
     @write
     def activate(
-        self, transaction: Transaction, scope: Scope, slug: str, event: PromptEvent, *, audit: Record | None = None
+        self, transaction: Transaction, slug: str, event: PromptEvent, *, audit: Record | None = None
     ) -> Branch:
         """Activate another version of a branch: a rollback, or the clearing of one. Raises NotFound, Conflict."""
-        place = {"tenant": scope.tenant, "slug": slug, "branch": event.branch}
+        place = {"slug": slug, "branch": event.branch}
         if event.kind == "rollback" and (not event.to or event.to == event.number):
             what = f"version {event.number} of {slug!r} is active on {event.branch!r}"
             msg = f"Cannot roll back: {what}, and there is no version {event.to or 0}."
             raise InvalidInput(msg, where="to")
-        marked = _need(transaction, scope.tenant, slug, event.branch, event.number)["rolled_back"]
+        marked = _need(transaction, slug, event.branch, event.number)["rolled_back"]
         stands = transaction.one("prompt_branch_get", **place)
         if stands is None:
             msg = f"Unknown branch {event.branch!r} of prompt {slug!r}."
@@ -132,61 +112,51 @@ class PromptStore(Noun):
                     f" version {stands['active']} is. Read it again."
                 )
                 raise Conflict(msg)
-            _need(transaction, scope.tenant, slug, event.branch, event.to or 0)
+            _need(transaction, slug, event.branch, event.to or 0)
             transaction.run("prompt_version_mark", **place, number=event.number, rolled_back=1)
             transaction.run("prompt_branch_put", **place, head=stands["head"], active=event.to)
-        _note(transaction, scope.tenant, slug, event)
-        chained(transaction, scope.tenant, [audit] if audit else [])
-        return _standing(transaction, scope.tenant, slug, event.branch)
+        _note(transaction, slug, event)
+        chained(transaction, [audit] if audit else [])
+        return _standing(transaction, slug, event.branch)
 
     @read
     def events(
-        self, transaction: Transaction, scope: Scope, slug: str, *, branch: str | None = None, limit: int = 100
+        self, transaction: Transaction, slug: str, *, branch: str | None = None, limit: int = 100
     ) -> list[PromptEvent]:
         """Return the events of a prompt, or of one branch without its labels, newest first."""
         name = "prompt_events" if branch is None else "prompt_events_on"
-        values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
+        values = {"slug": slug, "branch": branch, "limit": limit}
         return [_event(body) for (body,) in transaction.run(name, **values)]
 
     @write
-    def observe(
-        self, transaction: Transaction, scope: Scope, observation: Observation, *, audit: Record | None = None
-    ) -> Branch:
+    def observe(self, transaction: Transaction, observation: Observation, *, audit: Record | None = None) -> Branch:
         """Store an observation and update its branch's statistics in one transaction. Raises NotFound."""
-        observed(transaction, scope.tenant, observation)
-        branch = _standing(transaction, scope.tenant, observation.slug, observation.branch)
-        chained(transaction, scope.tenant, [audit] if audit else [])
+        observed(transaction, observation)
+        branch = _standing(transaction, observation.slug, observation.branch)
+        chained(transaction, [audit] if audit else [])
         return branch
 
     @read
-    def observed(self, transaction: Transaction, scope: Scope, *, after: int) -> tuple[list[str], int]:
+    def observed(self, transaction: Transaction, *, after: int) -> tuple[list[str], int]:
         """Return the prompts observed after a mark, 0 for all, and the current mark."""
-        items = transaction.rows("prompt_observed", tenant=scope.tenant, after=after)
+        items = transaction.rows("prompt_observed", after=after)
         return [row["slug"] for row in items], max((row["last"] for row in items), default=after)
 
-    @read
+    @read_all
     def tenants(self, transaction: Transaction) -> list[str]:
         """Return the tenants with observations."""
         return [tenant for (tenant,) in transaction.run("prompt_tenants")]
 
     @read
     def observations_since(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        slug: str,
-        branch: str,
-        numbers: tuple[int, int],
-        *,
-        after: int,
-        limit: int,
+        self, transaction: Transaction, slug: str, branch: str, numbers: tuple[int, int], *, after: int, limit: int
     ) -> tuple[list[Observation], int, int]:
         """Return observations of two versions after a mark, 0 for all: in order of arrival, the newest `limit`. Return
         the current mark too, and a number that grows when an earlier observation was corrected. Callers then load all
         again.
         """
         first, other = numbers
-        place = {"tenant": scope.tenant, "slug": slug, "branch": branch}
+        place = {"slug": slug, "branch": branch}
         span = {"one": first, "other": other, "after": after, "limit": limit}
         results = transaction.run("prompt_observations_behind", **place, **span).fetchall()
         corrected = transaction.value("prompt_observations_revised", **place) or 0
@@ -194,17 +164,10 @@ class PromptStore(Noun):
 
     @read
     def observations(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        slug: str,
-        *,
-        branch: str | None = None,
-        since: float = 0.0,
-        limit: int = 5000,
+        self, transaction: Transaction, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
     ) -> list[Observation]:
         """Return a prompt's newest `limit` observations, oldest first."""
-        values = {"tenant": scope.tenant, "slug": slug, "branch": branch, "limit": limit}
+        values = {"slug": slug, "branch": branch, "limit": limit}
         found = [_observation(body) for (body,) in transaction.run("prompt_observations", **values)]
         return [each for each in reversed(found) if each.at >= since]
 
@@ -212,14 +175,14 @@ class PromptStore(Noun):
 # ---- reading --------------------------------------------------------------------------------------------------------
 
 
-def families_of(transaction: Transaction, tenant: str, slugs: Sequence[str], depth: int) -> dict[str, Family]:
+def families_of(transaction: Transaction, slugs: Sequence[str], depth: int) -> dict[str, Family]:
     """Return existing prompts by name, with their ancestors up to a depth."""
     families: dict[str, Family] = {}
     wanted = list(dict.fromkeys(slugs))
     for _ in range(depth + 1):
         parents: list[str] = []
         for slug in wanted:
-            if slug not in families and (family := _family(transaction, tenant, slug)) is not None:
+            if slug not in families and (family := _family(transaction, slug)) is not None:
                 families[slug] = family
                 parents += [parse_reference(each.inherits).slug for each in family.active if each.inherits]
         wanted = [slug for slug in dict.fromkeys(parents) if slug not in families]
@@ -228,8 +191,8 @@ def families_of(transaction: Transaction, tenant: str, slugs: Sequence[str], dep
     return families
 
 
-def _family(transaction: Transaction, tenant: str, slug: str) -> Family | None:
-    items = transaction.rows("prompt_branches", tenant=tenant, slug=slug, branch=None)
+def _family(transaction: Transaction, slug: str) -> Family | None:
+    items = transaction.rows("prompt_branches", slug=slug, branch=None)
     if not items:
         return None
     active = tuple(_version(row["body"]) for row in items)
@@ -237,40 +200,38 @@ def _family(transaction: Transaction, tenant: str, slug: str) -> Family | None:
         slug=slug,
         branches=tuple(_branch(row, each) for row, each in zip(items, active, strict=True)),
         active=active,
-        labels=tuple(transaction.records(Label, "prompt_labels", tenant=tenant, slug=slug)),
+        labels=tuple(transaction.records(Label, "prompt_labels", slug=slug)),
         evidence={row["name"]: _posterior(row["evidence"]) for row in items if row["evidence"]},
     )
 
 
-def _need(transaction: Transaction, tenant: str, slug: str, branch: str, number: int) -> dict[str, Any]:
-    row = transaction.one("prompt_version_get", tenant=tenant, slug=slug, branch=branch, number=number)
+def _need(transaction: Transaction, slug: str, branch: str, number: int) -> dict[str, Any]:
+    row = transaction.one("prompt_version_get", slug=slug, branch=branch, number=number)
     if row is None:
         msg = f"Unknown version {number} of prompt {slug!r} on branch {branch!r}."
         raise NotFound(msg)
     return row
 
 
-def _numbered(transaction: Transaction, tenant: str, slug: str, branch: str, numbers: Sequence[int]) -> list[Version]:
+def _numbered(transaction: Transaction, slug: str, branch: str, numbers: Sequence[int]) -> list[Version]:
     """Return the existing versions of a branch with these numbers."""
-    place = {"tenant": tenant, "slug": slug, "branch": branch}
+    place = {"slug": slug, "branch": branch}
     wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
     found = (transaction.one("prompt_version_get", **place, number=number) for number in wanted)
     return [_version(row["body"]) for row in found if row is not None]
 
 
-def _note(transaction: Transaction, tenant: str, slug: str, event: PromptEvent) -> None:
+def _note(transaction: Transaction, slug: str, event: PromptEvent) -> None:
     body = _encode(event)
-    transaction.run("prompt_event_insert", tenant=tenant, slug=slug, body=body, branch=event.branch, kind=event.kind)
+    transaction.run("prompt_event_insert", slug=slug, body=body, branch=event.branch, kind=event.kind)
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------
 
 
-def _save(
-    transaction: Transaction, tenant: str, write: Write, *, by: str, now: float, namings: list[Version]
-) -> Version:
+def _save(transaction: Transaction, write: Write, *, by: str, now: float, namings: list[Version]) -> Version:
     version = write.version
-    place = {"tenant": tenant, "slug": version.slug, "branch": version.branch}
+    place = {"slug": version.slug, "branch": version.branch}
     stands = transaction.one("prompt_branch_get", **place)
     if write.base is not None and write.base != (stands["head"] if stands else 0):
         head = f"its head is {stands['head']}" if stands else "the branch does not exist"
@@ -283,13 +244,13 @@ def _save(
         if stands:
             msg = f"Branch {version.branch!r} of prompt {version.slug!r} already exists. Use another name."
             raise Conflict(msg)
-        _need(transaction, tenant, version.slug, *write.begins)
-    elif stands is None and version.branch != "main" and _family(transaction, tenant, version.slug) is not None:
+        _need(transaction, version.slug, *write.begins)
+    elif stands is None and version.branch != "main" and _family(transaction, version.slug) is not None:
         msg = f"Unknown branch {version.branch!r} of prompt {version.slug!r}. Fork it first."
         raise NotFound(msg)
     digest = version.digest or digest_of(version)
     if stands and write.if_changed:
-        before = _version(_need(transaction, tenant, version.slug, version.branch, stands["head"])["body"])
+        before = _version(_need(transaction, version.slug, version.branch, stands["head"])["body"])
         if before.digest == digest:
             return before
     number = (stands["head"] if stands else 0) + 1
@@ -309,10 +270,10 @@ def _save(
     transaction.run("prompt_branch_put", **place, head=number, active=number)
     kind: EventKind = "branch" if write.begins else "write"
     event = PromptEvent(kind=kind, branch=version.branch, number=number, to=number, by=by, at=Time(now))
-    _note(transaction, tenant, version.slug, event)
+    _note(transaction, version.slug, event)
     if write.audit:
         chosen = {**(write.audit.selection or {}), "branch": stored.branch, "number": number}
-        chained(transaction, tenant, [msgspec.structs.replace(write.audit, version=semver, selection=chosen)])
+        chained(transaction, [msgspec.structs.replace(write.audit, version=semver, selection=chosen)])
     return stored
 
 
@@ -332,8 +293,8 @@ def _free(write: Write, digest: str, namings: Sequence[Version]) -> str:
     return free_semver(semver, taken)
 
 
-def _standing(transaction: Transaction, tenant: str, slug: str, branch: str) -> Branch:
-    row = transaction.one("prompt_branches", tenant=tenant, slug=slug, branch=branch)
+def _standing(transaction: Transaction, slug: str, branch: str) -> Branch:
+    row = transaction.one("prompt_branches", slug=slug, branch=branch)
     if row is None:
         msg = f"Unknown branch {branch!r} of prompt {slug!r}."
         raise NotFound(msg)
@@ -344,13 +305,13 @@ def _branch(row: dict[str, Any], active: Version) -> Branch:
     return record(Branch, row, semver=active.semver, digest=active.digest)
 
 
-def observed(transaction: Transaction, tenant: str, observation: Observation) -> tuple[int, bool]:
+def observed(transaction: Transaction, observation: Observation) -> tuple[int, bool]:
     """Store an observation and update its version's weight; return its number and whether it counted.
 
     For a turn without a user, the conversation counts as the user.
     """
-    place = {"tenant": tenant, "slug": observation.slug, "branch": observation.branch, "number": observation.number}
-    row = _need(transaction, tenant, observation.slug, observation.branch, observation.number)
+    place = {"slug": observation.slug, "branch": observation.branch, "number": observation.number}
+    row = _need(transaction, observation.slug, observation.branch, observation.number)
     who = observation.user or (nameless(observation.conversation) if observation.turn else "")
     lately = transaction.run("prompt_observed_lately", **place, limit=CAP_WINDOW - 1).fetchall()
     counted = capped([(user, weight) for user, weight in reversed(lately)], who) if who else 1.0
@@ -369,12 +330,12 @@ def nameless(conversation: str) -> str:
     return f"\x1f{conversation}"
 
 
-def revised(transaction: Transaction, tenant: str, no: int, observation: Observation) -> bool:
+def revised(transaction: Transaction, no: int, observation: Observation) -> bool:
     """Replace an observation, and recompute its version's weight as if it had been stored first.
 
     Return False if it does not exist.
     """
-    row = transaction.one("prompt_observation_get", tenant=tenant, no=no)
+    row = transaction.one("prompt_observation_get", no=no)
     if row is None:
         return False
     before = _observation(row["body"])
@@ -385,11 +346,11 @@ def revised(transaction: Transaction, tenant: str, no: int, observation: Observa
         corrections=observation.corrections,
         outcome=observation.outcome,
     )
-    transaction.run("prompt_observation_revise", no=no, tenant=tenant, slug=row["slug"], branch=row["branch"],
+    transaction.run("prompt_observation_revise", no=no, slug=row["slug"], branch=row["branch"],
         body=_encode(after))  # fmt: skip
     if row["counted"]:
-        place = {"tenant": tenant, "slug": row["slug"], "branch": row["branch"], "number": row["number"]}
-        version = _need(transaction, tenant, row["slug"], row["branch"], row["number"])
+        place = {"slug": row["slug"], "branch": row["branch"], "number": row["number"]}
+        version = _need(transaction, row["slug"], row["branch"], row["number"])
         later = transaction.value("prompt_observations_later", **place, no=no)
         change, stands = after.score - before.score, _posterior(version["evidence"])
         evidence = update_revised(stands, features(stands.signals, before.signals), change, later)

@@ -23,7 +23,7 @@ from cuebook.prompts.inherit import DEPTH
 from cuebook.prompts.names import overrides, project_of
 from cuebook.records.answer import Page
 from cuebook.records.conversation import Conversation, PathPost, Post, RoundState
-from cuebook.records.memory import Scope, SearchResult, Summary
+from cuebook.records.memory import SearchResult, Summary
 from cuebook.records.turn import RECALLED, Step, Turn
 from cuebook.storage import access, memories, search
 from cuebook.storage.access import ConversationRow, current_epoch, last_correction
@@ -72,17 +72,15 @@ class ConversationReader(Noun):
         self.paths = Paths() if database.shared_snapshots else None
 
     @read
-    def scene(self, transaction: Transaction, scope: Scope, path_query: PathQuery) -> Scene:
+    def scene(self, transaction: Transaction, path_query: PathQuery) -> Scene:
         """Load everything that a turn needs, in one snapshot."""
-        row = access.find(transaction, scope, path_query.conversation)
+        row = access.find(transaction, path_query.conversation)
         kept = row.metadata.get("project") if row and path_query.prompts else None
         own = overrides(path_query.prompts, project_of(path_query.project, kept, path_query.otherwise))
-        families = (
-            families_of(transaction, scope.tenant, (*own, *path_query.prompts), DEPTH) if path_query.prompts else {}
-        )
-        epoch = current_epoch(transaction, scope.tenant)
+        families = families_of(transaction, (*own, *path_query.prompts), DEPTH) if path_query.prompts else {}
+        epoch = current_epoch(transaction)
         if row is None:
-            memory_context = _known(transaction, scope, path_query, None, self.cache)
+            memory_context = _known(transaction, path_query, None, self.cache)
             return Scene(
                 conversation=Conversation(id=path_query.conversation),
                 families=families,
@@ -90,19 +88,19 @@ class ConversationReader(Noun):
                 epoch=epoch,
             )
         if self.paths:
-            self.paths.see(scope.tenant, epoch)
+            self.paths.see(transaction.scope.tenant, epoch)
         if access.awaits_owner(row):
-            row.user = scope.user
-        tenant, no = row.tenant, row.no
+            row.user = transaction.scope.user
+        no = row.no
         parent = row.head if path_query.parent is None else path_query.parent
         runs = runs_to(transaction, row, parent)
-        turns = transaction.rows("turns_last", tenant=tenant, no=no, limit=1)
+        turns = transaction.rows("turns_last", no=no, limit=1)
         last = _turn(transaction, turns[0]) if turns else None
-        waiting = transaction.one("turn_waiting", tenant=tenant, no=no)
+        waiting = transaction.one("turn_waiting", no=no)
         previous = last.steps[-1].manifest if last and last.steps else None
         mark, version = read_mark(transaction, row, runs, path_query, shown=previous.summary_version if previous else 0)
         behind = runs if path_query.whole else runs_after(runs, mark)
-        path, left = _read_path(transaction, (tenant, no), behind, path_query, self.paths, epoch=epoch)
+        path, left = _read_path(transaction, no, behind, path_query, self.paths, epoch=epoch)
         said = last.metadata.get(RECALLED, {}).get("durable", ()) if last else ()
         return Scene(
             conversation=row.record(),
@@ -124,14 +122,13 @@ class ConversationReader(Noun):
             families=families,
             epoch=epoch,
             corrected=last_correction(transaction, row) if version else 0,
-            known=_known(transaction, scope, path_query, row, self.cache, said=said),
+            known=_known(transaction, path_query, row, self.cache, said=said),
         )
 
     @read
     def align(
         self,
         transaction: Transaction,
-        scope: Scope,
         digests: Sequence[bytes],
         *,
         conversation: str | None,
@@ -139,65 +136,58 @@ class ConversationReader(Noun):
     ) -> list[Alignment]:
         """Find the posts of messages, in the named conversation or in this user's conversations with an anchor."""
         if conversation is not None:
-            row = access.find(transaction, scope, conversation)
+            row = access.find(transaction, conversation)
             return [_places(transaction, row, digests)] if row else []
-        found = (access.by_no(transaction, scope.tenant, no) for no in _holding(transaction, scope, anchors))
+        found = (access.by_no(transaction, no) for no in _holding(transaction, anchors))
         return [_places(transaction, row, digests) for row in found if row is not None]
 
     @read
     def stored_paths(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        chains: Sequence[tuple[int, bytes]],
-        *,
-        conversation: str | None,
+        self, transaction: Transaction, chains: Sequence[tuple[int, bytes]], *, conversation: str | None
     ) -> list[StoredPath]:
         """Return the stored paths with the first of these depths and chained digests that has any, newest first.
 
         They are in the named conversation, or in this user's conversations.
         """
-        row = access.find(transaction, scope, conversation) if conversation is not None else None
+        row = access.find(transaction, conversation) if conversation is not None else None
         if conversation is not None and row is None:
             return []
         for depth, chained in chains:
-            values = {"tenant": scope.tenant, "chain": chained, "depth": depth, "limit": CANDIDATES}
+            values = {"chain": chained, "depth": depth, "limit": CANDIDATES}
             if row is not None:
                 ends = transaction.run("posts_by_chain", no=row.no, **values).fetchall()
             else:
-                ends = transaction.run("posts_by_chain_of_user", user=scope.user, **values).fetchall()
+                ends = transaction.run("posts_by_chain_of_user", **values).fetchall()
             if ends:
-                rows = ((row or access.by_no(transaction, scope.tenant, no), seq) for no, seq in ends)
+                rows = ((row or access.by_no(transaction, no), seq) for no, seq in ends)
                 return [_path(transaction, each, seq) for each, seq in rows if each is not None]
         return []
 
     @read
-    def answers_at_heads(
-        self, transaction: Transaction, scope: Scope, *, looked: int, limit: int
-    ) -> list[tuple[Conversation, str]]:
+    def answers_at_heads(self, transaction: Transaction, *, looked: int, limit: int) -> list[tuple[Conversation, str]]:
         """Return the user's newest conversations that end with an answer, among the tenant's `looked` newest."""
-        values = {"tenant": scope.tenant, "user": scope.user, "looked": looked, "limit": limit}
+        values = {"looked": looked, "limit": limit}
         return [
-            (row.record(), each["message"] or read_body(transaction, scope.tenant, each["body"])[0])
+            (row.record(), each["message"] or read_body(transaction, each["body"])[0])
             for each in transaction.rows("answers_at_heads", **values)
-            if (row := access.by_no(transaction, scope.tenant, each["no"])) is not None
+            if (row := access.by_no(transaction, each["no"])) is not None
         ]
 
     @read
     def framed_texts(
-        self, transaction: Transaction, scope: Scope, frame: tuple[bytes, bytes], *, user: str | None, limit: int
+        self, transaction: Transaction, frame: tuple[bytes, bytes], *, user: str | None, limit: int
     ) -> list[str]:
         """Return first messages of a user's conversations that begin or end with the same words."""
         opening, ending = frame
         values = {"opening": opening, "ending": ending, "user": user, "limit": limit}
-        rows = transaction.rows("framed_texts", tenant=scope.tenant, **values)
-        apart = bodies(transaction, scope.tenant, [row["body"] for row in rows if row["body"]])
+        rows = transaction.rows("framed_texts", **values)
+        apart = bodies(transaction, [row["body"] for row in rows if row["body"]])
         return [decode_body(apart[row["body"]])[0] if row["body"] in apart else row["message"] or "" for row in rows]
 
     @read
-    def answered(self, transaction: Transaction, scope: Scope, key: str) -> StoredAnswer | None:
+    def answered(self, transaction: Transaction, key: str) -> StoredAnswer | None:
         """Return the stored answer of an Idempotency-Key, or None."""
-        row = transaction.one("idempotency_get", tenant=scope.tenant, key=access.own_key(scope, key))
+        row = transaction.one("idempotency_get", key=access.own_key(transaction.scope, key))
         if row is None:
             return None
         turn, response = row["turn"], row["response"]
@@ -206,19 +196,19 @@ class ConversationReader(Noun):
         return StoredAnswer(row["digest"], row["id"], turn, step=int(response or 1))
 
     @read
-    def conversation(self, transaction: Transaction, scope: Scope, conversation: str) -> Conversation:
+    def conversation(self, transaction: Transaction, conversation: str) -> Conversation:
         """Return one conversation. Raises NotFound."""
-        return access.need(transaction, scope, conversation).record()
+        return access.need(transaction, conversation).record()
 
     @read
     def conversations(
-        self, transaction: Transaction, scope: Scope, *, limit: int, cursor: str | None = None, utility: bool = False
+        self, transaction: Transaction, *, limit: int, cursor: str | None = None, utility: bool = False
     ) -> Page[Conversation]:
         """List the caller's conversations, or with `utility` the utility calls, most recent first."""
         limit = max(1, limit)
         before, before_no = read_cursor(cursor)
         place = {"before": before, "before_no": before_no, "limit": limit + 1, "utility": int(utility)}
-        items = transaction.rows("conversations_page", **access.caller(scope), **place)
+        items = transaction.rows("conversations_page", **place)
         entries = items[:limit]
         more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
         return Page(items=tuple(record(Conversation, row) for row in entries), next=more)
@@ -227,7 +217,6 @@ class ConversationReader(Noun):
     def posts(
         self,
         transaction: Transaction,
-        scope: Scope,
         conversation: str,
         *,
         path: bool = True,
@@ -240,7 +229,7 @@ class ConversationReader(Noun):
 
         `last` is the number of newest posts; `limit` that of the first ones after the seq `after`.
         """
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         runs = runs_to(transaction, row, row.head if head is None else head) if path else [(1, row.last_seq)]
         if last is not None:
             runs = newest(runs, last)
@@ -248,62 +237,59 @@ class ConversationReader(Noun):
 
     @read
     def posts_in(
-        self, transaction: Transaction, scope: Scope, conversation: str, ranges: Sequence[tuple[int, int]]
+        self, transaction: Transaction, conversation: str, ranges: Sequence[tuple[int, int]]
     ) -> list[PathPost]:
         """Return posts of seq ranges, in the order of the ranges; erased ones are omitted."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         path_posts: list[PathPost] = []
         for span in ranges:
-            newest_first = _all(stretch(transaction, "path_stretch", row.tenant, row.no, [span]))
-            path_posts.extend(reversed(with_bodies(transaction, row.tenant, newest_first)))
+            newest_first = _all(stretch(transaction, "path_stretch", row.no, [span]))
+            path_posts.extend(reversed(with_bodies(transaction, newest_first)))
         return path_posts
 
     @read
-    def round_states(self, transaction: Transaction, scope: Scope, conversation: str) -> dict[int, RoundState]:
+    def round_states(self, transaction: Transaction, conversation: str) -> dict[int, RoundState]:
         """Return the state of every round by seq: its newest turn's state, else finished if it has an answer."""
-        row = access.need(transaction, scope, conversation)
-        key = {"tenant": row.tenant, "no": row.no}
-        states: dict[int, RoundState] = {seq: "finished" for (seq,) in transaction.run("rounds_answered", **key)}
-        for seq, state in transaction.run("rounds_of_turns", **key):
+        row = access.need(transaction, conversation)
+        states: dict[int, RoundState] = {seq: "finished" for (seq,) in transaction.run("rounds_answered", no=row.no)}
+        for seq, state in transaction.run("rounds_of_turns", no=row.no):
             if seq:
                 states[seq] = "finished" if state == "finished" else "created" if state == "running" else "failed"
         return states
 
     @read
-    def turn(self, transaction: Transaction, scope: Scope, conversation: str, n: int) -> Turn:
+    def turn(self, transaction: Transaction, conversation: str, n: int) -> Turn:
         """Return one turn of a conversation."""
-        row = access.need(transaction, scope, conversation)
-        data = transaction.one("turn_get", **row.key, n=n)
+        row = access.need(transaction, conversation)
+        data = transaction.one("turn_get", no=row.no, n=n)
         if data is None:
             msg = f"Unknown turn {n} of conversation {conversation!r}. Number of turns: {row.turns}."
             raise NotFound(msg)
         return _turn(transaction, data)
 
     @read
-    def turns(self, transaction: Transaction, scope: Scope, conversation: str, *, last: int) -> list[Turn]:
+    def turns(self, transaction: Transaction, conversation: str, *, last: int) -> list[Turn]:
         """Return the newest turns, oldest first."""
-        row = access.need(transaction, scope, conversation)
-        items = transaction.rows("turns_last", **row.key, limit=last)
+        row = access.need(transaction, conversation)
+        items = transaction.rows("turns_last", no=row.no, limit=last)
         return [_turn(transaction, each) for each in reversed(items)]
 
     @read
-    def texts(self, transaction: Transaction, scope: Scope, digests: Sequence[str]) -> dict[str, str]:
+    def texts(self, transaction: Transaction, digests: Sequence[str]) -> dict[str, str]:
         """Return stored texts by digest (hex); erased ones are omitted."""
         texts_by_digest = {}
         for digest in digests:
-            body = transaction.value("text_get", **access.caller(scope), digest=bytes.fromhex(digest))
+            body = transaction.value("text_get", digest=bytes.fromhex(digest))
             if body is not None:
                 texts_by_digest[digest] = body.decode("utf-8", "surrogatepass")
         return texts_by_digest
 
     @read
-    def search(
-        self, transaction: Transaction, scope: Scope, search_look: SearchLook, *, conversation: str | None
-    ) -> SearchResult:
+    def search(self, transaction: Transaction, search_look: SearchLook, *, conversation: str | None) -> SearchResult:
         """Search one conversation's head path, or all of the user's conversations."""
         if conversation is None:
-            return search.search_owned(transaction, scope, search_look, self.cache)
-        row = access.find(transaction, scope, conversation)
+            return search.search_owned(transaction, search_look, self.cache)
+        row = access.find(transaction, conversation)
         if row is None:
             return search.NOTHING
         runs = runs_to(transaction, row, row.head)
@@ -312,7 +298,6 @@ class ConversationReader(Noun):
 
 def _known(
     transaction: Transaction,
-    scope: Scope,
     path_query: PathQuery,
     row: ConversationRow | None,
     remembered: search.SearchCache,
@@ -323,12 +308,12 @@ def _known(
     if path_query.memory is None:
         return None
     dense = path_query.search.dense if path_query.search else None
-    return memories.memory_context(transaction, scope, path_query.memory, row, remembered, dense=dense, keep=said)
+    return memories.memory_context(transaction, path_query.memory, row, remembered, dense=dense, keep=said)
 
 
 def _read_path(
     transaction: Transaction,
-    key: tuple[str, int],
+    no: int,
     runs: Runs,
     path_query: PathQuery,
     paths: Paths | None,
@@ -336,23 +321,22 @@ def _read_path(
     epoch: int,
 ) -> tuple[tuple[PathPost, ...], Runs]:
     """Read the newest posts in full up to one cap, then older ones compressed up to the other cap."""
-    tenant, no = key
     most = path_query.post_tokens or _LARGEST
-    path_part = paths.stretch(transaction, tenant, no, runs) if paths else None
-    newest = path_part or stretch(transaction, "path_stretch", tenant, no, runs)
+    path_part = paths.stretch(transaction, no, runs) if paths else None
+    newest = path_part or stretch(transaction, "path_stretch", no, runs)
     taken, left = _take(newest, runs, _TOKENS, path_query.full_tokens, most=most)
     if left and not taken:  # at least one post, however long
         last = left[0][1]
-        taken = _all(stretch(transaction, "path_stretch", tenant, no, [(last, last)]))
+        taken = _all(stretch(transaction, "path_stretch", no, [(last, last)]))
         left = _until(left, last - 1)
     if paths and taken:
-        paths.hold(tenant, no, taken[: runs[0][1] - runs[0][0] + 1], epoch=epoch)
+        paths.hold(transaction.scope.tenant, no, taken[: runs[0][1] - runs[0][0] + 1], epoch=epoch)
     cap = path_query.small_tokens - _compressed(taken, path_query.small_after or path_query.full_tokens, most)
-    path_posts = with_bodies(transaction, tenant, taken)
+    path_posts = with_bodies(transaction, taken)
     if left:
-        older = stretch(transaction, "small_stretch", tenant, no, left)
+        older = stretch(transaction, "small_stretch", no, left)
         taken, left = _take(older, left, _SMALL_TOKENS, cap)
-        path_posts += with_bodies(transaction, tenant, taken, small=True)
+        path_posts += with_bodies(transaction, taken, small=True)
     path_posts.reverse()
     return tuple(path_posts), left
 
@@ -394,7 +378,7 @@ def _until(runs: Runs, seq: int) -> Runs:
 
 
 def _turn(transaction: Transaction, row: Row) -> Turn:
-    steps = transaction.rows("steps_of", tenant=row["tenant"], no=row["conversation"], turn=row["n"])
+    steps = transaction.rows("steps_of", no=row["conversation"], turn=row["n"])
     partial = steps[-1]["partial"] if steps else None
     return record(
         Turn,
@@ -406,7 +390,7 @@ def _turn(transaction: Transaction, row: Row) -> Turn:
 
 def summary(transaction: Transaction, row: ConversationRow, version: int) -> Summary | None:
     """Return one summary of a conversation."""
-    data = transaction.one("summary_get", **row.key, version=version)
+    data = transaction.one("summary_get", no=row.no, version=version)
     if data is None:
         return None
     made_by, _, prompt = data["made_by"].partition(TOLD)
@@ -420,8 +404,8 @@ def posts_on(transaction: Transaction, row: ConversationRow, runs: Runs, limit: 
         end = last if limit is None else min(last, first + limit - len(posts) - 1)
         if end < first:
             break
-        results = transaction.run("posts_stretch", **row.key, first=first, last=end).fetchall()
-        apart = bodies(transaction, row.tenant, [each[14] for each in results if each[14] is not None])
+        results = transaction.run("posts_stretch", no=row.no, first=first, last=end).fetchall()
+        apart = bodies(transaction, [each[14] for each in results if each[14] is not None])
         posts += [_post(each, apart.get(each[14]) if each[14] is not None else None) for each in results]
     return posts
 
@@ -473,11 +457,11 @@ def read_cursor(cursor: str | None) -> tuple[float, int]:
         raise InvalidInput(msg, where="cursor") from None
 
 
-def _holding(transaction: Transaction, scope: Scope, anchors: Sequence[bytes]) -> list[int]:
+def _holding(transaction: Transaction, anchors: Sequence[bytes]) -> list[int]:
     """Return this user's conversations with the most anchors; ties newest first."""
     held: Counter[int] = Counter()
     for anchor in anchors:
-        values = {"tenant": scope.tenant, "digest": anchor, "user": scope.user, "limit": CANDIDATES}
+        values = {"digest": anchor, "limit": CANDIDATES}
         held.update(no for (no,) in transaction.run("conversations_by_digest", **values))
     return sorted(held, key=lambda no: (held[no], no), reverse=True)[:ALIGNED]
 
@@ -497,13 +481,13 @@ def _places(transaction: Transaction, row: ConversationRow, digests: Sequence[by
     follows: dict[int, int] = {}  # run -> its parent post
     values = {"digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
     # One row of JSON: reading row by row would release and reacquire the GIL each time.
-    here = json.loads(transaction.value("posts_by_digests", **row.key, **values))
+    here = json.loads(transaction.value("posts_by_digests", no=row.no, **values))
     for at, seq, parent, depth, run, run_parent in sorted(here):
         known[asked[at]].append(seq)
         posts[seq] = PostSpot(parent, depth, run)
         follows[run] = run_parent
     if head and head not in posts:
-        seq, parent, depth, run, run_parent = transaction.run("spot_of", **row.key, seq=head).fetchone()
+        seq, parent, depth, run, run_parent = transaction.run("spot_of", no=row.no, seq=head).fetchone()
         posts[seq], follows[run] = PostSpot(parent, depth, run), run_parent
     places = tuple(tuple(known[digest]) for digest in digests)
     return Alignment(row.record(), places, posts, _runs_up(transaction, row, follows))
@@ -519,7 +503,7 @@ def _runs_up(transaction: Transaction, row: ConversationRow, follows: dict[int, 
             continue
         runs[run] = (0, 0)
         if seq:
-            start, parent = transaction.run("run_of", **row.key, seq=seq).fetchone()
+            start, parent = transaction.run("run_of", no=row.no, seq=seq).fetchone()
             runs[run] = (seq, start)
             waiting.append((start, parent))
     return runs
@@ -553,11 +537,11 @@ def _newest_summary(transaction: Transaction, row: ConversationRow, runs: Runs) 
         return mark_on(transaction, row, runs)
     if not row.mark:  # the head's mark is stored in the conversation's row
         return 0, 0
-    return row.mark, transaction.value("summary_ending", **row.key, mark=row.mark)
+    return row.mark, transaction.value("summary_ending", no=row.no, mark=row.mark)
 
 
 def _named(transaction: Transaction, row: ConversationRow, runs: Runs, version: int) -> tuple[int, int]:
-    data = transaction.one("summary_get", **row.key, version=version)
+    data = transaction.one("summary_get", no=row.no, version=version)
     return (data["upto_seq"], data["version"]) if data and on_path(runs, data["upto_seq"]) else (0, 0)
 
 
@@ -569,5 +553,5 @@ def _serves(
     posts, tokens = backlog(transaction, row, tip_at(transaction, row, runs[0][1]), mark)
     if posts > path_query.steady_posts or tokens > path_query.full_tokens // 2:
         return False
-    data = transaction.one("summary_get", **row.key, version=version)
+    data = transaction.one("summary_get", no=row.no, version=version)
     return data is not None and bool(data["corrected"] >= last_correction(transaction, row))

@@ -58,7 +58,7 @@ class ErasedPosts(Struct):
 
 
 def _stored_posts(transaction: Transaction, row: ConversationRow) -> list[_StoredPost]:
-    return transaction.records(_StoredPost, "posts_told", **row.key)
+    return transaction.records(_StoredPost, "posts_told", no=row.no)
 
 
 def redact(
@@ -71,12 +71,11 @@ def redact(
     now: float,
 ) -> ErasedPosts | None:
     """Erase a user's posts in a conversation of others; None if they have no posts there and take no part."""
-    tenant = row.tenant
     posts = _stored_posts(transaction, row)
     own = [post for post in posts if post.sender == user and post.role == "user"]
     if not own and user not in row.participants:
         return None
-    texts = {post.seq: _texts(transaction, tenant, post) for post in posts} if own else {}
+    texts = {post.seq: _texts(transaction, post) for post in posts} if own else {}
     quoted = CopyIndex(text for post in own for text in texts[post.seq])
     rounds = {post.seq for post in own}
     gone = own + [
@@ -104,12 +103,11 @@ def redact_posts(
 
     Other posts that repeat their words remain, derived data does not. An erased head moves back.
     """
-    tenant = row.tenant
     posts = _stored_posts(transaction, row)
-    gone = [post for post in _paired(transaction, tenant, posts, set(seqs)) if post.state != GONE]
+    gone = [post for post in _paired(transaction, posts, set(seqs)) if post.state != GONE]
     if not gone:
         return None
-    quoted = CopyIndex(text for post in gone for text in _texts(transaction, tenant, post))
+    quoted = CopyIndex(text for post in gone for text in _texts(transaction, post))
     going = ErasedPosts(posts, gone, {post.round for post in gone}, quoted)
     row = _take(transaction, row, going, tally, weigh=weigh, now=now)
     empty = {post.seq for post in gone} | {post.seq for post in posts if post.state == GONE}
@@ -121,14 +119,14 @@ def redact_posts(
     return _done(transaction, row, going, tally)
 
 
-def _paired(transaction: Transaction, tenant: str, posts: list[_StoredPost], seqs: set[int]) -> list[_StoredPost]:
+def _paired(transaction: Transaction, posts: list[_StoredPost], seqs: set[int]) -> list[_StoredPost]:
     """Return posts together with the posts of matching tool calls and results.
 
     Call ids are unique only within a round.
     """
     rounds = {post.round for post in posts if post.seq in seqs}
     calls = {
-        post.seq: {(post.round, call) for call in calls_in(_said(transaction, tenant, post)[1])}
+        post.seq: {(post.round, call) for call in calls_in(_said(transaction, post)[1])}
         for post in posts
         if post.round in rounds
     }
@@ -147,14 +145,14 @@ def _take(
 ) -> ConversationRow:
     """Erase the text of posts and all derived data; end the running turn. Return the conversation's row."""
     stop(transaction, row, now=now)
-    row = need(transaction, Scope(row.tenant), row.id)
+    row = need(transaction.within(Scope(row.tenant)), row.id)
     ids = {post.id for post in going.gone}
     counts = Counter(_take_derived(transaction, row, going))
     counts["fullText"] = _empty(transaction, row, going, weigh=weigh)
     tally.rows.update(+counts)
     lose_corrections(transaction, row, ids)
-    unlearn(transaction, row.tenant, row.no, tally, ids)
-    deliver_anew(transaction, row.tenant, row.no)
+    unlearn(transaction, row.no, tally, ids)
+    deliver_anew(transaction, row.no)
     return row
 
 
@@ -163,63 +161,61 @@ def _done(transaction: Transaction, row: ConversationRow, going: ErasedPosts, ta
     outcome_count = outcomes.forget(transaction, row, going.user, going.quoted)
     tally.rows.update(+Counter(outcomes=outcome_count), posts=len(going.gone))
     _settle(transaction, row, going.user, anew=bool(going.gone))
-    raise_epoch(transaction, row.tenant, "conversation", str(row.no))
-    answered = transaction.run("turns_of_rounds", **row.key, rounds=json.dumps(sorted(going.rounds)))
+    raise_epoch(transaction, "conversation", str(row.no))
+    answered = transaction.run("turns_of_rounds", no=row.no, rounds=json.dumps(sorted(going.rounds)))
     going.turns = frozenset(turn for (turn,) in answered)
     return going
 
 
-def _texts(transaction: Transaction, tenant: str, post: _StoredPost) -> list[str]:
+def _texts(transaction: Transaction, post: _StoredPost) -> list[str]:
     """Return the texts of a post and its parts."""
-    message, parts = _said(transaction, tenant, post)
+    message, parts = _said(transaction, post)
     return [text for text in (message, *(part.content for part in parts)) if text]
 
 
-def _said(transaction: Transaction, tenant: str, post: _StoredPost) -> tuple[str | None, tuple[Part, ...]]:
+def _said(transaction: Transaction, post: _StoredPost) -> tuple[str | None, tuple[Part, ...]]:
     message, parts = post.message, post.parts
     if post.body is not None:
-        message, parts, _ = read_body(transaction, tenant, post.body)
+        message, parts, _ = read_body(transaction, post.body)
     return message, decode_parts(parts)
 
 
 def stop(transaction: Transaction, row: ConversationRow, *, now: float) -> None:
     """End the running turn of a conversation without its partial answer, because its prompt had erased text."""
-    transaction.run("steps_blank", **row.key)
+    transaction.run("steps_blank", no=row.no)
     if row.lease_until:
         end_expired(transaction, row, now=now)
     for turn in parallel_turns(transaction, row):
         end_parallel(transaction, row, turn, now=now)
-    leave_waiting(transaction, row.key, now=now)
+    leave_waiting(transaction, row.no, now=now)
 
 
 def _take_derived(transaction: Transaction, row: ConversationRow, going: ErasedPosts) -> dict[str, int]:
     """Delete summaries, items, quotes in windows, client system texts, and turn metadata."""
-    place, quoted = row.key, going.quoted
-    counts = {table: transaction.run(f"delete_{table}", **place).rowcount for table in ("summaries", "items")}
-    counts["vectors"] = transaction.run("delete_vectors", **place).rowcount
+    no, quoted = row.no, going.quoted
+    counts = {table: transaction.run(f"delete_{table}", no=no).rowcount for table in ("summaries", "items")}
+    counts["vectors"] = transaction.run("delete_vectors", no=no).rowcount
     for table in ("reflections", "tuning", "optimizations", "outbox", "embedded"):
-        transaction.run(f"delete_{table}", **place)
+        transaction.run(f"delete_{table}", no=no)
     digests: set[bytes] = set()
     gone = {post.seq for post in going.gone}
     fronts: dict[bool, set[bytes]] = {True: set(), False: set()}  # client system texts
-    for raw, round_ in transaction.run("manifests_of", **place).fetchall():
+    for raw, round_ in transaction.run("manifests_of", no=no).fetchall():
         manifest = _manifest(raw)
         fronts[round_ in going.rounds].update(
             bytes.fromhex(text.digest) for text in manifest.front if text.source == CLIENT
         )
         copies = {bytes.fromhex(each.digest): seq for seq, each in manifest.copies.items()}
-        digests.update(
-            digest for digest, seq in copies.items() if seq in gone or _quotes(transaction, row.tenant, digest, quoted)
-        )
+        digests.update(digest for digest, seq in copies.items() if seq in gone or _quotes(transaction, digest, quoted))
         for text in (*manifest.front, *manifest.volatile):
             digest = bytes.fromhex(text.digest)
             if digest not in digests and (
-                text in manifest.volatile or text.kind == "summary" or _quotes(transaction, row.tenant, digest, quoted)
+                text in manifest.volatile or text.kind == "summary" or _quotes(transaction, digest, quoted)
             ):
                 digests.add(digest)
     digests |= fronts[True] - fronts[False]
-    counts["blobs"] = sum(unuse(transaction, place, digest) for digest in digests)
-    for turn in transaction.rows("turns_told", **place):
+    counts["blobs"] = sum(unuse(transaction, no, digest) for digest in digests)
+    for turn in transaction.rows("turns_told", no=no):
         told = json.loads(turn["metadata"])
         metadata = {
             name: value
@@ -227,12 +223,12 @@ def _take_derived(transaction: Transaction, row: ConversationRow, going: ErasedP
             if name not in _DERIVED and not quoted.stand_in(json.dumps(value, ensure_ascii=False))
         }
         if metadata != told:
-            transaction.run("turn_metadata", **place, n=turn["n"], metadata=encode_json(metadata))
+            transaction.run("turn_metadata", no=no, n=turn["n"], metadata=encode_json(metadata))
     return counts
 
 
-def _quotes(transaction: Transaction, tenant: str, digest: bytes, quoted: CopyIndex) -> bool:
-    body = transaction.value("blob_get", tenant=tenant, digest=digest)
+def _quotes(transaction: Transaction, digest: bytes, quoted: CopyIndex) -> bool:
+    body = transaction.value("blob_get", digest=digest)
     return body is not None and quoted.stand_in(body.decode("utf-8", "replace"))
 
 
@@ -248,22 +244,22 @@ def _empty(
         post.tokens = weigh(empty)
         post.digest = digest_of(f"{GONE}\x00{row.no}\x00{post.seq}".encode())
         values = {"sender": sender, "role": role, "message": ERASED, "tokens": post.tokens, "digest": post.digest}
-        transaction.run("post_erase", **row.key, seq=post.seq, **values)
+        transaction.run("post_erase", no=row.no, seq=post.seq, **values)
         if post.body is not None:
-            unuse(transaction, row.key, post.body)
+            unuse(transaction, row.no, post.body)
         found += transaction.run("post_text_delete", id=row.no << SHIFT | post.seq).rowcount
     sums, chains = {0: 0}, {0: b""}
     for post in going.posts:
         sums[post.seq] = sums[post.parent] + post.tokens
         chains[post.seq] = chained = chain(chains[post.parent], [post.digest])
-        transaction.run("post_sum", **row.key, seq=post.seq, path_tokens=sums[post.seq], chain=chained)
+        transaction.run("post_sum", no=row.no, seq=post.seq, path_tokens=sums[post.seq], chain=chained)
     return found
 
 
 def _settle(transaction: Transaction, row: ConversationRow, user: str | None, *, anew: bool) -> None:
     """Remove the user from a conversation's row; `anew` makes it due for summarization from its first post."""
-    transaction.run("post_recipient", **row.key, user=user, nobody=NOBODY)
-    transaction.run("participant_delete", **row.key, user=user)
+    transaction.run("post_recipient", no=row.no, user=user, nobody=NOBODY)
+    transaction.run("participant_delete", no=row.no, user=user)
     left = tuple(each for each in row.participants if each != user)
     row.company, row.participants = company_of(row, left), left
     row.speakers = tuple(each for each in row.speakers if each != user)

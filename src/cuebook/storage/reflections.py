@@ -9,13 +9,12 @@ import msgspec
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import DueReflection, MetapromptTask, ReflectionInput
 from cuebook.records.audit import Record
-from cuebook.records.memory import Scope
 from cuebook.records.mind import Reflection
 from cuebook.records.turn import TurnOn
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, own_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Row, Transaction, read, record, write
+from cuebook.storage.database.transaction import Noun, Row, Transaction, read, read_all, record, write
 from cuebook.storage.tree import Runs, on_path, runs_to
 
 # ---- the last turn of a path ----------------------------------------------------------------------------------------
@@ -32,7 +31,7 @@ def turn_on(transaction: Transaction, row: ConversationRow, runs: Runs) -> TurnO
     so that a regenerated answer finds them.
     """
     for first, last in runs:
-        for turn in transaction.rows("turns_on_run", **row.key, first=first, last=last, limit=_AT_ONCE):
+        for turn in transaction.rows("turns_on_run", no=row.no, first=first, last=last, limit=_AT_ONCE):
             if on_path(runs, turn["query_seq"]):
                 return _chosen(transaction, row, turn, runs)
     return None
@@ -42,7 +41,7 @@ def _chosen(transaction: Transaction, row: ConversationRow, newest: Row, runs: R
     if newest["reply_seq"] and on_path(runs, newest["reply_seq"]):
         return read_turn(transaction, row, newest)
     span = {"first": newest["round"], "last": newest["round"], "limit": _AT_ONCE}
-    same = transaction.rows("turns_on_run", **row.key, **span)
+    same = transaction.rows("turns_on_run", no=row.no, **span)
     spoke = (turn for turn in same if turn["reply_seq"] and on_path(runs, turn["reply_seq"]))
     return read_turn(transaction, row, next(spoke, newest))
 
@@ -50,7 +49,7 @@ def _chosen(transaction: Transaction, row: ConversationRow, newest: Row, runs: R
 def read_turn(transaction: Transaction, row: ConversationRow, turn: Row) -> TurnOn:
     """Parse a turn's row, with the error of its last step if it failed."""
     failed = turn["state"] in ("failed", "interrupted")
-    step = transaction.one("step_last", **row.key, turn=turn["n"]) if failed else None
+    step = transaction.one("step_last", no=row.no, turn=turn["n"]) if failed else None
     return record(TurnOn, turn, error=step["error"] if step else "")
 
 
@@ -63,7 +62,7 @@ _calls = msgspec.json.Decoder(tuple[MetapromptTask, ...]).decode
 class ReflectionStore(Noun):
     """Stores reflections."""
 
-    @read
+    @read_all
     def due(self, transaction: Transaction, *, limit: int = 100) -> list[DueReflection]:
         """Return the oldest due reflection of each conversation whose turn has ended, with their number."""
         results = transaction.run("reflections_due", limit=limit).fetchall()
@@ -73,43 +72,42 @@ class ReflectionStore(Noun):
         ]
 
     @read
-    def due_in(self, transaction: Transaction, scope: Scope, conversation: str, *, limit: int) -> list[DueReflection]:
+    def due_in(self, transaction: Transaction, conversation: str, *, limit: int) -> list[DueReflection]:
         """Return a conversation's due reflections of ended turns, oldest first."""
-        row = access.find(transaction, scope, conversation)
+        row = access.find(transaction, conversation)
         if row is None:
             return []
         return [
             DueReflection(tenant=row.tenant, conversation=row.id, turn=turn, n=n)
-            for turn, n in transaction.run("reflections_due_in", **row.key, limit=limit)
+            for turn, n in transaction.run("reflections_due_in", no=row.no, limit=limit)
         ]
 
     @write
     def save(
         self,
         transaction: Transaction,
-        scope: Scope,
         reflecting: ReflectionInput,
         reflection: Reflection,
         *,
         audit: Sequence[Record] = (),
     ) -> bool:
         """Store a reflection. Return False, and store nothing, if it exists or its conversation changed meanwhile."""
-        row = access.unchanged(transaction, scope, reflecting.conversation, epoch=reflecting.epoch)
+        row = access.unchanged(transaction, reflecting.conversation, epoch=reflecting.epoch)
         if row is None:
             return False
-        place = {"tenant": row.tenant, "no": row.no, "turn": reflecting.turn.n, "n": reflecting.n}
+        place = {"no": row.no, "turn": reflecting.turn.n, "n": reflecting.n}
         if not transaction.run("reflection_done", body=_encode(reflection).decode(), **place).rowcount:
             return False
-        chained(transaction, row.tenant, audit)
+        chained(transaction, audit)
         return True
 
     @write
-    def ask(self, transaction: Transaction, scope: Scope, conversation: str, calls: Sequence[MetapromptTask]) -> int:
+    def ask(self, transaction: Transaction, conversation: str, calls: Sequence[MetapromptTask]) -> int:
         """Request a reflection on the newest turn of the head's path. Return the turn's number.
 
         Raises NotFound, and InvalidInput if there is no turn.
         """
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         last = turn_on(transaction, row, runs_to(transaction, row, row.head))
         if last is None:
             msg = f"Conversation {conversation!r} has no turn to reflect on. Send a message first."
@@ -118,28 +116,28 @@ class ReflectionStore(Noun):
         return last.n
 
     @read
-    def waiting(self, transaction: Transaction, scope: Scope, conversation: str) -> int:
+    def waiting(self, transaction: Transaction, conversation: str) -> int:
         """Count a conversation's due reflections, including those of running turns. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
-        return int(transaction.value("reflections_waiting", **row.key))
+        row = access.need(transaction, conversation)
+        return int(transaction.value("reflections_waiting", no=row.no))
 
     @read
     def of(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, turn: int | None = None, limit: int = 50
+        self, transaction: Transaction, conversation: str, *, turn: int | None = None, limit: int = 50
     ) -> list[Reflection]:
         """Return reflections of a conversation on all branches, or of one turn, newest first. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         found = (_reflection(body) for body, *_ in _made(transaction, row, turn or row.turns))
         return list(islice(takewhile(lambda each: turn in (None, each.turn), found), limit))
 
     @read
-    def read(self, transaction: Transaction, scope: Scope, due: DueReflection) -> ReflectionInput | None:
+    def read(self, transaction: Transaction, due: DueReflection) -> ReflectionInput | None:
         """Load the input of a reflection, or None if it is no longer due."""
-        row = access.find(transaction, scope, due.conversation)
+        row = access.find(transaction, due.conversation)
         if row is None:
             return None
-        data = transaction.one("reflection_get", **row.key, turn=due.turn, n=due.n)
-        fields = transaction.one("turn_get", **row.key, n=due.turn)
+        data = transaction.one("reflection_get", no=row.no, turn=due.turn, n=due.n)
+        fields = transaction.one("turn_get", no=row.no, n=due.turn)
         if data is None or fields is None or not data["due"]:
             return None
         turn = read_turn(transaction, row, fields)
@@ -150,13 +148,13 @@ class ReflectionStore(Noun):
             n=due.n,
             calls=_calls(data["calls"]),
             before=newest_on(transaction, row, runs, upto=due.turn),
-            epoch=own_epoch(transaction, row),
+            epoch=own_epoch(transaction, row.no),
         )
 
 
 def ask(transaction: Transaction, row: ConversationRow, turn: int, calls: Sequence[MetapromptTask]) -> None:
     """Request a reflection on a turn."""
-    transaction.run("reflection_ask", **row.key, turn=turn, calls=_encode(tuple(calls)).decode())
+    transaction.run("reflection_ask", no=row.no, turn=turn, calls=_encode(tuple(calls)).decode())
 
 
 def newest_on(transaction: Transaction, row: ConversationRow, runs: Runs, *, upto: int) -> Reflection | None:
@@ -168,4 +166,4 @@ def newest_on(transaction: Transaction, row: ConversationRow, runs: Runs, *, upt
 
 
 def _made(transaction: Transaction, row: ConversationRow, upto: int) -> Cursor:
-    return transaction.run("reflections_made", **row.key, turn=upto)
+    return transaction.run("reflections_made", no=row.no, turn=upto)

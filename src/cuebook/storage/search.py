@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
-from cuebook.records.memory import PostMatch, Scope, SearchResult
+from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.tree import SHIFT, Runs, bodies, decode_body, on_path, owner_token, runs_to, tenant_token
@@ -75,8 +75,8 @@ class PlaceWords:
 
     def of(self, transaction: Transaction, values: Mapping[str, str]) -> Words:
         """Return a place's words in this snapshot. `values` are its columns."""
-        self._see(transaction, values["tenant"])
-        key = (values["tenant"], values["kind"], values["owner"])
+        self._see(transaction)
+        key = (transaction.scope.tenant, values["kind"], values["owner"])
         generation = int(transaction.value("place_generation", **values) or 0)
         with self._lock:
             held = self._held.get(key)
@@ -97,9 +97,9 @@ class PlaceWords:
         with self._lock:
             return [owner for _, _, owner in self._held]
 
-    def _see(self, transaction: Transaction, tenant: str) -> None:
+    def _see(self, transaction: Transaction) -> None:
         """Drop a tenant's cached places if data of it was erased since."""
-        epoch = current_epoch(transaction, tenant)
+        epoch, tenant = current_epoch(transaction), transaction.scope.tenant
         with self._lock:
             if self._epochs.setdefault(tenant, epoch) != epoch:
                 self._epochs[tenant] = epoch
@@ -211,7 +211,7 @@ def _close(
     """Compare the query's vector, if any, with those of a conversation."""
     if search_look.dense is None:
         return None
-    return search_cache.matrices.close(transaction, row.tenant, scope_of(row.no), search_look.dense)
+    return search_cache.matrices.close(transaction, scope_of(row.no), search_look.dense)
 
 
 def _placed(post_matches: Sequence[PostMatch], close: Close | None) -> Sequence[PostMatch]:
@@ -228,30 +228,27 @@ def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
     return Query(text=query.text, terms=tuple(chosen)) if chosen else query
 
 
-def search_owned(
-    transaction: Transaction, scope: Scope, search_look: SearchLook, search_cache: SearchCache
-) -> SearchResult:
+def search_owned(transaction: Transaction, search_look: SearchLook, search_cache: SearchCache) -> SearchResult:
     """Find posts in all conversations of a user, owned or joined, or in all conversations if no user is named.
 
     Only head paths are searched. Vectors are compared in the conversations with full-text hits and in the newest.
     """
-    tokens: list[str] = [tenant_token(scope.tenant)]
+    tokens: list[str] = [tenant_token(transaction.scope.tenant)]
     joined: list[int] = []
-    if scope.user is not None:
-        values = {"tenant": scope.tenant, "user": scope.user, "limit": JOINED}
-        joined = [no for (no,) in transaction.run("conversations_joined", **values)]
-        tokens = [owner_token(scope.tenant, scope.user), *(f"c{no}" for no in joined)]
+    if transaction.scope.user is not None:
+        joined = [no for (no,) in transaction.run("conversations_joined", limit=JOINED)]
+        tokens = [owner_token(transaction.scope.tenant, transaction.scope.user), *(f"c{no}" for no in joined)]
     by_conversation: dict[int, list[int]] = {}
     for rowid in _match(transaction, read_query(search_look.text), tokens, _ALL_ROWS, search_look.limit):
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
-    if search_look.dense is not None and scope.user:
-        own = scopes_of(transaction, scope.tenant, scope.user, search_look.dense.model, limit=CONVERSATIONS)
+    if search_look.dense is not None and transaction.scope.user:
+        own = scopes_of(transaction, transaction.scope.user, search_look.dense.model, limit=CONVERSATIONS)
         for no in (*own, *joined[:CONVERSATIONS]):
             by_conversation.setdefault(no, [])
     post_matches: list[PostMatch] = []
     posts = 0
     cosines, vectors = 0.0, 0
-    closest = _closest(transaction, scope, by_conversation, search_look, search_cache)
+    closest = _closest(transaction, by_conversation, search_look, search_cache)
     for no, (row, runs, close, best) in closest.items():
         seqs = in_turn(by_conversation[no], best)
         if not seqs:
@@ -269,13 +266,13 @@ def search_owned(
 
 
 def _closest(
-    transaction: Transaction, scope: Scope, numbers: Iterable[int], search_look: SearchLook, search_cache: SearchCache
+    transaction: Transaction, numbers: Iterable[int], search_look: SearchLook, search_cache: SearchCache
 ) -> dict[int, tuple[ConversationRow, Runs, Close | None, list[int]]]:
     """Return existing conversations, each with its path and its share of the CLOSEST posts of all."""
     results: dict[int, tuple[ConversationRow, Runs, Close | None, list[int]]] = {}
     ranked: list[tuple[float, int, int]] = []
     for no in numbers:
-        row = by_no(transaction, scope.tenant, no)
+        row = by_no(transaction, no)
         if row is None:
             continue
         runs, close = runs_to(transaction, row, row.head), _close(transaction, row, search_look, search_cache)
@@ -325,8 +322,8 @@ def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
 
 def _found(transaction: Transaction, row: ConversationRow, *, direct: set[int], around: set[int]) -> list[PostMatch]:
     seqs = json.dumps(sorted(direct | around))
-    posts = transaction.run("found_posts", **row.key, seqs=seqs, base=row.no << SHIFT).fetchall()
-    bodies_by_digest = bodies(transaction, row.tenant, [post[8] for post in posts if post[8] is not None])
+    posts = transaction.run("found_posts", no=row.no, seqs=seqs, base=row.no << SHIFT).fetchall()
+    bodies_by_digest = bodies(transaction, [post[8] for post in posts if post[8] is not None])
     post_matches = []
     for seq, id_, role, sender, message, created_at, tokens, parent, body, key in posts:
         text = (

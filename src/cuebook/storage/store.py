@@ -11,7 +11,7 @@ from cuebook.storage.conversation_list import ConversationListStore
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite import SqliteDatabase
 from cuebook.storage.database.sqlite_files import MEMORY
-from cuebook.storage.database.transaction import Database, Failpoints, KeyedRequest, Transaction, read, write
+from cuebook.storage.database.transaction import Database, Failpoints, KeyedRequest, Transaction, read_all, write
 from cuebook.storage.deliveries import MemoryStore
 from cuebook.storage.erasure import ErasureStore
 from cuebook.storage.keys import KeyStore
@@ -55,8 +55,8 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         return counts
 
     @write
-    def _delete(self, transaction: Transaction, scope: Scope, conversation: str) -> dict[str, int]:
-        return erasure.delete(transaction, scope, conversation)
+    def _delete(self, transaction: Transaction, conversation: str) -> dict[str, int]:
+        return erasure.delete(transaction, conversation)
 
     def keyed_request(self, scope: Scope, key: str, digest: bytes, *, at: float) -> KeyedRequest:
         """Return a request with an Idempotency-Key in its stored form; `digest` identifies the request."""
@@ -70,7 +70,7 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         """Store the answer of a request, and return the first one stored. Raises KeyReused."""
         return await self.database.write(lambda transaction: request.finish(transaction, answer))
 
-    @read
+    @read_all
     def due_pairs(
         self, transaction: Transaction, statement: str, /, *, limit: int = 100, **values: Any
     ) -> list[tuple[str, str]]:
@@ -78,15 +78,15 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         return transaction.run(statement, limit=limit, **values).fetchall()
 
     @write
-    def drop_answers(self, transaction: Transaction, scope: Scope) -> None:
+    def drop_answers(self, transaction: Transaction) -> None:
         """Delete the stored answers of requests, which may contain data that is about to be erased."""
-        transaction.run("answers_drop", tenant=scope.tenant)
+        transaction.run("answers_drop")
 
     async def check(self, *, whole: bool = False) -> dict[str, Any]:
         """Check that the store works and return its counts; `whole` runs an integrity check of the database."""
         return await self.database.check(whole=whole) | await self._counts()
 
-    @read
+    @read_all
     def _counts(self, transaction: Transaction) -> dict[str, int]:
         return transaction.rows("conversation_counts")[0]
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
-from cuebook.records.memory import Item, Scope, Summary
+from cuebook.records.memory import Item, Summary
 from cuebook.storage import access, reads
 from cuebook.storage.access import ConversationRow, corrections_of, last_correction, own_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Row, Transaction, columns, read, record, write
+from cuebook.storage.database.transaction import Noun, Row, Transaction, columns, read, read_all, record, write
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import backlog, mark_on, on_path, runs_to, tip_at
 
@@ -19,20 +19,18 @@ class SummaryStore(Noun):
     """Stores summaries and their items, and finds conversations that are due for a pass."""
 
     @read
-    def summary(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, version: int | None = None
-    ) -> Summary | None:
+    def summary(self, transaction: Transaction, conversation: str, *, version: int | None = None) -> Summary | None:
         """Return the head's current summary, or the given version. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         return reads.summary(transaction, row, version or head_summary(transaction, row))
 
     @read
-    def items(self, transaction: Transaction, scope: Scope, conversation: str, *, ended: bool = False) -> list[Item]:
+    def items(self, transaction: Transaction, conversation: str, *, ended: bool = False) -> list[Item]:
         """Return the items at the head, with ended ones on request. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         return items_at(transaction, row, head_summary(transaction, row), ended=ended)
 
-    @read
+    @read_all
     def due(
         self,
         transaction: Transaction,
@@ -48,38 +46,36 @@ class SummaryStore(Noun):
         return [DueConversation(*row) for row in transaction.run("due", **values)]
 
     @read
-    def compaction(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, limit: int
-    ) -> CompactionInput | None:
+    def compaction(self, transaction: Transaction, conversation: str, *, limit: int) -> CompactionInput | None:
         """Load the input of a pass: the oldest posts after the mark, at most `limit`, and earlier derived data."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         if row.open_round or row.lease_until:
             return None
         runs = runs_to(transaction, row, row.head)
         mark, version = mark_on(transaction, row, runs)
         return CompactionInput(
             conversation=row.record(),
-            scope=scope,
+            scope=transaction.scope,
             posts=tuple(reads.posts_on(transaction, row, behind(runs, mark), limit)),
             previous=reads.summary(transaction, row, version) if version else None,
             items=tuple(items_at(transaction, row, version, ended=True)),
             before=next(iter(reads.posts_on(transaction, row, [(mark, mark)])), None),
             failures=row.compact_failures,
             last_at=row.compact_last_at,
-            epoch=own_epoch(transaction, row),
+            epoch=own_epoch(transaction, row.no),
             corrections=corrections_of(transaction, row),
             speakers=tuple(row.speakers),
         )
 
     @write
-    def save_summary(self, transaction: Transaction, scope: Scope, compacted: CompactionResult) -> bool:
+    def save_summary(self, transaction: Transaction, compacted: CompactionResult) -> bool:
         """Store a pass's result, unless its path is no longer the head's or another pass came first."""
         transaction.failpoint("summary.begin")
-        row = access.find(transaction, scope, compacted.conversation)
+        row = access.find(transaction, compacted.conversation)
         if row is None or (compacted.no and compacted.no != row.no):
             return False
         upto = compacted.summary.upto_seq
-        if compacted.no and compacted.epoch != own_epoch(transaction, row):
+        if compacted.no and compacted.epoch != own_epoch(transaction, row.no):
             return False
         if compacted.summary.corrected != last_correction(transaction, row):
             return False
@@ -91,21 +87,19 @@ class SummaryStore(Noun):
         previous, sinks = compacted.previous_version, compacted.sinks
         insert_summary(transaction, row, compacted.summary, items, previous=previous, sinks=sinks)
         count, tokens = backlog(transaction, row, tip_at(transaction, row, row.head), upto)
-        transaction.run("corrections_done", **row.key, corrected=compacted.summary.corrected)
+        transaction.run("corrections_done", no=row.no, corrected=compacted.summary.corrected)
         values = {"mark": upto, "backlog": count, "backlog_tokens": tokens, "now": compacted.now}
         transaction.run("compaction_done", no=row.no, **values)
-        chained(transaction, row.tenant, compacted.audit)
+        chained(transaction, compacted.audit)
         transaction.failpoint("summary.stored")
         return True
 
     @write
-    def postpone(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, until: float, failed: bool, mark: int
-    ) -> None:
+    def postpone(self, transaction: Transaction, conversation: str, *, until: float, failed: bool, mark: int) -> None:
         """Delay the next pass until a time."""
-        access.find(transaction, scope, conversation)
+        access.find(transaction, conversation)
         values = {"until": until, "failed": int(failed), "mark": mark}
-        transaction.run("compaction_postpone", tenant=scope.tenant, id=conversation, **values)
+        transaction.run("compaction_postpone", id=conversation, **values)
 
 
 def items_at(transaction: Transaction, row: ConversationRow, version: int, *, ended: bool) -> list[Item]:
@@ -115,7 +109,7 @@ def items_at(transaction: Transaction, row: ConversationRow, version: int, *, en
     """
     line = lineage(transaction, row, version)
     newest: dict[str, Row] = {}
-    for each in transaction.rows("items_of", **row.key):
+    for each in transaction.rows("items_of", no=row.no):
         if each["made_in"] in line:
             newest[each["id"]] = each
     entries = [record(Item, each) for each in newest.values() if each["text"] and (ended or each["ended_in"] is None)]
@@ -124,7 +118,7 @@ def items_at(transaction: Transaction, row: ConversationRow, version: int, *, en
 
 def lineage(transaction: Transaction, row: ConversationRow, version: int) -> set[int]:
     """Return a summary's version and its ancestors."""
-    previous = {mark[0]: mark[2] for mark in transaction.run("summary_marks", **row.key)}
+    previous = {mark[0]: mark[2] for mark in transaction.run("summary_marks", no=row.no)}
     line = set()
     while version:
         line.add(version)
@@ -150,13 +144,13 @@ def insert_summary(
 
     Other branches still see the earlier forms.
     """
-    version = transaction.value("summary_last", **row.key) + 1
+    version = transaction.value("summary_last", no=row.no) + 1
     made_by = f"{summary.made_by}{reads.TOLD}{summary.prompt}" if summary.prompt else summary.made_by
     values = columns(summary) | {"version": version, "previous": previous, "made_by": made_by}
-    transaction.run("summary_insert", **row.key, **values)
+    transaction.run("summary_insert", no=row.no, **values)
     for item in items:
         ended_in = None if item.valid_to is None else version
-        transaction.run("item_insert", **row.key, **columns(item), made_in=version, ended_in=ended_in)
-    transaction.run("delivery_again", **row.key)
+        transaction.run("item_insert", no=row.no, **columns(item), made_in=version, ended_in=ended_in)
+    transaction.run("delivery_again", no=row.no)
     for sink in sinks:
-        transaction.run("outbox_insert", **row.key, version=version, sink=sink)
+        transaction.run("outbox_insert", no=row.no, version=version, sink=sink)

@@ -59,7 +59,7 @@ def tip_at(transaction: Transaction, row: ConversationRow, seq: int) -> Tip:
     """Return the path that ends at a post; seq 0 is the root."""
     if seq == 0:
         return Tip()
-    fields = transaction.run("post_at", **row.key, seq=seq).fetchone()
+    fields = transaction.run("post_at", no=row.no, seq=seq).fetchone()
     if fields is None:
         raise _no_post(seq)
     return Tip(*fields)
@@ -73,7 +73,7 @@ def runs_to(transaction: Transaction, row: ConversationRow, head: int) -> Runs:
     """Return the runs of the path that ends at `head`, newest first."""
     results: Runs = []
     while head:
-        run = transaction.run("run_of", **row.key, seq=head).fetchone()
+        run = transaction.run("run_of", no=row.no, seq=head).fetchone()
         if run is None:
             raise _no_post(head)
         results.append((run[0], head))
@@ -98,7 +98,7 @@ def after(runs: Runs, mark: int) -> Runs:
 
 def mark_on(transaction: Transaction, row: ConversationRow, runs: Runs) -> tuple[int, int]:
     """Return seq and version of the last summary on a path, (0, 0) for none."""
-    for version, upto, _ in transaction.run("summary_marks", **row.key):
+    for version, upto, _ in transaction.run("summary_marks", no=row.no):
         if on_path(runs, upto):
             return upto, version
     return 0, 0
@@ -112,7 +112,7 @@ def backlog(transaction: Transaction, row: ConversationRow, head: Tip, mark: int
 
 def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft], tip: Tip) -> Tip:
     """Append drafts after `tip` and update the counters of the row. Does not move the head."""
-    tenant, no, seq = row.tenant, row.no, row.last_seq
+    no, seq = row.no, row.last_seq
     scope = search_scope(row)
     for draft in drafts:
         seq += 1
@@ -124,11 +124,11 @@ def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft]
         tip = Tip(seq, start, run_parent, seq if draft.opens_round else tip.round, tokens, count, chained)
         message, parts, wire, body = _place_body(transaction, row, draft)
         inserted = transaction.run(
-            "post_insert", tenant=tenant, no=no, seq=seq, id=draft.id, parent=parent, run_start=start,
+            "post_insert", no=no, seq=seq, id=draft.id, parent=parent, run_start=start,
             run_parent=run_parent, round=tip.round, sender=draft.sender, recipient=draft.recipient, role=draft.role,
             state=draft.state, message=message, small=draft.small, parts=parts, wire=wire, body=body,
             created_at=draft.created_at, tokens=draft.tokens, small_tokens=draft.small_tokens or draft.tokens,
-            path_tokens=tokens, path_count=count, digest=draft.digest, chain=chained,
+            path_tokens=tokens, path_count=count, digest=draft.digest, chain=chained
         )  # fmt: skip
         if not inserted.rowcount:
             msg = f"Post ID {draft.id!r} already exists in conversation {row.id!r}. Use a new id."
@@ -156,8 +156,8 @@ def _place_body(
 def keep(transaction: Transaction, row: ConversationRow, body: bytes) -> bytes:
     """Store a body once with a reference from this conversation; return its digest."""
     digest = digest_of(body)
-    transaction.run("blob_insert", tenant=row.tenant, digest=digest, body=body)
-    transaction.run("blob_use", **row.key, digest=digest)
+    transaction.run("blob_insert", digest=digest, body=body)
+    transaction.run("blob_use", no=row.no, digest=digest)
     return digest
 
 
@@ -192,7 +192,7 @@ def turn_to(transaction: Transaction, row: ConversationRow, tip: Tip) -> None:
     row.head = tip.seq
     row.mark, _ = mark_on(transaction, row, runs_to(transaction, row, tip.seq))
     row.backlog, row.backlog_tokens = backlog(transaction, row, tip, row.mark)
-    transaction.run("delivery_again", **row.key)
+    transaction.run("delivery_again", no=row.no)
 
 
 def save_growth(transaction: Transaction, row: ConversationRow, *, now: float) -> None:
@@ -200,46 +200,46 @@ def save_growth(transaction: Transaction, row: ConversationRow, *, now: float) -
     transaction.run("conversation_grow", **row.counters, now=max(now, row.updated_at))
 
 
-def bodies(transaction: Transaction, tenant: str, digests: Sequence[bytes]) -> dict[bytes, bytes]:
+def bodies(transaction: Transaction, digests: Sequence[bytes]) -> dict[bytes, bytes]:
     """Return stored bodies by digest; erased ones are omitted."""
     results = {}
     for digest in set(digests):
-        row = transaction.run("blob_get", tenant=tenant, digest=digest).fetchone()
+        row = transaction.run("blob_get", digest=digest).fetchone()
         if row:
             results[digest] = row[0]
     return results
 
 
-def stretch(transaction: Transaction, name: str, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
+def stretch(transaction: Transaction, name: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
     """Yield posts of a path, newest first, in batches of growing size, so that short reads stay cheap.
 
     Bodies stored apart are not loaded (see `with_bodies`).
     """
     many = _AT_FIRST
     for first, last in runs:
-        cursor = transaction.run(name, tenant=tenant, no=no, first=first, last=last)
+        cursor = transaction.run(name, no=no, first=first, last=last)
         while path_posts := list(starmap(PathPost, cursor.fetchmany(many))):
             yield path_posts
             many = min(2 * many, _AT_ONCE)
 
 
-def with_bodies(transaction: Transaction, tenant: str, posts: list[PathPost], *, small: bool = False) -> list[PathPost]:
+def with_bodies(transaction: Transaction, posts: list[PathPost], *, small: bool = False) -> list[PathPost]:
     """Return posts of `path_stretch` or `small_stretch` with the bodies that are stored apart."""
     if not small and all(map(_MESSAGE, posts)):
         return posts  # usually no body is stored apart
     for at, post in enumerate(posts):
         if post.message is None and (not small or post.small is None):
-            message, parts, wire = read_body(transaction, tenant, post.wire)
+            message, parts, wire = read_body(transaction, post.wire)
             posts[at] = msgspec.structs.replace(post, message=message, parts=parts, wire=wire)
         elif small and post.parts == APART:
-            parts = read_body(transaction, tenant, post.wire)[1]
+            parts = read_body(transaction, post.wire)[1]
             posts[at] = msgspec.structs.replace(post, parts=parts, wire=None)
     return posts
 
 
-def read_body(transaction: Transaction, tenant: str, digest: bytes | None) -> tuple[str, bytes | None, bytes | None]:
+def read_body(transaction: Transaction, digest: bytes | None) -> tuple[str, bytes | None, bytes | None]:
     """Return the message, parts and wire of a large post; empty if they were erased."""
-    kept = transaction.run("blob_get", tenant=tenant, digest=digest).fetchone()
+    kept = transaction.run("blob_get", digest=digest).fetchone()
     return decode_body(kept[0]) if kept else ("", None, None)
 
 
@@ -247,8 +247,8 @@ def unread(transaction: Transaction, row: ConversationRow, runs: Runs) -> tuple[
     """Return the unread stretches of a path with their sums, oldest first."""
     stretches = []
     for first, last in runs:
-        end = transaction.one("sums_at", **row.key, seq=last)
-        start = transaction.one("sums_at", **row.key, seq=first)
+        end = transaction.one("sums_at", no=row.no, seq=last)
+        start = transaction.one("sums_at", no=row.no, seq=first)
         if end and start:
             tokens = end["path_tokens"] - start["path_tokens"] + start["tokens"]
             stretches.append(Stretch(first, last, end["path_count"] - start["path_count"] + 1, tokens))
@@ -284,20 +284,20 @@ class Paths:
         """Return the numbers of cached conversations and tokens."""
         return len(self._held), self._tokens
 
-    def stretch(self, transaction: Transaction, tenant: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
+    def stretch(self, transaction: Transaction, no: int, runs: Runs) -> Iterator[list[PathPost]]:
         """Return posts of a path in full, newest first, from the cache if possible."""
         with self._lock:
-            path_posts = self._held.get((tenant, no), ())
+            path_posts = self._held.get((transaction.scope.tenant, no), ())
         for first, last in runs:
             at, end = _overlap(path_posts, first, last)
             if at == end:
-                yield from stretch(transaction, "path_stretch", tenant, no, [(first, last)])
+                yield from stretch(transaction, "path_stretch", no, [(first, last)])
                 continue
             if path_posts[at].seq < last:
-                yield from stretch(transaction, "path_stretch", tenant, no, [(path_posts[at].seq + 1, last)])
+                yield from stretch(transaction, "path_stretch", no, [(path_posts[at].seq + 1, last)])
             yield list(path_posts[at:end])
             if path_posts[end - 1].seq > first:
-                yield from stretch(transaction, "path_stretch", tenant, no, [(first, path_posts[end - 1].seq - 1)])
+                yield from stretch(transaction, "path_stretch", no, [(first, path_posts[end - 1].seq - 1)])
 
     def see(self, tenant: str, epoch: int) -> None:
         """Drop all entries read before an erasure in a tenant, by any process."""

@@ -12,7 +12,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.tuning import ByType, MemoryStats, Snapshot, TuningState
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, encode_json
-from cuebook.storage.database.transaction import Noun, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import on_path, runs_to, with_bodies
 
@@ -29,13 +29,13 @@ class TuningStore(Noun):
 
     @read
     def entries(
-        self, transaction: Transaction, scope: Scope, conversation: str, *, after: int, limit: int
+        self, transaction: Transaction, conversation: str, *, after: int, limit: int
     ) -> tuple[Conversation, list[PathPost], bool]:
         """Return a conversation and the posts of its head's path after a seq, oldest first, with their texts.
 
         The last value is whether that seq is not on the path, so that the posts begin with the first. Raises NotFound.
         """
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         runs = runs_to(transaction, row, row.head)
         anew = after > 0 and not on_path(runs, after)
         posts: list[PathPost] = []
@@ -43,22 +43,21 @@ class TuningStore(Noun):
             end = min(last, first + limit - len(posts) - 1)
             if end < first:
                 break
-            newest_first = transaction.run("path_stretch", **row.key, first=first, last=end).fetchall()
+            newest_first = transaction.run("path_stretch", no=row.no, first=first, last=end).fetchall()
             posts += starmap(PathPost, reversed(newest_first))
-        return row.record(), with_bodies(transaction, row.tenant, posts), anew
+        return row.record(), with_bodies(transaction, posts), anew
 
     @read
-    def tuned(self, transaction: Transaction, scope: Scope, conversation: str) -> tuple[TuningState, float] | None:
+    def tuned(self, transaction: Transaction, conversation: str) -> tuple[TuningState, float] | None:
         """Return a conversation's tuning and the time of its last run, None before the first. Raises NotFound."""
-        row = access.need(transaction, scope, conversation)
-        last = transaction.one("tuning_get", **row.key)
+        row = access.need(transaction, conversation)
+        last = transaction.one("tuning_get", no=row.no)
         return (_tuning(last["tuning"]), last["updated_at"]) if last else None
 
     @write
     def keep(
         self,
         transaction: Transaction,
-        scope: Scope,
         conversation: Conversation,
         tuning: TuningState,
         snapshot: Snapshot | None = None,
@@ -71,18 +70,18 @@ class TuningStore(Noun):
         `before` is the time of the tuning that the run started from, 0 for none. Return False if another run was first
         or the conversation is gone.
         """
-        row = access.unchanged(transaction, scope, conversation)
+        row = access.unchanged(transaction, conversation)
         if row is None:
             return False
         put = {"tuning": encode_json(tuning), "seen_seq": conversation.last_seq, "now": now, "before": before}
-        if transaction.run("tuning_put", **row.key, **put).fetchone() is None:
+        if transaction.run("tuning_put", no=row.no, **put).fetchone() is None:
             return False
         if snapshot is not None:
-            transaction.run("optimization_insert", **row.key, body=_encode(snapshot))
-            transaction.run("optimization_prune", **row.key, most=SNAPSHOTS)
+            transaction.run("optimization_insert", no=row.no, body=_encode(snapshot))
+            transaction.run("optimization_prune", no=row.no, most=SNAPSHOTS)
         return True
 
-    @read
+    @read_all
     def changed(
         self,
         transaction: Transaction,
@@ -102,52 +101,42 @@ class TuningStore(Noun):
         return transaction.run("tuning_changed", **values).fetchall()
 
     @read
-    def history(
-        self, transaction: Transaction, scope: Scope, conversation: str | None, *, limit: int
-    ) -> list[Snapshot]:
+    def history(self, transaction: Transaction, conversation: str | None, *, limit: int) -> list[Snapshot]:
         """Return snapshots, newest first. Raises NotFound."""
-        bodies = transaction.run("optimizations", **_whose(transaction, scope, conversation), limit=limit)
+        bodies = transaction.run("optimizations", **_whose(transaction, conversation), limit=limit)
         return [_snapshot(body) for (body,) in bodies]
 
     @read
-    def totals(
-        self, transaction: Transaction, scope: Scope, conversation: str | None
-    ) -> tuple[int, int, TuningState | None]:
+    def totals(self, transaction: Transaction, conversation: str | None) -> tuple[int, int, TuningState | None]:
         """Return the number of all runs, the tokens that they saved, and the last parameters. Raises NotFound."""
-        whose = _whose(transaction, scope, conversation)
+        whose = _whose(transaction, conversation)
         runs, saved = transaction.run("tuning_totals", **whose).fetchone()
         newest = transaction.value("tuning_latest", **whose)
         return runs, saved, _tuning(newest) if newest else None
 
     @read
     def tally(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        conversation: str | None,
-        *,
-        organizations: Sequence[str] | None = None,
+        self, transaction: Transaction, conversation: str | None, *, organizations: Sequence[str] | None = None
     ) -> MemoryStats:
         """Count posts, items and memories, of organizations only the named ones or all. Raises NotFound."""
         named = None if organizations is None else json.dumps(list(organizations))
-        whose = _whose(transaction, scope, conversation)
+        whose = _whose(transaction, conversation)
         posts, compressed = transaction.run("tally_posts", **whose).fetchone()
         items = transaction.value("tally_items", **whose)
         memories = 0
         if conversation is None:
-            values = {"tenant": scope.tenant, "user": scope.user, "organizations": named}
-            memories = transaction.value("tally_memories", **values)
+            memories = transaction.value("tally_memories", organizations=named)
         tiers = ByType(short_term=posts, long_term=items, cross_session=memories)
         return MemoryStats(total=posts + items + memories, by_type=tiers, compressed=compressed)
 
 
-def _whose(transaction: Transaction, scope: Scope, conversation: str | None) -> dict[str, Any]:
+def _whose(transaction: Transaction, conversation: str | None) -> dict[str, Any]:
     if conversation is not None:
-        access.need(transaction, scope, conversation)
-    return access.caller(scope) | {"id": conversation}
+        access.need(transaction, conversation)
+    return {"id": conversation}
 
 
 def standing(transaction: Transaction, row: ConversationRow) -> TuningState | None:
     """Return a conversation's tuning for its scene."""
-    data = transaction.value("tuning_get", **row.key)
+    data = transaction.value("tuning_get", no=row.no)
     return _tuning(data) if data else None

@@ -16,7 +16,7 @@ from cuebook.storage import access, memories, outcomes, reflections
 from cuebook.storage.access import ConversationRow, current_epoch, encode_json
 from cuebook.storage.audit import chained
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, write
+from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read_all, write, write_all
 from cuebook.storage.tree import (
     SHIFT,
     Tip,
@@ -55,7 +55,7 @@ class TurnStore(Noun):
         return lease
 
     @write
-    def _open(self, transaction: Transaction, scope: Scope, opening: StepStart) -> Lease | None:
+    def _open(self, transaction: Transaction, opening: StepStart) -> Lease | None:
         """Store the caller's posts, the step and its manifest, and take the lease; the query is durable from here on.
 
         A turn whose lease expired, or whose process is gone, is ended first. If that stored a post, return None: only
@@ -63,70 +63,70 @@ class TurnStore(Noun):
         """
         transaction.failpoint("open.begin")
         holders = self.database.holders
-        if opening.epoch is not None and opening.epoch != current_epoch(transaction, scope.tenant):
+        if opening.epoch is not None and opening.epoch != current_epoch(transaction):
             raise access.moved(opening.conversation)
-        user = opening.user or scope.user
-        row = begin(transaction, scope, opening.conversation, user=user, persona=opening.persona, now=opening.now)
+        user = opening.user or transaction.scope.user
+        row = begin(transaction, opening.conversation, user=user, persona=opening.persona, now=opening.now)
         _compare(row, opening, holders)
         if row.lease_until and not opening.parallel:
             if end_expired(transaction, row, now=opening.now):
                 return None
-            row = access.need(transaction, scope, opening.conversation)
-        check_names(row, scope, opening.drafts)
+            row = access.need(transaction, opening.conversation)
+        check_names(row, transaction.scope, opening.drafts)
         _mark_utility(transaction, row, opening)
         tip = _place(transaction, row, opening)
         named = {"mode": opening.mode, "project": opening.project, "timeZone": opening.time_zone, KEPT: opening.policy}
         keep_named(transaction, row, named)
         if opening.delivers:
             memories.wanted(transaction, row)
-        memories.used(transaction, row.tenant, opening.uses, by=USE, now=opening.now)
-        lease = _begin_step(transaction, scope, row, opening, base_seq=tip.seq, holder=holders.own_name())
+        memories.used(transaction, opening.uses, by=USE, now=opening.now)
+        lease = _begin_step(transaction, row, opening, base_seq=tip.seq, holder=holders.own_name())
         if opening.calls:
             reflections.ask(transaction, row, lease.turn, opening.calls)
         for text in opening.texts.values():
             keep(transaction, row, text.encode("utf-8", "surrogatepass"))
         if opening.idempotency:
             step = str(lease.step).encode()
-            bind(transaction, scope, row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
+            bind(transaction, row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
         if opening.outcome is not None:
             turn, outcome = opening.outcome
             outcomes.note(transaction, row, replace(outcome, next_turn=lease.turn), turn=turn)
-        chained(transaction, row.tenant, [replace(each, turn=lease.turn) for each in opening.audit])
+        chained(transaction, [replace(each, turn=lease.turn) for each in opening.audit])
         transaction.failpoint("open.stored")
         return lease
 
-    @write
+    @write_all
     def replan(self, transaction: Transaction, lease: Lease, opening: StepStart) -> None:
         """Replace the window of an open step, before the model answers. Raises LeaseLost if the lease was lost."""
-        row = _held(transaction, lease)
+        transaction, row = _held(transaction, lease)
         for text in opening.texts.values():
             keep(transaction, row, text.encode("utf-8", "surrogatepass"))
         manifest = msgspec.json.encode(opening.manifest)
-        transaction.run("step_manifest", **row.key, turn=lease.turn, n=lease.step, manifest=manifest)
-        transaction.run("turn_metadata", **row.key, n=lease.turn, metadata=encode_json(opening.metadata))
+        transaction.run("step_manifest", no=row.no, turn=lease.turn, n=lease.step, manifest=manifest)
+        transaction.run("turn_metadata", no=row.no, n=lease.turn, metadata=encode_json(opening.metadata))
 
-    @write
+    @write_all
     def checkpoint(
         self, transaction: Transaction, lease: Lease, partial: Draft | None, *, now: float, lease_s: float
     ) -> None:
         """Save the partial answer and renew the lease. Raises LeaseLost if another process has taken it."""
-        row = _held(transaction, lease)
+        transaction, row = _held(transaction, lease)
         if lease.parallel:
-            transaction.run("parallel_renew", **row.key, turn=lease.turn, until=now + lease_s)
+            transaction.run("parallel_renew", no=row.no, turn=lease.turn, until=now + lease_s)
         else:
             transaction.run("conversation_renew", no=row.no, fence=lease.fence, turn=lease.turn, until=now + lease_s)
         if partial:
             raw = msgspec.msgpack.encode(partial)
-            transaction.run("step_partial", **row.key, turn=lease.turn, n=lease.step, partial=raw)
+            transaction.run("step_partial", no=row.no, turn=lease.turn, n=lease.step, partial=raw)
         transaction.failpoint("checkpoint.stored")
 
-    @write
+    @write_all
     def close(self, transaction: Transaction, lease: Lease, closing: StepEnd) -> int:
         """Store the reply and end the step; return its seq, 0 for none. Raises LeaseLost if the lease was lost."""
         transaction.failpoint("close.begin")
-        row = _held(transaction, lease)
+        transaction, row = _held(transaction, lease)
         reply_seq = _finish_step(transaction, row, lease.turn, lease.step, closing, parallel=lease.parallel)
-        chained(transaction, row.tenant, [replace(each, turn=lease.turn) for each in closing.audit])
+        chained(transaction, [replace(each, turn=lease.turn) for each in closing.audit])
         transaction.failpoint("close.stored")
         return reply_seq
 
@@ -145,7 +145,7 @@ class TurnStore(Noun):
             return 0
         return await self._expire(leases, now=now, wait_s=wait_s if waits else None, limit=limit)
 
-    @read
+    @read_all
     def _overdue(
         self, transaction: Transaction, *, now: float, lease_s: float | None, wait_s: float | None, limit: int
     ) -> tuple[list[Row], list[Row]]:
@@ -171,26 +171,27 @@ class TurnStore(Noun):
         self._late = late
         return {key for key, (_, _, since) in late.items() if now - since > lease_s}
 
-    @write
+    @write_all
     def _expire(
         self, transaction: Transaction, leases: list[Row], *, now: float, wait_s: float | None, limit: int
     ) -> int:
         """End overdue turns as interrupted, with their last checkpoint, unless they have continued since."""
         ended = 0
         for due in leases:
-            row = access.by_no(transaction, due["tenant"], due["no"])
+            within = transaction.within(Scope(due["tenant"]))
+            row = access.by_no(within, due["no"])
             if row is None:
                 continue
             if due["parallel"]:
-                lease = transaction.one("parallel_get", **row.key, turn=due["parallel"])
+                lease = within.one("parallel_get", no=row.no, turn=due["parallel"])
                 if lease is not None and lease["lease_until"] == due["lease_until"]:
-                    end_parallel(transaction, row, due["parallel"], now=now)
+                    end_parallel(within, row, due["parallel"], now=now)
                     ended += 1
             elif (row.fence, row.lease_until) == (due["fence"], due["lease_until"]):
-                end_expired(transaction, row, now=now)
+                end_expired(within, row, now=now)
                 ended += 1
-        for key in _waiting(transaction, now=now, wait_s=wait_s, limit=limit):
-            ended += leave_waiting(transaction, key, now=now)
+        for turn in _waiting(transaction, now=now, wait_s=wait_s, limit=limit):
+            ended += leave_waiting(transaction.within(Scope(turn["tenant"])), turn["no"], now=now)
         transaction.failpoint("expire.stored")
         return ended
 
@@ -243,20 +244,14 @@ def _place(transaction: Transaction, row: ConversationRow, opening: StepStart) -
 
 
 def _begin_step(
-    transaction: Transaction,
-    scope: Scope,
-    row: ConversationRow,
-    opening: StepStart,
-    *,
-    base_seq: int,
-    holder: str | None,
+    transaction: Transaction, row: ConversationRow, opening: StepStart, *, base_seq: int, holder: str | None
 ) -> Lease:
     fence, until = row.fence if opening.parallel else row.fence + 1, opening.now + opening.lease_s
     turn, step, round_ = _begin_turn(transaction, row, opening, fence=fence)
     values = {"manifest": msgspec.json.encode(opening.manifest), "moves_head": int(opening.moves_head)}
-    transaction.run("step_insert", **row.key, turn=turn, n=step, base=base_seq, **values)
+    transaction.run("step_insert", no=row.no, turn=turn, n=step, base=base_seq, **values)
     lease = Lease(
-        scope=scope,
+        scope=transaction.scope,
         conversation=opening.conversation,
         no=row.no,
         turn=turn,
@@ -269,7 +264,7 @@ def _begin_step(
     turns = max(turn, row.turns)
     if opening.parallel:
         transaction.run("conversation_turns", no=row.no, turns=turns)
-        transaction.run("parallel_insert", **row.key, turn=turn, until=until, holder=holder)
+        transaction.run("parallel_insert", no=row.no, turn=turn, until=until, holder=holder)
     else:
         numbers = {"no": row.no, "turn": turn, "fence": fence, "until": until, "turns": turns}
         transaction.run("conversation_lease", **numbers, open_round=round_, holder=holder)
@@ -280,36 +275,37 @@ def _begin_turn(
     transaction: Transaction, row: ConversationRow, opening: StepStart, *, fence: int
 ) -> tuple[int, int, int]:
     """Open a turn, or continue a waiting one; return the numbers of turn, step and round."""
-    values = row.key | {"fence": fence, "metadata": encode_json(opening.metadata)}
+    values = {"no": row.no, "fence": fence, "metadata": encode_json(opening.metadata)}
     if opening.turn:
         continued = transaction.run("turn_step", n=opening.turn, **values).fetchone()
         if continued is None:
             raise access.moved(opening.conversation)
         return opening.turn, *continued
     if not opening.parallel:
-        leave_waiting(transaction, row.key, now=opening.now)
+        leave_waiting(transaction, row.no, now=opening.now)
     turn, query = row.turns + 1, opening.query_seq
     round_ = tip_at(transaction, row, query).round
     transaction.run("turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
     return turn, 1, round_
 
 
-def _held(transaction: Transaction, lease: Lease) -> ConversationRow:
-    """Return the conversation's row. Raises LeaseLost if the lease was lost."""
-    row = access.by_no(transaction, lease.scope.tenant, lease.no)
+def _held(transaction: Transaction, lease: Lease) -> tuple[Transaction, ConversationRow]:
+    """Return the transaction of the lease's holder and the conversation's row. Raises LeaseLost for a lost lease."""
+    transaction = transaction.within(lease.scope)
+    row = access.by_no(transaction, lease.no)
     if row is None:
         msg = (
             f"Conversation {lease.conversation!r} was deleted while turn {lease.turn} was running. Nothing was stored."
         )
         raise LeaseLost(msg)
     if lease.parallel:
-        holds = transaction.one("parallel_get", **row.key, turn=lease.turn) is not None
+        holds = transaction.one("parallel_get", no=row.no, turn=lease.turn) is not None
     else:
         holds = (row.fence, row.lease_turn) == (lease.fence, lease.turn)
     if not holds:
         msg = f"Turn {lease.turn} of conversation {lease.conversation!r} was taken over. Later output was not stored."
         raise LeaseLost(msg)
-    return row
+    return transaction, row
 
 
 def _finish_step(
@@ -320,18 +316,18 @@ def _finish_step(
     A parallel turn never waits for tool results: the request that brings them opens a new turn.
     """
     closing = replace(closing, waiting=closing.waiting and not parallel)
-    turn = transaction.one("turn_get", **row.key, n=n)
-    step = transaction.one("step_last", **row.key, turn=n)
+    turn = transaction.one("turn_get", no=row.no, n=n)
+    step = transaction.one("step_last", no=row.no, turn=n)
     if turn is None or step is None or step["n"] != step_n:
         raise access.moved(row.id)
     reply_seq = _reply(transaction, row, closing, closing.reply, step) if closing.reply else 0
     usage = msgspec.json.encode(closing.usage) if closing.usage else None
     state = "finished" if closing.waiting else closing.state
     values = {"reply_seq": reply_seq, "usage": usage, "error": closing.error}
-    transaction.run("step_close", **row.key, turn=n, n=step_n, state=state, **values)
+    transaction.run("step_close", no=row.no, turn=n, n=step_n, state=state, **values)
     transaction.run(
         "turn_close",
-        **row.key,
+        no=row.no,
         n=n,
         state="running" if closing.waiting else closing.state,
         waiting=int(closing.waiting),
@@ -340,7 +336,7 @@ def _finish_step(
         metadata=encode_json(json.loads(turn["metadata"]) | closing.metadata),
     )
     if parallel:
-        transaction.run("parallel_delete", **row.key, turn=n)
+        transaction.run("parallel_delete", no=row.no, turn=n)
         return reply_seq
     open_round = row.open_round if closing.waiting else 0
     transaction.run("conversation_release", no=row.no, open_round=open_round, now=max(closing.now, row.updated_at))
@@ -376,12 +372,12 @@ def end_expired(transaction: Transaction, row: ConversationRow, *, now: float) -
 def end_parallel(transaction: Transaction, row: ConversationRow, turn: int, *, now: float) -> None:
     """End a parallel turn and invalidate its lease."""
     if _end_step(transaction, row, turn, now=now, parallel=True) is None:
-        transaction.run("parallel_delete", **row.key, turn=turn)
+        transaction.run("parallel_delete", no=row.no, turn=turn)
 
 
 def parallel_turns(transaction: Transaction, row: ConversationRow) -> list[int]:
     """Return the numbers of a conversation's running parallel turns."""
-    return [turn for (turn,) in transaction.run("parallel_turns", **row.key).fetchall()]
+    return [turn for (turn,) in transaction.run("parallel_turns", no=row.no).fetchall()]
 
 
 def _end_step(
@@ -391,7 +387,7 @@ def _end_step(
 
     Return None if the turn has no step.
     """
-    step = transaction.one("step_last", **row.key, turn=turn)
+    step = transaction.one("step_last", no=row.no, turn=turn)
     if step is None:
         return None
     reply = _kept(transaction, row, step["partial"])
@@ -407,5 +403,5 @@ def _kept(transaction: Transaction, row: ConversationRow, partial: bytes | None)
         draft = draft_decoder.decode(partial)
     except msgspec.DecodeError:  # damaged, or of another version: the turn must end anyway
         return None
-    stored_post = transaction.one("post_by_id", **row.key, id=draft.id)
+    stored_post = transaction.one("post_by_id", no=row.no, id=draft.id)
     return None if stored_post else msgspec.structs.replace(draft, state="interrupted")

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage import access
-from cuebook.storage.access import current_epoch, own_epoch
-from cuebook.storage.database.transaction import Noun, Transaction, read, record, write
+from cuebook.storage.access import own_epoch
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, record, write
 
 
 class EmbeddingBacklog(Struct, frozen=True, kw_only=True):
@@ -140,11 +140,11 @@ class Matrices:
         self._held: OrderedDict[tuple[str, str, str], _Matrix] = OrderedDict()
         self._lock = threading.Lock()
 
-    def close(self, transaction: Transaction, tenant: str, scope: str, dense: Dense) -> Close | None:
+    def close(self, transaction: Transaction, scope: str, dense: Dense) -> Close | None:
         """Compare a query with a scope's posts, each by its closest part. None without vectors of the model."""
         import numpy as np
 
-        matrix = self._matrix(transaction, tenant, scope, dense)
+        matrix = self._matrix(transaction, scope, dense)
         if matrix is None or not len(matrix.seqs):
             return None
         cosines = matrix.rows @ np.frombuffer(dense.vector, "<f4")
@@ -152,9 +152,9 @@ class Matrices:
             cosines = np.maximum.reduceat(cosines, matrix.starts)
         return Close(matrix.seqs, cosines, float(cosines.mean()))
 
-    def _matrix(self, transaction: Transaction, tenant: str, scope: str, dense: Dense) -> _Matrix | None:
-        key = (tenant, scope, dense.model)
-        row = transaction.one("embedded_get", tenant=tenant, scope=scope, model=dense.model)
+    def _matrix(self, transaction: Transaction, scope: str, dense: Dense) -> _Matrix | None:
+        key = (transaction.scope.tenant, scope, dense.model)
+        row = transaction.one("embedded_get", scope=scope, model=dense.model)
         if row is None:
             with self._lock:
                 self._held.pop(key, None)
@@ -184,8 +184,8 @@ def _grown(
     """Load the missing vectors at the end of a matrix."""
     import numpy as np
 
-    tenant, scope, model = key
-    values = {"tenant": tenant, "scope": scope, "model": model, "after": matrix.upto if matrix else 0}
+    _, scope, model = key
+    values = {"scope": scope, "model": model, "after": matrix.upto if matrix else 0}
     results = [each for each in transaction.run("vector_behind", **values) if len(each[1]) == size]
     rows = np.frombuffer(b"".join(body for _, body in results), "<f4").reshape(len(results), size // _BYTES)
     refs = np.fromiter((ref for ref, _ in results), np.int64, len(results))
@@ -195,51 +195,49 @@ def _grown(
     return _Matrix(row["began"], row["upto"], rows, refs, seqs, starts)
 
 
-def drop(transaction: Transaction, tenant: str, place: Place, number: int) -> None:
+def drop(transaction: Transaction, place: Place, number: int) -> None:
     """Delete the vectors of a memory's text, of every model."""
     scope = scope_of_place(place)
-    for (model,) in transaction.run("embedded_models", tenant=tenant, scope=scope).fetchall():
-        names = {"tenant": tenant, "scope": scope, "model": model}
+    for (model,) in transaction.run("embedded_models", scope=scope).fetchall():
+        names = {"scope": scope, "model": model}
         if gone := transaction.run("vector_delete", **names, ref=number).rowcount:
             transaction.run("embedded_less", **names, gone=gone)
 
 
-def scopes_of(transaction: Transaction, tenant: str, user: str, model: str, *, limit: int) -> list[int]:
+def scopes_of(transaction: Transaction, user: str, model: str, *, limit: int) -> list[int]:
     """Return the numbers of a user's conversations that have vectors of a model, the newest first."""
-    values = {"tenant": tenant, "owner": user, "model": model, "limit": limit}
+    values = {"owner": user, "model": model, "limit": limit}
     return [int(scope[1:]) for (scope,) in transaction.run("embedded_of_owner", **values)]
 
 
 class VectorStore(Noun):
     """Stores vectors of posts and memories. They are deleted with their source, and only compared within a model."""
 
-    @read
+    @read_all
     def due(
         self, transaction: Transaction, model: str, *, since: float = 0.0, limit: int = 100
     ) -> Sequence[EmbeddingBacklog]:
         """Return conversations changed since a time with posts without vectors, newest first."""
         rows = transaction.rows("embedded_due", model=model, since=since, limit=limit)
         return [
-            record(
-                EmbeddingBacklog, row, epoch=current_epoch(transaction, row["tenant"], "conversation", str(row["no"]))
-            )
+            record(EmbeddingBacklog, row, epoch=own_epoch(transaction.within(Scope(row["tenant"])), row["no"]))
             for row in rows
         ]
 
     @write
-    def keep(self, transaction: Transaction, scope: Scope, due: EmbeddingBacklog, embedded: NewVectors) -> bool:
+    def keep(self, transaction: Transaction, due: EmbeddingBacklog, embedded: NewVectors) -> bool:
         """Store vectors of posts.
 
         Return False if another worker was first, or the conversation was replaced or erased from since `due` was read.
         """
-        row = access.find(transaction, scope, due.conversation)
+        row = access.find(transaction, due.conversation)
         if row is None or row.no != due.no or row.last_seq < embedded.upto:
             return False
-        if due.epoch != own_epoch(transaction, row):
+        if due.epoch != own_epoch(transaction, row.no):
             return False
-        return _keep(transaction, row.tenant, scope_of(row.no), embedded, embedded.rows, owner=row.user or "")
+        return _keep(transaction, scope_of(row.no), embedded, embedded.rows, owner=row.user or "")
 
-    @read
+    @read_all
     def places_due(
         self, transaction: Transaction, model: str, *, since: float = 0.0, limit: int = 100
     ) -> Sequence[UnembeddedPlace]:
@@ -249,20 +247,20 @@ class VectorStore(Noun):
 
     @read
     def memory_texts(
-        self, transaction: Transaction, scope: Scope, place: Place, *, after: int, limit: int
+        self, transaction: Transaction, place: Place, *, after: int, limit: int
     ) -> list[tuple[int, str, str]]:
         """Load a place's memory texts after a number, ended ones too, in order: number, name and text."""
-        values = {"tenant": scope.tenant, "kind": place.kind, "owner": place.id, "after": after, "limit": limit}
+        values = {"kind": place.kind, "owner": place.id, "after": after, "limit": limit}
         return transaction.run("memories_said", **values).fetchall()
 
     @write
-    def keep_of_place(self, transaction: Transaction, scope: Scope, owner: Place, embedded: NewVectors) -> bool:
+    def keep_of_place(self, transaction: Transaction, owner: Place, embedded: NewVectors) -> bool:
         """Store vectors of texts that memories still have. Return False if another worker was first, or the place is
         gone.
 
         Corrected or erased texts get no vector; their replacements are due again.
         """
-        place = {"tenant": scope.tenant, "kind": owner.kind, "owner": owner.id}
+        place = {"kind": owner.kind, "owner": owner.id}
         last = transaction.value("place_last_said", **place)
         if last is None or last < embedded.upto:
             return False  # it was erased; a new place continues after its old numbers
@@ -271,9 +269,9 @@ class VectorStore(Noun):
             for (number,) in transaction.run("memories_said_still", **place, after=embedded.after, upto=embedded.upto)
         }
         rows = [each for each in embedded.rows if each[0] in still]
-        return _keep(transaction, scope.tenant, scope_of_place(owner), embedded, rows)
+        return _keep(transaction, scope_of_place(owner), embedded, rows)
 
-    @read
+    @read_all
     def counts(self, transaction: Transaction, model: str) -> tuple[int, int]:
         """Count the posts that a model has processed, and their vectors."""
         posts, vectors = transaction.run("embedded_counts", model=model).fetchone()
@@ -282,7 +280,6 @@ class VectorStore(Noun):
 
 def _keep(
     transaction: Transaction,
-    tenant: str,
     scope: str,
     embedded: NewVectors,
     rows: Sequence[tuple[int, int, bytes]],
@@ -290,7 +287,7 @@ def _keep(
     owner: str = "",
 ) -> bool:
     """Store vectors of a scope; return False if another worker was first."""
-    names = {"tenant": tenant, "scope": scope, "model": embedded.model}
+    names = {"scope": scope, "model": embedded.model}
     data = transaction.one("embedded_get", **names)
     if (data["upto"] if data else 0) != embedded.after:
         return False

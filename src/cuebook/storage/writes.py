@@ -13,7 +13,7 @@ from cuebook.records.memory import Scope
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, encode_json, raise_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Transaction, columns, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, columns, read_all, write, write_all
 from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
 
 #: What `take_out` deletes, in this order: the conversation's own row is last.
@@ -28,17 +28,17 @@ class ConversationWriter(Noun):
     """Changes conversations."""
 
     @write
-    def append(self, transaction: Transaction, scope: Scope, batch: Batch) -> Appended:
+    def append(self, transaction: Transaction, batch: Batch) -> Appended:
         """Store posts after the head or a named parent. A post already stored with the same content is skipped."""
         transaction.failpoint("append.begin")
-        user = batch.user or scope.user
+        user = batch.user or transaction.scope.user
         if batch.begins:
-            row = begin(transaction, scope, batch.conversation, user=user, persona=batch.persona, now=batch.now)
+            row = begin(transaction, batch.conversation, user=user, persona=batch.persona, now=batch.now)
         else:
-            row = access.need(transaction, scope, batch.conversation)
+            row = access.need(transaction, batch.conversation)
         keep_named(transaction, row, {"timeZone": batch.time_zone, **batch.metadata})
         fresh = _fresh(transaction, row, batch.drafts)
-        check_names(row, scope, fresh)
+        check_names(row, transaction.scope, fresh)
         if fresh:
             parent = row.head
             if batch.parent is not None:
@@ -46,52 +46,44 @@ class ConversationWriter(Noun):
             start = tip_at(transaction, row, parent)
             settle_head(transaction, row, start, grow(transaction, row, fresh, start), now=batch.now)
             if not row.lease_until and not all(draft.is_result for draft in fresh):
-                leave_waiting(transaction, row.key, now=batch.now)
+                leave_waiting(transaction, row.no, now=batch.now)
         if fresh:
-            transaction.run("delivery_wanted" if batch.delivers else "delivery_again", **row.key)
+            transaction.run("delivery_wanted" if batch.delivers else "delivery_again", no=row.no)
         answer = Appended(len(fresh), row.last_seq)
         if batch.idempotency:
             response = msgspec.json.encode(answer)
-            bind(transaction, scope, row, batch.idempotency, turn=0, response=response, now=batch.now)
+            bind(transaction, row, batch.idempotency, turn=0, response=response, now=batch.now)
         transaction.failpoint("append.stored")
         return answer
 
     @write
-    def move_head(
-        self, transaction: Transaction, scope: Scope, conversation: str, post: str, *, now: float
-    ) -> Conversation:
+    def move_head(self, transaction: Transaction, conversation: str, post: str, *, now: float) -> Conversation:
         """Make a post the head; later posts remain as a sibling branch."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         if row.lease_until >= now:
             msg = f"A turn is running in conversation {conversation!r}. Move the head after it has ended."
             raise Conflict(msg)
         set_head(transaction, row, _seq_of(transaction, row, post), now=now)
         transaction.failpoint("head.stored")
-        return access.need(transaction, scope, conversation).record()
+        return access.need(transaction, conversation).record()
 
     @write
     def participate(
-        self,
-        transaction: Transaction,
-        scope: Scope,
-        conversation: str,
-        users: Sequence[str],
-        *,
-        audit: Sequence[Record] = (),
+        self, transaction: Transaction, conversation: str, users: Sequence[str], *, audit: Sequence[Record] = ()
     ) -> Conversation:
         """Change the participants and return them; the first user always takes part."""
-        row = access.need(transaction, scope, conversation)
+        row = access.need(transaction, conversation)
         first = [row.user] if row.user is not None else []
         before, after = row.participants, tuple(dict.fromkeys([*first, *users]))
         if after != before:
-            raise_epoch(transaction, scope.tenant)  # the running turn was planned for the previous participants
+            raise_epoch(transaction)  # the running turn was planned for the previous participants
         row.company, row.participants = company_of(row, after), after
         transaction.run("conversation_participants", **columns(row))
-        transaction.run("delete_participants", **row.key)
+        transaction.run("delete_participants", no=row.no)
         for user in after:
             if user != row.user:
-                transaction.run("participant_insert", **row.key, user=user)
-        chained(transaction, scope.tenant, audit)
+                transaction.run("participant_insert", no=row.no, user=user)
+        chained(transaction, audit)
         return row.record()
 
     async def forget_keys(self, *, before: float, limit: int = 1000) -> int:
@@ -100,25 +92,25 @@ class ConversationWriter(Noun):
             return 0  # nothing to write
         return await self._forget_keys(before, limit)
 
-    @read
+    @read_all
     def _old_keys(self, transaction: Transaction, before: float) -> bool:
         return transaction.one("idempotency_old", before=before) is not None
 
-    @write
+    @write_all
     def _forget_keys(self, transaction: Transaction, before: float, limit: int) -> int:
         return transaction.run("idempotency_forget", before=before, limit=limit).rowcount
 
 
 def begin(
-    transaction: Transaction, scope: Scope, conversation: str, *, user: str | None, persona: str | None, now: float
+    transaction: Transaction, conversation: str, *, user: str | None, persona: str | None, now: float
 ) -> ConversationRow:
     """Return a conversation's row, created if missing. An empty one without an owner goes to its first user."""
-    row = access.find(transaction, scope, conversation)
+    row = access.find(transaction, conversation)
     participants = (user,) if user else ()
     if row is None:
-        place = {"tenant": scope.tenant, "id": conversation, "user": user, "persona": persona}
+        place = {"id": conversation, "user": user, "persona": persona}
         transaction.run("conversation_insert", **place, participants=encode_json(participants), now=now)
-        return access.need(transaction, scope, conversation)
+        return access.need(transaction, conversation)
     if user and access.awaits_owner(row):
         row.user, row.participants = user, participants
         transaction.run("conversation_owner", **columns(row))
@@ -156,13 +148,13 @@ def keep_named(transaction: Transaction, row: ConversationRow, named: Mapping[st
         transaction.run("conversation_metadata", no=row.no, metadata=encode_json(changed))
 
 
-def leave_waiting(transaction: Transaction, key: dict[str, Any], *, now: float) -> bool:
-    """Interrupt the turn that waits for tool results, if any, and close its round. `key` is the conversation's."""
-    turn = transaction.one("turn_waiting", **key)
+def leave_waiting(transaction: Transaction, no: int, *, now: float) -> bool:
+    """Interrupt the turn that waits for tool results, if any, and close its round."""
+    turn = transaction.one("turn_waiting", no=no)
     if turn is None:
         return False
-    transaction.run("turn_close", **(turn | key | {"state": "interrupted", "waiting": 0, "closed_at": now}))
-    transaction.run("conversation_round", no=key["no"], open_round=0)
+    transaction.run("turn_close", **(turn | {"no": no, "state": "interrupted", "waiting": 0, "closed_at": now}))
+    transaction.run("conversation_round", no=no, open_round=0)
     return True
 
 
@@ -172,7 +164,7 @@ def _fresh(transaction: Transaction, row: ConversationRow, drafts: tuple[Draft, 
         return list(drafts)
     fresh: dict[str, Draft] = {}
     for draft in drafts:
-        stored = transaction.one("post_by_id", **row.key, id=draft.id)
+        stored = transaction.one("post_by_id", no=row.no, id=draft.id)
         known = stored["digest"] if stored else fresh[draft.id].digest if draft.id in fresh else None
         if known is None:
             fresh[draft.id] = draft
@@ -183,7 +175,7 @@ def _fresh(transaction: Transaction, row: ConversationRow, drafts: tuple[Draft, 
 
 
 def _seq_of(transaction: Transaction, row: ConversationRow, post: str) -> int:
-    data = transaction.one("post_by_id", **row.key, id=post)
+    data = transaction.one("post_by_id", no=row.no, id=post)
     if data is None:
         msg = f"Unknown post {post!r} in conversation {row.id!r}."
         raise NotFound(msg)
@@ -192,7 +184,6 @@ def _seq_of(transaction: Transaction, row: ConversationRow, post: str) -> int:
 
 def bind(
     transaction: Transaction,
-    scope: Scope,
     row: ConversationRow,
     idempotency: tuple[str, bytes],
     *,
@@ -205,8 +196,8 @@ def bind(
     A key whose step has no complete answer is bound again. Raises Conflict if another request has it.
     """
     key, digest = idempotency
-    values = row.key | {"key": access.own_key(scope, key), "digest": digest, "turn": turn, "response": response}
-    values["now"] = now
+    values = {"no": row.no, "digest": digest, "turn": turn, "response": response, "now": now}
+    values["key"] = access.own_key(transaction.scope, key)
     inserted = transaction.run("idempotency_insert", **values).rowcount
     if not inserted and not transaction.run("idempotency_rebind", **values).rowcount:
         msg = "The Idempotency-Key is in use by another request. Use a new key."
@@ -222,6 +213,6 @@ def set_head(transaction: Transaction, row: ConversationRow, seq: int, *, now: f
 def take_out(transaction: Transaction, row: ConversationRow) -> dict[str, int]:
     """Delete a conversation's own rows; return their counts by table."""
     span = {"first": row.no << SHIFT, "last": ((row.no + 1) << SHIFT) - 1}
-    transaction.run("delete_parallel_turns", **row.key)
+    transaction.run("delete_parallel_turns", no=row.no)
     counts = {"fullText": transaction.run("delete_post_text", **span).rowcount}
-    return counts | {table: transaction.run(f"delete_{table}", **row.key).rowcount for table in _TABLES}
+    return counts | {table: transaction.run(f"delete_{table}", no=row.no).rowcount for table in _TABLES}

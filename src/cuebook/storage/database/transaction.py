@@ -30,9 +30,11 @@ from typing import (
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused
 from cuebook.records.answer import Time
+from cuebook.records.memory import Scope
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.statements import Statements
 
@@ -172,22 +174,36 @@ def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Decod
 
 
 class Transaction:
-    """One snapshot or one transaction of a database, which runs statements by name. Used by one thread at a time."""
+    """One snapshot or one transaction of a database, which runs statements by name. Used by one thread at a time.
 
-    __slots__ = ("_execute", "_prepared", "_statements", "failpoint")
+    A caller's transaction passes the caller's `tenant`, `user` and `proven` to each statement, unless a call names
+    others. That of all tenants passes none of them.
+    """
+
+    __slots__ = ("_execute", "_prepared", "_scope_values", "_statements", "failpoint", "scope")
 
     def __init__(
-        self, execute: Callable[[str, tuple[Any, ...]], Cursor], statements: Statements, failpoint: Failpoints
+        self,
+        execute: Callable[[str, tuple[Any, ...]], Cursor],
+        statements: Statements,
+        failpoint: Failpoints,
+        scope: Scope | None = None,
     ) -> None:
         self._execute = execute
         self._prepared = statements.prepared
         self._statements = statements
+        self._scope_values = asdict(scope) if scope else {}
         self.failpoint = failpoint
+        self.scope = scope or Scope("")
+
+    def within(self, scope: Scope) -> "Transaction":
+        """Return this transaction for a caller."""
+        return Transaction(self._execute, self._statements, self.failpoint, scope)
 
     def run(self, name: str, /, **values: Any) -> Cursor:
         """Run a statement. Return its cursor, with the rows as tuples and the number of changed rows."""
         sql, in_order = self._prepared[name]
-        return self._execute(sql, in_order(values))
+        return self._execute(sql, in_order(self._scope_values | values))
 
     def rows(self, name: str, /, **values: Any) -> list[Row]:
         """Return all rows of a statement by column names."""
@@ -373,8 +389,10 @@ class Noun:
         self.database = database
 
 
-def read(method: Callable[Concatenate[N, Transaction, P], T]) -> Callable[Concatenate[N, P], Coroutine[Any, Any, T]]:
-    """Make a method of a noun read in one snapshot."""
+def read_all(
+    method: Callable[Concatenate[N, Transaction, P], T],
+) -> Callable[Concatenate[N, P], Coroutine[Any, Any, T]]:
+    """Make a method of a noun read in one snapshot of all tenants."""
 
     @wraps(method)
     async def call(noun: N, /, *args: P.args, **values: P.kwargs) -> T:
@@ -383,7 +401,9 @@ def read(method: Callable[Concatenate[N, Transaction, P], T]) -> Callable[Concat
     return call
 
 
-def write(method: Callable[Concatenate[N, Transaction, P], T]) -> Callable[Concatenate[N, P], Coroutine[Any, Any, T]]:
+def write_all(
+    method: Callable[Concatenate[N, Transaction, P], T],
+) -> Callable[Concatenate[N, P], Coroutine[Any, Any, T]]:
     """Make a method of a noun write in one transaction, once for each request with an Idempotency-Key."""
     returns = cache(lambda: get_type_hints(method)["return"])
 
@@ -397,5 +417,27 @@ def write(method: Callable[Concatenate[N, Transaction, P], T]) -> Callable[Conca
                 transaction, lambda: method(noun, transaction, *args, **values), returns()
             )
         )
+
+    return call
+
+
+def read(
+    method: Callable[Concatenate[N, Transaction, P], T],
+) -> Callable[Concatenate[N, Scope, P], Coroutine[Any, Any, T]]:
+    """Make a method of a noun read in one snapshot of a caller, whose scope is its first argument."""
+    return read_all(_scoped(method))
+
+
+def write(
+    method: Callable[Concatenate[N, Transaction, P], T],
+) -> Callable[Concatenate[N, Scope, P], Coroutine[Any, Any, T]]:
+    """Make a method of a noun write in one transaction of a caller, whose scope is its first argument."""
+    return write_all(_scoped(method))
+
+
+def _scoped(method: Callable[Concatenate[N, Transaction, P], T]) -> Callable[Concatenate[N, Transaction, Scope, P], T]:
+    @wraps(method)
+    def call(noun: N, transaction: Transaction, scope: Scope, /, *args: P.args, **values: P.kwargs) -> T:
+        return method(noun, transaction.within(scope), *args, **values)
 
     return call
