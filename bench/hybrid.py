@@ -116,7 +116,7 @@ async def _ours(folder: Path, questions: list[str]) -> tuple[float, float]:
         for question in questions:
             dense = await embed_query(cue.services, question)
             began = time.perf_counter()
-            close = matrices.close(transaction_on(connection), "default", place, dense) if dense else None
+            close = matrices.close(transaction_on(connection).within(Scope()), place, dense) if dense else None
             if close:
                 close.best(_LIMIT, EVERYWHERE)
             near.append(time.perf_counter() - began)

@@ -9,7 +9,7 @@ from typing import Any
 from bench.hybrid import hybrid
 from bench.measure import Figure, Run, compared, interleave, wall
 from bench.stores import SQL
-from cuebook.records.memory import Dense
+from cuebook.records.memory import Dense, Scope
 from cuebook.storage.database.sqlite import transaction_on
 from cuebook.storage.database.sqlite_files import connect, prepare
 from cuebook.storage.database.transaction import Failpoints
@@ -73,10 +73,10 @@ def _unit(rows: Any) -> Any:
 
 
 def _search(connection: sqlite3.Connection, matrices: Matrices, dense: Dense) -> Callable[[], list[int]]:
-    transaction = transaction_on(connection)
+    transaction = transaction_on(connection).within(Scope())
 
     def search() -> list[int]:
-        close = matrices.close(transaction, "default", scope_of(1), dense)
+        close = matrices.close(transaction, scope_of(1), dense)
         return close.best(10, [(1, _SCOPE)]) if close else []
 
     return search
