@@ -11,11 +11,11 @@ from cuebook.errors import NotFound
 from cuebook.interfaces.store import Scene
 from cuebook.records.conversation import digest_of
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Anchor, Block, Manifest, Turn, Window
+from cuebook.records.turn import Anchor, Block, Manifest, Window
 from cuebook.window.budget import allot
 from cuebook.window.cache import CacheChunk, CacheSimulator
 from cuebook.window.manifest import digests_of, ranges_of, restore
-from cuebook.window.window import MOST_ANCHORS, Text, common_prefix, render
+from cuebook.window.window import MOST_ANCHORS, common_prefix, render
 
 
 async def compare_with_previous(services: Services, scope: Scope, plan: WindowPlan) -> WindowPlan:
@@ -63,17 +63,6 @@ async def render_again(
     texts = await services.store.texts(scope, digests_of(manifest))
     sheet = restore(manifest, posts, texts, user=owner)
     return render(sheet, manifest.dropped, budget=manifest.budget, tools_tokens=manifest.tools_tokens)
-
-
-async def frozen_volatile(services: Services, scope: Scope, turn: Turn) -> tuple[Text, ...]:
-    """Return the volatile block of a turn's first step, which all its steps share."""
-    volatile = turn.steps[0].manifest.volatile if turn.steps else ()
-    texts = await services.store.texts(scope, [text.digest for text in volatile])
-    return tuple(
-        Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
-        for text in volatile
-        if text.digest in texts
-    )
 
 
 # ---- The provider cache ---------------------------------------------------------------------------------------------

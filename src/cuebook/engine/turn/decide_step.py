@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.compare import compare_with_previous, frozen_volatile
+from cuebook.engine.turn.compare import compare_with_previous
 from cuebook.engine.turn.decision import Decision, decision_of
 from cuebook.engine.turn.history import HistoryPlace
 from cuebook.engine.turn.plan import plan_window, plan_with_marks
@@ -28,8 +28,7 @@ async def decide_step(
     """Load the state and decide the next step of an open turn, after the results of its tools."""
     scene = await load_step_scene(services, scope, request, place, turn)
     prompt = await first_system_prompt(services, scope, turn)
-    frozen = await frozen_volatile(services, scope, turn)
-    contents = window_request(services, scene, request, place, prompt, frozen=frozen)
+    contents = window_request(services, scene, request, place, prompt)
     plan = await compare_with_previous(services, scope, plan_window(services, scene, contents, waiting=turn))
     return decision_of(services, request, place, prompt, plan, turn=turn.n)
 

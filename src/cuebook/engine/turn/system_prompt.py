@@ -79,6 +79,7 @@ class SystemPrompt(Struct, frozen=True, kw_only=True):
     advice: tuple[Text, ...] = ()  # best first
     advice_messages: tuple[bytes, ...] = ()  # to the model that selects experiences
     metadata: Mapping[str, Any] = {}  # the selections and signals, for the reply
+    volatile: tuple[Text, ...] | None = None  # in a later step: all texts beside the query, as in the first
 
 
 async def system_prompt(
@@ -149,17 +150,20 @@ def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[
 
 
 async def first_system_prompt(services: Services, scope: Scope, turn: Turn) -> SystemPrompt:
-    """Load the system prompt of a turn's first step, for a later step."""
-    stored = [text for text in turn.steps[0].manifest.front if text.source != CLIENT and text.kind != "summary"]
-    texts = await services.store.texts(scope, [text.digest for text in stored])
-    return SystemPrompt(
-        texts=tuple(
+    """Load the system prompt of a turn's first step and its volatile block, which all its steps share."""
+    manifest = turn.steps[0].manifest
+    front = [text for text in manifest.front if text.source != CLIENT and text.kind != "summary"]
+    texts = await services.store.texts(scope, [text.digest for text in (*front, *manifest.volatile)])
+    front_texts, volatile = (
+        tuple(
             Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
             for text in stored
             if text.digest in texts
-        ),
-        metadata={key: turn.metadata[key] for key in _OF_THE_TURN if key in turn.metadata},
+        )
+        for stored in (front, manifest.volatile)
     )
+    metadata = {key: turn.metadata[key] for key in _OF_THE_TURN if key in turn.metadata}
+    return SystemPrompt(texts=front_texts, volatile=volatile, metadata=metadata)
 
 
 def _first(names: Sequence[str], families: Mapping[str, Family]) -> str | None:

@@ -69,7 +69,6 @@ def window_request(
     *,
     query: Query | None = None,
     memories: SelectedMemories | None = None,
-    frozen: tuple[Text, ...] | None = None,
 ) -> WindowRequest:
     """Return the contents of a step's window. Without recall in the conversation, its posts are not recalled."""
     ask, conversation = place.ask, scene.conversation
@@ -102,7 +101,7 @@ def window_request(
         tools=request.tools,
         live_tools=request.live_tools,
         live=_live_messages(scene, request, place),
-        frozen=frozen,
+        frozen=prompt.volatile,
         query_seq=place.waiting_turn.query_seq if place.waiting_turn else None,
         memories=memories or SelectedMemories(),
         advice=prompt.advice,
