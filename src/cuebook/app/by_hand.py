@@ -1,13 +1,10 @@
-"""Store, search and delete memories by hand: the functions behind the remember, recall and forget commands."""
+"""Search and delete memories by hand: what an MCP client may forget."""
 
 from collections.abc import Sequence
 from contextlib import suppress
 
-from msgspec import Struct
-
 from cuebook.app.memories.reading import check_item
 from cuebook.app.parts import Parts
-from cuebook.engine.core.drafts import Posted, check_text
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.records.erasure import Receipt
 from cuebook.records.memory import Hit
@@ -17,41 +14,6 @@ from cuebook.records.memory_answers import StoredMemory
 MOST = 100
 #: Number of found posts whose items are considered.
 READ = 20
-
-
-class StoredAt(Struct, frozen=True, kw_only=True):
-    """Location of a stored text: a memory, or as a post of a conversation."""
-
-    memory: StoredMemory | None = None
-    conversation: str = ""
-    seq: int = 0
-
-
-async def remember(
-    cue: Parts,
-    text: str,
-    *,
-    category: str | None = None,
-    key: str | None = None,
-    conversation: str | None = None,
-    user: str | None = None,
-) -> StoredAt:
-    """Store a text as a memory of a user or of the whole project, or as a post of `conversation` if given.
-
-    Raises InvalidInput, Conflict, and NotFound for another user's conversation.
-    """
-    if conversation is None:
-        return StoredAt(memory=await cue.memory.add(text, category=category, key=key, user=user))
-    check_text(text, "text")
-    if not text.strip():
-        msg = "text: empty. Provide the text to remember."
-        raise InvalidInput(msg, where="text")
-    if category is not None or key is not None:
-        msg = "category, key: not allowed with conversation. Omit them, or omit conversation."
-        raise InvalidInput(msg, where="category")
-    posted = Posted(sender=user or "user", message=text)
-    appended = await cue.conversations.append(conversation, [posted], user=user)
-    return StoredAt(conversation=conversation, seq=appended.last_seq)
 
 
 async def matching_memories(

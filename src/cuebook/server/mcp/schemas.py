@@ -147,7 +147,7 @@ def arguments_of(function: Callable[..., Any]) -> type[Struct]:
         for each in list(signature(function).parameters.values())[1:]
     ]
     options: Any = {"frozen": True, "kw_only": True, "forbid_unknown_fields": True}
-    return msgspec.defstruct(function.__name__.title(), fields, namespace={"__doc__": function.__doc__}, **options)
+    return msgspec.defstruct(function.__name__.title(), fields, **options)
 
 
 @cache

@@ -2,21 +2,20 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
 
-import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from cuebook import Cuebook
+from cuebook import Cuebook, Posted
 from cuebook.app import by_hand
 from cuebook.app.json_shapes import Wire
 from cuebook.app.turns.explanation import told_of, window_lines
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
 from cuebook.operations import Operation, operations_of, summary_of
-from cuebook.records.answer import to_wire
+from cuebook.records.answer import as_answer, to_wire
 from cuebook.records.key import Role
-from cuebook.server.api.types import In, Out
+from cuebook.server.api.types import In
 from cuebook.server.mcp import schemas
 from cuebook.server.mcp.schemas import Asker
 from cuebook.validate import check
@@ -25,6 +24,8 @@ from cuebook.validate import check
 
 
 T = TypeVar("T")
+R = TypeVar("R")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Seconds between two progress notifications.
 PAUSE_S: Final = 1.0
@@ -54,7 +55,9 @@ BEGINNING: Final = 300
 MESSAGE: Final = 4_000
 
 #: A tool's result as text and as data.
-Answer = tuple[str, Wire]
+Answer = tuple[str, R]
+_READS: Final = {"readOnlyHint": True}
+_WRITES: Final = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False}
 
 
 class Tool(Struct, frozen=True, kw_only=True):
@@ -65,11 +68,35 @@ class Tool(Struct, frozen=True, kw_only=True):
     needs: Role
     takes: type[Struct]
     gives: type[Struct]
-    run: Callable[..., Awaitable[Answer]]
+    run: Callable[..., Awaitable[Answer[Any]]]
     hints: Wire
     long: str = ""  # the title of a slow operation, reported as progress
 
 
+#: By name, in the order in which they are listed.
+TOOLS: Final[dict[str, Tool]] = {}
+
+
+def tool(title: str, needs: Role, hints: Wire, *, long: str = "") -> Callable[[Function], Function]:
+    """Register a function as a tool. Its docstring is the description, and its annotations are the schemas."""
+
+    def register(function: Function) -> Function:
+        TOOLS[function.__name__] = Tool(
+            title=title,
+            about=" ".join((function.__doc__ or "").split()),
+            needs=needs,
+            takes=schemas.arguments_of(function),
+            gives=get_args(get_type_hints(function)["return"])[1],
+            run=function,
+            hints=hints,
+            long=long,
+        )
+        return function
+
+    return register
+
+
+@tool("Remember", "editor", _WRITES)
 async def remember(
     asker: Asker,
     *,
@@ -82,25 +109,27 @@ async def remember(
         str | None, Meta(description="Store it as a post of this conversation instead of a memory.")
     ] = None,
     user: schemas.User = None,
-) -> Answer:
-    """Store a text as a memory or as a post."""
-    stored_at = await by_hand.remember(
-        asker.cue, text, category=category, key=key, conversation=conversation, user=asker.user(user)
-    )
-    if stored_at.memory is None:
-        said = schemas.RememberResult(kept="conversation", conversation_id=stored_at.conversation, seq=stored_at.seq)
-        return f"Stored as post {stored_at.seq} of conversation {stored_at.conversation}.", _wire(said)
-    memory = stored_at.memory
-    remember_result = schemas.RememberResult(
-        kept="memory",
-        id=memory.id,
-        category=memory.category,
-        key=memory.key or "",
-        confidence=memory.confidence,
-    )
-    return f"Stored memory {memory.id} ({memory.category}).", _wire(remember_result)
+) -> Answer[schemas.RememberResult]:
+    """Store a fact, a preference or a solution for later conversations. Without a conversation it becomes a
+    memory of the user. Repeating it raises its confidence; the same key with another text supersedes it.
+    """
+    cue, user = asker.cue, asker.user(user)
+    if conversation is None:
+        memory = await cue.memory.add(text, category=category, key=key, user=user)
+        result = as_answer(schemas.RememberResult, memory, kept="memory", key=memory.key or "", conversation_id=None)
+        return f"Stored memory {memory.id} ({memory.category}).", result
+    if not text.strip():
+        msg = "text: empty. Provide the text to remember."
+        raise InvalidInput(msg, where="text")
+    if category is not None or key is not None:
+        msg = "category, key: not allowed with conversation. Omit them, or omit conversation."
+        raise InvalidInput(msg, where="category")
+    appended = await cue.conversations.append(conversation, [Posted(sender=user or "user", message=text)], user=user)
+    said = schemas.RememberResult(kept="conversation", conversation_id=conversation, seq=appended.last_seq)
+    return f"Stored as post {said.seq} of conversation {conversation}.", said
 
 
+@tool("Recall", "viewer", _READS)
 async def recall(
     asker: Asker,
     *,
@@ -109,8 +138,10 @@ async def recall(
     conversation: Annotated[str | None, Meta(description="Search only posts of this conversation.")] = None,
     organization: Annotated[str | None, Meta(description="Also search this organization's memories.")] = None,
     user: schemas.User = None,
-) -> Answer:
-    """Search messages and memories."""
+) -> Answer[schemas.Recalled]:
+    """Search earlier messages and memories. Returns results with their source posts, best first. Use it before
+    answering what depends on earlier conversations.
+    """
     asker.caller.check_organization(organization)
     hits = await asker.cue.memory.search(
         query, conversation=conversation, user=asker.user(user), organization=organization, limit=limit
@@ -120,9 +151,10 @@ async def recall(
         where = ", ".join(filter(None, (hit.conversation, *hit.sources))) or "added manually"
         lines.append(f"[{hit.day}] {hit.speaker or hit.kind}: {hit.text}")
         lines.append(f"  {hit.memory_id} · {where}")
-    return "\n".join(lines) or "No results.", {"hits": to_wire(hits)}
+    return "\n".join(lines) or "No results.", schemas.Recalled(hits=list(hits))
 
 
+@tool("Forget", "editor", {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False}, long="Forgetting")
 async def forget(
     asker: Asker,
     *,
@@ -134,8 +166,11 @@ async def forget(
     conversation: Annotated[str | None, Meta(description="With a query: only memories of this conversation.")] = None,
     reason: Annotated[str, Meta(description="Reason, stored in the receipt.")] = "",
     user: schemas.User = None,
-) -> Answer:
-    """Forget memories by ID, or list those that match a query."""
+) -> Answer[schemas.ForgetResult]:
+    """Delete memories permanently, with everything derived from them; returns a signed receipt. With a query
+    nothing is deleted: the tool lists matching memories. Show them to the user, then call again with the ids
+    that the user confirms.
+    """
     user = asker.user(user)
     if user is None:
         asker.caller.need("owner", "Forgetting other users' memories")
@@ -144,22 +179,19 @@ async def forget(
         raise InvalidInput(msg, where="ids")
     if ids is None:
         memories = await by_hand.matching_memories(asker.cue, query or "", conversation=conversation, user=user)
-        memory_candidates = [
-            schemas.MemoryCandidate(id=each.id, text=each.text, category=each.category) for each in memories
-        ]
-        if not memory_candidates:
-            return "Nothing was forgotten: no memory matches.", _wire(schemas.ForgetResult())
-        listed = "\n".join(f"{each.id}: {each.text}" for each in memory_candidates)
+        if not memories:
+            return "Nothing was forgotten: no memory matches.", schemas.ForgetResult()
+        listed = "\n".join(f"{each.id}: {each.text}" for each in memories)
         text = "Nothing was forgotten yet. Ask the user which of these to forget, then call forget with their ids:"
-        return f"{text}\n{listed}", _wire(schemas.ForgetResult(candidates=tuple(memory_candidates)))
+        candidates = tuple(as_answer(schemas.MemoryCandidate, each) for each in memories)
+        return f"{text}\n{listed}", schemas.ForgetResult(candidates=candidates)
     receipt = await by_hand.forget(asker.cue, ids, user=user, reason=reason)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count)
-    forget_result = schemas.ForgetResult(receipt=to_wire(receipt))
-    return f"Forgotten permanently ({counts or 'nothing'}). Receipt {receipt.id}, {receipt.state}.", _wire(
-        forget_result
-    )
+    text = f"Forgotten permanently ({counts or 'nothing'}). Receipt {receipt.id}, {receipt.state}."
+    return text, schemas.ForgetResult(receipt=to_wire(receipt))
 
 
+@tool("Explain a turn", "viewer", _READS)
 async def why(
     asker: Asker,
     *,
@@ -167,8 +199,10 @@ async def why(
     turn: Annotated[schemas.Number | None, Meta(description="Turn number. Default: the last turn.")] = None,
     full: Annotated[bool, Meta(description="Return the full texts of all blocks instead of previews.")] = False,
     user: schemas.User = None,
-) -> Answer:
-    """Explain a turn: every block of its prompt with its source, what was left out, and why."""
+) -> Answer[schemas.Explained]:
+    """Explain a turn of a conversation: the blocks of its prompt with sources and tokens, what was left out
+    and why, the sentiment, and the selected prompts. Default: last turn.
+    """
     user, turns = asker.user(user), asker.cue.turns
     if turn is None:
         last = await turns.list(conversation, user=user, last=1)
@@ -176,36 +210,34 @@ async def why(
             msg = f"Conversation {conversation!r} has no turns. Send a message through Cuebook first."
             raise NotFound(msg)
         turn = last[0].turn
-    data = to_wire(await turns.show(conversation, turn, user=user))
-    window = data["window"]
-    reasons = list(told_of(data))
-    explained = schemas.Explained(
+    detail = await turns.show(conversation, turn, user=user)
+    data, window = to_wire(detail), detail.window
+    explained = as_answer(
+        schemas.Explained,
+        detail,
         conversation_id=conversation,
-        turn=turn,
-        state=data["state"],
-        query=_beginning(data["query"], full),
-        reply=_beginning(data["reply"], full),
-        tokens=window["tokens"] if window else None,
-        budget=window["budget"] if window else None,
+        query=_beginning(detail.query, full),
+        reply=_beginning(detail.reply, full),
+        tokens=window.tokens if window else None,
+        budget=window.budget if window else None,
         blocks=[
-            schemas.PromptBlock(**{**_block(each), "text": _beginning(each["text"], full)})
-            for each in (window["blocks"] if window else ())
+            as_answer(schemas.PromptBlock, each, text=_beginning(each.text, full))
+            for each in (window.blocks if window else ())
         ],
-        dropped=window["dropped"] if window else [],
-        why=reasons,
-        replay=data["replay"],
+        dropped=data["window"]["dropped"] if window else [],
+        why=list(told_of(data)),
     )
-    gone = f"prompt not available: {data['replay']}"
     lines = [
         f"turn {turn} of {conversation}, {data['state']}, {data['createdAt']}",
         f"asked: {explained.query}",
         f"answered: {explained.reply}",
-        *(window_lines(window) if window else [gone]),
-        *reasons,
+        *(window_lines(data["window"]) if window else [f"prompt not available: {detail.replay}"]),
+        *explained.why,
     ]
-    return "\n".join(lines), _wire(explained)
+    return "\n".join(lines), explained
 
 
+@tool("History", "viewer", _READS)
 async def history(
     asker: Asker,
     *,
@@ -213,38 +245,35 @@ async def history(
     last: Annotated[int, Meta(ge=1, le=500, description="Number of newest posts.")] = 20,
     full: Annotated[bool, Meta(description="Return full messages of any length.")] = False,
     user: schemas.User = None,
-) -> Answer:
-    """Return the newest posts of a conversation."""
-    posts = await asker.cue.conversations.posts(conversation, user=asker.user(user), last=last)
-    transcript_posts = [
-        schemas.TranscriptPost(
-            id=each.id,
-            seq=each.seq,
+) -> Answer[schemas.TranscriptResult]:
+    """Return the newest posts of a conversation, oldest first."""
+    posts = [
+        as_answer(
+            schemas.TranscriptPost,
+            each,
             send_from=each.sender,
-            role=each.role,
-            message=(each.message or "") if full else (each.message or "")[:MESSAGE],
+            message=each.message if full else each.message[:MESSAGE],
             timestamp=str(each.created_at),
-            cut=not full and len(each.message or "") > MESSAGE,
+            cut=not full and len(each.message) > MESSAGE,
         )
-        for each in posts
+        for each in await asker.cue.conversations.posts(conversation, user=asker.user(user), last=last)
     ]
-    lines = [f"{each.seq}. {each.send_from}: {each.message}{'…' if each.cut else ''}" for each in transcript_posts]
-    transcript_result = schemas.TranscriptResult(conversation_id=conversation, posts=transcript_posts)
-    return "\n".join(lines) or "No posts yet.", _wire(transcript_result)
+    lines = [f"{each.seq}. {each.send_from}: {each.message}{'…' if each.cut else ''}" for each in posts]
+    return "\n".join(lines) or "No posts yet.", schemas.TranscriptResult(conversation_id=conversation, posts=posts)
 
 
 def derived(operation: Operation) -> Tool:
     """Return the tool of an operation that declares one. Its text is the text of the answer."""
     reads = operation.declaration.method == "GET"
 
-    async def run(asker: Asker, **values: Any) -> Answer:
+    async def run(asker: Asker, **values: Any) -> Answer[Any]:
         for each in operation.parameters:
             if each.argument.source == "user":
                 values[each.name] = asker.user(values[each.name])
             elif each.argument.source == "caller":
                 values[each.name] = asker.caller
         answer = await operation.bind(asker.cue)(**values)
-        return str(answer), to_wire(operation.wire_answer(answer))
+        return str(answer), operation.wire_answer(answer)
 
     return Tool(
         title=operation.declaration.tool.replace("_", " ").capitalize(),
@@ -253,66 +282,11 @@ def derived(operation: Operation) -> Tool:
         takes=operation.request_type(tool=True) or In,
         gives=operation.answer_type(),
         run=run,
-        hints=_READS if reads else {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
+        hints=_READS if reads else _WRITES,
     )
 
 
-_READS: Final = {"readOnlyHint": True}
-#: By name, in the order in which they are listed.
-TOOLS: Final = {
-    "remember": Tool(
-        title="Remember",
-        about="Store a fact, a preference or a solution for later conversations. Without a conversation it becomes a"
-        " memory of the user. Repeating it raises its confidence; the same key with another text supersedes it.",
-        needs="editor",
-        gives=schemas.RememberResult,
-        takes=schemas.arguments_of(remember),
-        run=remember,
-        hints={"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False},
-    ),
-    "recall": Tool(
-        title="Recall",
-        about="Search earlier messages and memories. Returns results with their source posts, best first. Use it before"
-        " answering what depends on earlier conversations.",
-        needs="viewer",
-        gives=schemas.Recalled,
-        takes=schemas.arguments_of(recall),
-        run=recall,
-        hints=_READS,
-    ),
-    "forget": Tool(
-        title="Forget",
-        about="Delete memories permanently, with everything derived from them; returns a signed receipt. With a query"
-        " nothing is deleted: the tool lists matching memories. Show them to the user, then call again with the ids"
-        " that the user confirms.",
-        needs="editor",
-        gives=schemas.ForgetResult,
-        takes=schemas.arguments_of(forget),
-        run=forget,
-        hints={"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False},
-        long="Forgetting",
-    ),
-    "why": Tool(
-        title="Explain a turn",
-        about="Explain a turn of a conversation: the blocks of its prompt with sources and tokens, what was left out"
-        " and why, the sentiment, and the selected prompts. Default: last turn.",
-        needs="viewer",
-        gives=schemas.Explained,
-        takes=schemas.arguments_of(why),
-        run=why,
-        hints=_READS,
-    ),
-    "history": Tool(
-        title="History",
-        about="Return the newest posts of a conversation, oldest first.",
-        needs="viewer",
-        gives=schemas.TranscriptResult,
-        takes=schemas.arguments_of(history),
-        run=history,
-        hints=_READS,
-    ),
-    **{each.declaration.tool: derived(each) for each in operations_of(Cuebook) if each.declaration.tool},
-}
+TOOLS.update({each.declaration.tool: derived(each) for each in operations_of(Cuebook) if each.declaration.tool})
 
 
 def list_tools(asker: Asker, cursor: str | None) -> Wire:
@@ -354,16 +328,7 @@ async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell)
     except CuebookError as error:
         hint = "" if not isinstance(error, Denied) else " Nothing was changed."
         return {"content": [{"type": "text", "text": f"{error}{hint}"}], "isError": True}
-    return {"content": [{"type": "text", "text": text}], "structuredContent": data, "isError": False}
-
-
-def _wire(value: Out) -> Wire:
-    data: Wire = msgspec.to_builtins(value)
-    return data
-
-
-def _block(data: Wire) -> Wire:
-    return {name: data[name] for name in ("kind", "source", "role", "tokens")}
+    return {"content": [{"type": "text", "text": text}], "structuredContent": to_wire(data), "isError": False}
 
 
 def _beginning(text: str, full: bool) -> str:  # noqa: FBT001
