@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -10,27 +10,15 @@ from msgspec.structs import replace
 from cuebook.app.arguments import Cursor, MaybePageSize
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import short_page
-from cuebook.app.setup.experience_files import ExperienceFiles, Shelf, strangers
+from cuebook.app.setup.experience_files import ExperienceEntry, ExperienceFiles, Shelf, strangers
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.turn.experiences import ExperienceQuery, SelectedExperiences, choose_for, clean
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.memory.experience import offered
 from cuebook.operations import Argument, operation
-from cuebook.records.answer import Answer, Page
+from cuebook.records.answer import Answer, Page, as_answer
 from cuebook.records.memory import Scope
-from cuebook.records.persona import Experience, Persona
-
-
-class ExperienceEntry(Struct, frozen=True, kw_only=True):
-    """An experience with the field names of its file, and the file."""
-
-    COLUMNS: ClassVar = ("exp_id", "who", "when", "file")
-
-    exp_id: str
-    who: tuple[str, ...]
-    when: str
-    what: str
-    file: str
+from cuebook.records.persona import Persona
 
 
 class ExperiencePage(Page[ExperienceEntry], frozen=True, kw_only=True):
@@ -96,16 +84,11 @@ class Experiences(Namespace):
         if self._services.experiences is None:
             return ExperiencePage(items=(), problems=('experience.selection is "off": no experience is used',))
         shelf = await self._shelf(quiet=True)
-        file_experiences = shelf.kept
-        if role is not None:
-            mine = {
-                each.exp_id for each in offered([one.experience for one in file_experiences], self._names(role, shelf))
-            }
-            file_experiences = tuple(each for each in file_experiences if each.experience.exp_id in mine)
+        kept = shelf.kept if role is None else offered(shelf.kept, self._names(role, shelf))
         odd = strangers(
             shelf, [name for each in self._services.settings.personas.values() for name in (each.id, each.role)]
         )
-        entries = [_entry(clean(self._services, one.experience), one.file) for one in file_experiences]
+        entries = [clean(self._services, each) for each in kept]
         page = short_page(entries, f"experiences {role}", limit=limit, cursor=cursor)
         problems = (*shelf.problems, *odd, *await self._unread())
         return ExperiencePage(items=page.items, next=page.next, problems=problems)
@@ -138,7 +121,7 @@ class Experiences(Namespace):
             raise InvalidInput(msg, where="query")
         shelf = await self._shelf()
         names = self._names(self._services.settings.default_persona if role is None else role, shelf)
-        candidates = offered([each.experience for each in shelf.kept], names)
+        candidates = offered(shelf.kept, names)
         experience_query = ExperienceQuery(
             text=self._services.writer.clean(query), project=self._services.settings.project
         )
@@ -162,7 +145,7 @@ class Experiences(Namespace):
         if role in personas:
             return role, personas[role].role
         wanted = role.casefold()
-        known = {each.role for each in personas.values()} | {who for one in shelf.kept for who in one.experience.who}
+        known = {each.role for each in personas.values()} | {who for one in shelf.kept for who in one.who}
         if wanted not in {name.casefold() for name in known}:
             label = ", ".join(sorted({*personas, *known}))
             msg = f"role: unknown persona or role {role!r}. Available: {label}."
@@ -173,21 +156,8 @@ class Experiences(Namespace):
 def _given(query: str, role: str, choice: SelectedExperiences) -> ExperienceChoice:
     place = {name: at for at, name in enumerate(choice.chosen)}
     items = [
-        WeighedExperience(
-            exp_id=each.exp_id,
-            chosen=each.exp_id in place,
-            score=each.score,
-            words=each.by_words,
-            meaning=each.by_meaning,
-            reason=each.reason,
-        )
+        as_answer(WeighedExperience, each, chosen=each.exp_id in place, words=each.by_words, meaning=each.by_meaning)
         for each in choice.scored
     ]
     items.sort(key=lambda each: place.get(each.exp_id, len(place)))
     return ExperienceChoice(query=query, role=role, by=choice.by, items=tuple(items), instead=choice.instead)
-
-
-def _entry(experience: Experience, file: str) -> ExperienceEntry:
-    return ExperienceEntry(
-        exp_id=experience.exp_id, who=tuple(experience.who), when=experience.when, what=experience.what, file=file
-    )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cuebook.app.arguments import Cursor, MaybePageSize
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import short_page
-from cuebook.app.setup.personas import PersonaShown, PersonaWhole, describe_persona, whole
+from cuebook.app.setup.personas import PersonaShown, PersonaWhole, describe_persona
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
 
@@ -24,7 +24,10 @@ class Personas(Namespace):
     ) -> Page[PersonaShown]:
         """List the personas of the current files, without their texts."""
         options = await self._options(mode)
-        personas = [describe_persona(each, **options) for _, each in sorted(self._services.settings.personas.items())]
+        personas = [
+            describe_persona(PersonaShown, each, **options)
+            for _, each in sorted(self._services.settings.personas.items())
+        ]
         return short_page(personas, "personas", limit=limit, cursor=cursor)
 
     @operation("GET /api/personas/{persona}", role="viewer")
@@ -36,7 +39,7 @@ class Personas(Namespace):
     ) -> PersonaWhole:
         """Return a persona: text, prompts, sentiment tracking and metaprompts. Raises NotFound."""
         options = await self._options(mode)
-        found = whole(self._services.settings.persona(persona), **options)
+        found = describe_persona(PersonaWhole, self._services.settings.persona(persona), **options)
         return replace(found, base_system_prompt=self._services.writer.clean(found.base_system_prompt))
 
     async def _options(self, mode: str | None) -> dict[str, Any]:

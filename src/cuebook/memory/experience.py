@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache, lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ from cuebook.records.answers import LONGEST, repair_json
 from cuebook.records.expression import Expression
 from cuebook.records.persona import Experience
 from cuebook.validate import Fault, Name, validate
+
+E = TypeVar("E", bound=Experience)
 
 # ---- weights of words -----------------------------------------------------------------------------------------------
 
@@ -133,7 +135,7 @@ def read_experience(document: object, *, file: str) -> tuple[Experience, tuple[s
     return Experience(exp_id=read.exp_id.strip(), who=who, **texts), unknown
 
 
-def offered(experiences: Iterable[Experience], names: Collection[str]) -> tuple[Experience, ...]:
+def offered(experiences: Iterable[E], names: Collection[str]) -> tuple[E, ...]:
     """Return the experiences for one of these names (a persona's id and role), ignoring letter case."""
     own = {name.casefold() for name in names}
     return tuple(each for each in experiences if not each.who or own & {name.casefold() for name in each.who})

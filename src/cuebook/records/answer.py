@@ -81,6 +81,16 @@ def as_answer(kind: type[S], value: object, /, **values: Any) -> S:
     return kind(**values)
 
 
+def added(one: S, other: S, /, **values: Any) -> S:
+    """Return the sum of two records: numbers and lists are added, dictionaries name by name; `values` come first."""
+    sums: dict[str, Any] = {}
+    for name in one.__struct_fields__:
+        if name not in values:
+            a, b = getattr(one, name), getattr(other, name)
+            sums[name] = {key: a.get(key, 0) + b.get(key, 0) for key in a | b} if isinstance(a, dict) else a + b
+    return msgspec.structs.replace(one, **sums, **values)
+
+
 @cache
 def _fields(kind: type[Struct]) -> tuple[tuple[str, bool], ...]:
     """Return the names of a struct's fields, and whether each is a time."""

@@ -8,10 +8,10 @@ import tempfile
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from cuebook.app import gold
 from cuebook.app.cuebook import Cuebook
@@ -27,10 +27,10 @@ from cuebook.app.transcripts.transcript import FilePlace, Transcript
 from cuebook.config import Config, MemoryConfig, Settings, StoreConfig
 from cuebook.errors import InvalidInput
 from cuebook.memory.evidence import DEPTH, EvidenceRecall, Origin, Question, answered, clozes, recall
+from cuebook.records.answer import added
 from cuebook.records.memory import Scope
 from cuebook.testing.doubles import FrozenClock
 
-T = TypeVar("T", bound=Struct)
 #: Default number of questions per conversation.
 QUESTIONS = 200
 #: The compaction profile, and the number of posts that it keeps verbatim after the summary.
@@ -76,19 +76,13 @@ def together(every: Sequence[Evaluation]) -> Evaluation | None:
     return reduce(_plus, every) if len(every) > 1 else None
 
 
-def _sum(one: T, two: T, **others: Any) -> T:
-    """Return the sum of the numbers and lists of two records; `others` are the fields that are no sums."""
-    sums = {name: value + getattr(two, name) for name, value in structs.asdict(one).items() if name not in others}
-    return structs.replace(one, **sums, **others)
-
-
 def _plus(one: Evaluation, two: Evaluation) -> Evaluation:
-    return _sum(
+    return added(
         one,
         two,
         title="together",
         recall=one.recall.plus(two.recall),
-        items=_sum(one.items, two.items),
+        items=added(one.items, two.items),
         survival=_added(one.survival, two.survival),
         first_pass=_added(one.first_pass, two.first_pass),
         current_facts=None,
@@ -100,7 +94,7 @@ def _added(one: Sequence[Survival], two: Sequence[Survival]) -> tuple[Survival, 
     others = {(each.whose, each.compactions): each for each in two}
     pairs = [(each, others.get((each.whose, each.compactions))) for each in one]
     return tuple(
-        _sum(each, other, whose=each.whose, compactions=each.compactions) for each, other in pairs if other is not None
+        added(each, other, whose=each.whose, compactions=each.compactions) for each, other in pairs if other is not None
     )
 
 

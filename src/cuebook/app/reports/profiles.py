@@ -21,6 +21,7 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import CompactionInput
 from cuebook.memory.evidence import DEPTH, answered, clozes, recall
 from cuebook.memory.rolling import LOOKAHEAD, CompactionProfile, due
+from cuebook.records.answer import added
 from cuebook.records.conversation import Conversation, Post
 from cuebook.records.memory import Hit, Item, Scope, Summary
 from cuebook.records.turn import CLIENT, CacheEstimate, Turn
@@ -62,12 +63,9 @@ class ProfileFigures(Struct, frozen=True, kw_only=True, rename="camel"):
 
     def plus(self, other: "ProfileFigures") -> "ProfileFigures":
         """Return the sum with another conversation's figures."""
-        names = ("calls", "client_tokens", "tokens", "cache_read", "summarized_messages", "summarized_tokens")
-        sums = {name: getattr(self, name) + getattr(other, name) for name in (*names, "summary_tokens", "questions")}
         hits = (self.recall or 0.0) * self.questions + (other.recall or 0.0) * other.questions
-        costs = {name: self.costs.get(name, 0.0) + other.costs.get(name, 0.0) for name in {**self.costs, **other.costs}}
         asked = self.questions + other.questions
-        return replace(self, **sums, costs=costs, recall=hits / asked if asked else None)
+        return added(self, other, profile=self.profile, recall=hits / asked if asked else None)
 
 
 class ProfileReport(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.reports.prices import Prices
+from cuebook.records.answer import added
 from cuebook.records.turn import CacheEstimate, CallUsageRecord
 from cuebook.window.cache_rules import RULES
 
@@ -33,17 +34,8 @@ class CallUsage(Struct, frozen=True, kw_only=True, rename="camel"):
 
     def plus(self, other: "CallUsage") -> "CallUsage":
         """Return the sum of both."""
-        return CallUsage(
-            calls=self.calls + other.calls,
-            tokens=self.tokens + other.tokens,
-            whole=self.whole + other.whole,
-            posts=other.posts,
-            cached=self.cached + other.cached,
-            cache_known=self.cache_known + other.cache_known,
-            costs=_together(self.costs, other.costs),
-            cache_saved=_together(self.cache_saved, other.cache_saved),
-            models=tuple(dict.fromkeys((*self.models, *other.models))),
-        )
+        models = tuple(dict.fromkeys((*self.models, *other.models)))
+        return added(self, other, posts=other.posts, models=models)
 
 
 def usage_of(call: CallUsageRecord, prices: Prices) -> CallUsage:
@@ -75,7 +67,3 @@ def usage_of(call: CallUsageRecord, prices: Prices) -> CallUsage:
         cache_saved=saved,
         models=(call.model,) if costs else (),
     )
-
-
-def _together(a: dict[str, float], b: dict[str, float]) -> dict[str, float]:
-    return {name: a.get(name, 0.0) + b.get(name, 0.0) for name in dict.fromkeys((*a, *b))}

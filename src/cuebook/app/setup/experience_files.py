@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from cuebook.app.files import Sign, decode, read_bytes, sign_of
 from cuebook.errors import InvalidInput
 from cuebook.memory.experience import read_experience
 from cuebook.prompts import yaml_text
+from cuebook.records.answer import as_answer
 from cuebook.records.persona import Experience
 
 log = logging.getLogger("cuebook.experience")
@@ -36,17 +37,21 @@ MAX_BYTES: Final = 4 * yaml_text.MAX_CHARS
 MOST: Final = 1_000
 
 
-class FileExperience(Struct, frozen=True, kw_only=True):
-    """An experience and its file."""
+class ExperienceEntry(Experience, frozen=True, kw_only=True):
+    """An experience with the field names of its file, and the file."""
 
-    experience: Experience
+    COLUMNS: ClassVar = ("exp_id", "who", "when", "file")
+
+    who: tuple[str, ...]  # always in JSON
+    when: str
+    what: str
     file: str
 
 
 class Shelf(Struct, frozen=True, kw_only=True):
     """All experiences of a folder in the order of their files, and the problems found."""
 
-    kept: tuple[FileExperience, ...] = ()
+    kept: tuple[ExperienceEntry, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -98,7 +103,7 @@ class ExperienceFiles:
 
     async def __call__(self) -> Sequence[Experience]:
         """Return the current experiences for a turn."""
-        return [each.experience for each in (await asyncio.to_thread(self.read)).kept]
+        return (await asyncio.to_thread(self.read)).kept
 
     def unread(self) -> list[str]:
         """Return a message for each ignored file that looks like an experience but has another kind of name.
@@ -153,7 +158,7 @@ class ExperienceFiles:
         return f"{self._shown}/{os.fsencode(name).decode('utf-8', 'backslashreplace')}"
 
     def _gathered(self, fault: str) -> Shelf:
-        file_experiences: dict[str, FileExperience] = {}
+        entries: dict[str, ExperienceEntry] = {}
         problems = [fault] if fault else []
         for name in sorted(self._files):
             file, text = self._files[name], self._named(name)
@@ -164,12 +169,12 @@ class ExperienceFiles:
                 problems.append(f"{text}: {keys}: unknown, ignored. An experience has exp_id, who, when and what.")
             if file.said is None:
                 continue
-            first = file_experiences.get(file.said.exp_id)
+            first = entries.get(file.said.exp_id)
             if first is not None:
                 problems.append(f"{text}: exp_id {file.said.exp_id!r} is already used by {first.file}. Choose another.")
                 continue
-            file_experiences[file.said.exp_id] = FileExperience(experience=file.said, file=text)
-        return Shelf(kept=tuple(file_experiences.values()), problems=tuple(problems))
+            entries[file.said.exp_id] = as_answer(ExperienceEntry, file.said, file=text)
+        return Shelf(kept=tuple(entries.values()), problems=tuple(problems))
 
 
 def _value(node: yaml_text.Node) -> object:
@@ -187,6 +192,6 @@ def strangers(shelf: Shelf, names: Sequence[str]) -> list[str]:
     return [
         f"{each.file}: who: unknown persona or role {name!r}. Available: {', '.join(sorted(set(names)))}."
         for each in shelf.kept
-        for name in each.experience.who
+        for name in each.who
         if name.casefold() not in known
     ]

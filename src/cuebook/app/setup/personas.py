@@ -5,10 +5,10 @@ import re
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from cuebook.app.files import write_whole
 from cuebook.app.setup.persona_files import (
@@ -26,10 +26,12 @@ from cuebook.app.setup.project_templates import builtin_prompts
 from cuebook.config import Config
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.prompts.names import DEFAULT, candidates, instructions
-from cuebook.records.answer import Answer
+from cuebook.records.answer import Answer, as_answer
 from cuebook.records.persona import Metaprompt, Persona, render_tracking
 from cuebook.signals.metaprompts import metaprompts_of
 from cuebook.signals.profiles import SHIPPED, Profiles, profile_of, tracking_of
+
+S = TypeVar("S", bound="PersonaShown")
 
 _GALLERY: Final = Path(__file__).with_name("project") / "personas"
 #: Pattern of a persona's file name.
@@ -75,16 +77,15 @@ class PersonaWhole(PersonaShown, frozen=True, kw_only=True):
     base_system_prompt: str
 
 
-def describe_persona(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaShown:
-    """Return a persona without its text for display."""
+def describe_persona(
+    kind: type[S], persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None
+) -> S:
+    """Return a persona for display, as a PersonaWhole or without its text."""
     tracking = tracking_of(persona, mode, profiles)
     own = {each.id for each in persona.metaprompts}
-    return PersonaShown(
-        id=persona.id,
-        name=persona.name,
-        version=persona.version,
-        role=persona.role,
-        description=persona.description,
+    return as_answer(
+        kind,
+        persona,
         default=persona.id == default,
         prompts=dict(persona.chain),
         sentiment_tracking=render_tracking(tracking),
@@ -93,21 +94,10 @@ def describe_persona(persona: Persona, *, default: str, profiles: Profiles, mode
     )
 
 
-def whole(persona: Persona, *, default: str, profiles: Profiles, mode: str | None = None) -> PersonaWhole:
-    """Return a persona with all fields for display."""
-    fields = asdict(describe_persona(persona, default=default, profiles=profiles, mode=mode))
-    return PersonaWhole(**fields, base_system_prompt=persona.base_system_prompt)
-
-
 def _metaprompt(metaprompt: Metaprompt, *, own: bool) -> MetapromptShown:
     when = metaprompt.trigger
-    return MetapromptShown(
-        id=metaprompt.id,
-        own=own,
-        description=metaprompt.description,
-        trigger=TriggerShown(type=when.type, interval_turns=when.interval_turns or 0, event_name=when.event or ""),
-        prompt_key=metaprompt.key,
-    )
+    trigger = TriggerShown(type=when.type, interval_turns=when.interval_turns or 0, event_name=when.event or "")
+    return as_answer(MetapromptShown, metaprompt, own=own, trigger=trigger, prompt_key=metaprompt.key)
 
 
 # ---- of a project's files -------------------------------------------------------------------------------------------
@@ -119,6 +109,10 @@ class CheckedPersonas(Struct, frozen=True, kw_only=True):
     files: Sequence[PersonaFile]
     profiles: Profiles
     default: str
+
+    def describe(self, persona: Persona, mode: str | None) -> PersonaWhole:
+        """Return a persona with all fields for display."""
+        return describe_persona(PersonaWhole, persona, default=self.default, profiles=self.profiles, mode=mode)
 
     def find(self, name: str) -> tuple[Persona, str]:
         """Return a persona and its file ("" for none). Raises NotFound, and InvalidInput if its file has errors."""

@@ -29,11 +29,7 @@ Mode = Annotated[str | None, typer.Option("--mode", metavar="MODE", help="Show t
 def list_(state: State, *, mode: Mode = None) -> None:
     """List the personas and the invalid persona files."""
     looked = personas.look_at_personas(state.project())
-    found = [
-        (personas.whole(file.whole, default=looked.default, profiles=looked.profiles, mode=mode), file.name)
-        for file in looked.files
-        if file.whole
-    ]
+    found = [(looked.describe(file.whole, mode), file.name) for file in looked.files if file.whole]
     broken = [file for file in looked.files if file.faults]
     items = [to_wire(shown) | {"file": name} for shown, name in found]
     faults = [{"file": file.name, "faults": file.faults} for file in broken]
@@ -79,7 +75,7 @@ def show(
     """Show a persona's text, prompts, sentiment and metaprompts."""
     looked = personas.look_at_personas(state.project())
     found, name = looked.find(persona)
-    shown = personas.whole(found, default=looked.default, profiles=looked.profiles, mode=mode)
+    shown = looked.describe(found, mode)
     state.report(to_wire(shown) | {"file": name}, render=partial(_draw, shown, name))
 
 

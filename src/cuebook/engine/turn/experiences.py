@@ -22,7 +22,7 @@ from cuebook.engine.core.services import ModelSelection, Services
 from cuebook.errors import BackendError, CuebookError, UpstreamError
 from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.store import Scene
-from cuebook.memory.experience import ScoredExperience, choose, clauses, offered, read_reply, score
+from cuebook.memory.experience import E, ScoredExperience, choose, clauses, offered, read_reply, score
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ERROR, Part, PathPost
@@ -126,7 +126,7 @@ def told_of(choice: SelectedExperiences) -> dict[str, Any]:
     return {"experienceSelection": data | ({"instead": choice.instead} if choice.instead else {})}
 
 
-def clean(services: Services, experience: Experience) -> Experience:
+def clean(services: Services, experience: E) -> E:
     """Return an experience with its secrets redacted, like all stored and sent text."""
     when, what = services.writer.clean(experience.when), services.writer.clean(experience.what)
     return msgspec.structs.replace(experience, when=when, what=what)
