@@ -42,15 +42,12 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """Return the model's name for turn records and `/readyz`."""
-        ...
 
     def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
         """Stream an answer."""
-        ...
 
     async def aclose(self) -> None:
         """Release connections."""
-        ...
 
 
 class RelayRequest(Struct, frozen=True, kw_only=True):
@@ -70,20 +67,16 @@ class RelayAnswer(Protocol):
     @property
     def status(self) -> int:
         """Return the HTTP status."""
-        ...
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Return the answer's headers, names in lower case."""
-        ...
 
     def chunks(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives."""
-        ...
 
     async def aclose(self) -> None:
         """Stop reading and cancel the upstream's call."""
-        ...
 
 
 class Upstream(Protocol):
@@ -92,15 +85,12 @@ class Upstream(Protocol):
     @property
     def base_url(self) -> str:
         """Return the upstream's address, with `/v1`."""
-        ...
 
     async def send(self, request: RelayRequest) -> RelayAnswer:
         """Send a request and wait for the head of the answer. Raises UpstreamError if there is none."""
-        ...
 
     async def aclose(self) -> None:
         """Release connections."""
-        ...
 
 
 class Analyzer(Protocol):
@@ -109,11 +99,9 @@ class Analyzer(Protocol):
     @property
     def name(self) -> str:
         """Return the method's name for a persona's `sentimentTracking.method`."""
-        ...
 
     def read(self, text: str) -> Sentiment:
         """Return a text's sentiment; for unsupported text, polarity `unknown` with score and intensity 0."""
-        ...
 
 
 class Embedder(Protocol):
@@ -122,33 +110,27 @@ class Embedder(Protocol):
     @property
     def name(self) -> str:
         """Return the name of the model and its weights, which identifies its vector space."""
-        ...
 
     @property
     def dimension(self) -> int:
         """Return the dimension of the vectors, 0 before the first answer."""
-        ...
 
     @property
     def languages(self) -> frozenset[str]:
         """Return supported languages (ISO 639-1); empty = any. Texts in other languages are not embedded."""
-        ...
 
     @property
     def akin(self) -> float:
         """Return the cosine threshold, in (0, 1), from which a text and a question share a subject."""
-        ...
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return a vector of length 1 for each text, in order: float32, little endian, `4 * dimension` bytes.
 
         Raises BackendError. If that is not retryable, one of these texts is permanently rejected.
         """
-        ...
 
     async def aclose(self) -> None:
         """Release connections and memory."""
-        ...
 
 
 #: AgentOS's names.
@@ -218,7 +200,6 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Return the current Unix time in seconds."""
-        ...
 
 
 class Dice(Protocol):
@@ -226,4 +207,3 @@ class Dice(Protocol):
 
     def new_id(self, prefix: str) -> str:
         """Return a new id that starts with `prefix` and a hyphen."""
-        ...

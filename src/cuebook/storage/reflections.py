@@ -63,23 +63,18 @@ class ReflectionStore(Noun):
     """Stores reflections."""
 
     @read_all
-    def due(self, transaction: Transaction, *, limit: int = 100) -> list[DueReflection]:
-        """Return the oldest due reflection of each conversation whose turn has ended, with their number."""
-        results = transaction.run("reflections_due", limit=limit).fetchall()
+    def due(
+        self, transaction: Transaction, *, tenant: str | None = None, conversation: str | None = None, limit: int = 100
+    ) -> list[DueReflection]:
+        """Return the oldest due reflection of each conversation whose turn has ended, with their number.
+
+        `tenant` and `conversation` select one conversation.
+        """
         return [
             DueReflection(tenant=tenant, conversation=id_, turn=place // _NUMBERS, n=place % _NUMBERS, count=count)
-            for tenant, id_, place, count in results
-        ]
-
-    @read
-    def due_in(self, transaction: Transaction, conversation: str, *, limit: int) -> list[DueReflection]:
-        """Return a conversation's due reflections of ended turns, oldest first."""
-        row = access.find(transaction, conversation)
-        if row is None:
-            return []
-        return [
-            DueReflection(tenant=row.tenant, conversation=row.id, turn=turn, n=n)
-            for turn, n in transaction.run("reflections_due_in", no=row.no, limit=limit)
+            for tenant, id_, place, count in transaction.run(
+                "reflections_due", tenant=tenant, id=conversation, limit=limit
+            )
         ]
 
     @write

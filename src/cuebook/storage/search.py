@@ -305,11 +305,19 @@ def _match(
 def _with_neighbours(
     transaction: Transaction, row: ConversationRow, runs: Runs, hits: Sequence[int]
 ) -> list[PostMatch]:
-    """Load hits on a path, best first as given, and the neighbors of the best ones."""
+    """Load hits on a path and the neighbors of the best ones, by seq. Hits are ordered best first."""
     visible = [seq for seq in hits if on_path(runs, seq)]
     direct = set(visible)
-    around = {near for seq in visible[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)} - direct
-    return _found(transaction, row, direct=direct, around=around)
+    around = {near for seq in visible[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)}
+    seqs = json.dumps(sorted(direct | around))
+    posts = transaction.run("found_posts", no=row.no, seqs=seqs, base=row.no << SHIFT).fetchall()
+    apart = bodies(transaction, [post[8] for post in posts if post[8] is not None])
+    post_matches = []
+    for seq, id_, role, sender, message, created_at, tokens, parent, body, key in posts:
+        text = decode_body(apart[body])[0] if body in apart else message or ""
+        fields = (seq, id_, role, sender, text, created_at, tokens, parent)
+        post_matches.append(PostMatch(*fields, seq in direct, row.id, key or "", row.no))
+    return post_matches
 
 
 def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
@@ -318,19 +326,3 @@ def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
     before = (near for first, last in runs[at:] for near in range(min(last, seq - 1), first - 1, -1))
     after = (near for first, last in runs[at::-1] for near in range(max(first, seq + 1), last + 1))
     return [*islice(before, reach), *islice(after, reach)]
-
-
-def _found(transaction: Transaction, row: ConversationRow, *, direct: set[int], around: set[int]) -> list[PostMatch]:
-    seqs = json.dumps(sorted(direct | around))
-    posts = transaction.run("found_posts", no=row.no, seqs=seqs, base=row.no << SHIFT).fetchall()
-    bodies_by_digest = bodies(transaction, [post[8] for post in posts if post[8] is not None])
-    post_matches = []
-    for seq, id_, role, sender, message, created_at, tokens, parent, body, key in posts:
-        text = (
-            decode_body(bodies_by_digest[body])[0] if body is not None and body in bodies_by_digest else message or ""
-        )
-        near = seq in direct
-        post_matches.append(
-            PostMatch(seq, id_, role, sender, text, created_at, tokens, parent, near, row.id, key or "", row.no)
-        )
-    return post_matches

@@ -1310,19 +1310,12 @@ SELECT :tenant, :no, :turn, coalesce(max(n), 0) + 1, 1, :calls FROM reflection
 WHERE tenant = :tenant AND conversation = :no AND turn = :turn;
 
 -- name: reflections_due
--- Select the oldest due reflection of each conversation, of an ended turn, and their number.
+-- Select the oldest due reflection of each conversation or of one, of an ended turn, and their number.
 SELECT r.tenant, c.id, min(r.turn * 1000000 + r.n) AS place, count(*) AS due FROM reflection r
 JOIN conversation c ON c.no = r.conversation
 JOIN turn t ON t.tenant = r.tenant AND t.conversation = r.conversation AND t.n = r.turn
-WHERE r.due = 1 AND t.state <> 'running'
+WHERE r.due = 1 AND t.state <> 'running' AND (:id IS NULL OR (r.tenant = :tenant AND c.id = :id))
 GROUP BY r.tenant, r.conversation, c.id LIMIT :limit;
-
--- name: reflections_due_in
--- Select the oldest due reflections of a conversation, of ended turns.
-SELECT r.turn, r.n FROM reflection r
-JOIN turn t ON t.tenant = r.tenant AND t.conversation = r.conversation AND t.n = r.turn
-WHERE r.tenant = :tenant AND r.conversation = :no AND r.due = 1 AND t.state <> 'running'
-ORDER BY r.turn, r.n LIMIT :limit;
 
 -- name: reflections_waiting
 -- Count the due reflections of a conversation.

@@ -54,8 +54,9 @@ class ReflectionContract:
         await _ask(store, 1)
         await _ask(store, 2)
         assert [(each.turn, each.count) for each in await store.reflections.due()] == [(1, 2)]
-        assert [each.turn for each in await store.reflections.due_in(OWNER, "c", limit=9)] == [1, 2]
-        assert await store.reflections.due_in(OWNER, "nobody's", limit=9) == []
+        of_one = await store.reflections.due(tenant=OWNER.tenant, conversation="c")
+        assert [(each.turn, each.count) for each in of_one] == [(1, 2)]
+        assert await store.reflections.due(tenant=OWNER.tenant, conversation="nobody's") == []
         read = await _read(store)
         assert read is not None
         await store.reflections.save(OWNER, read, SAD)

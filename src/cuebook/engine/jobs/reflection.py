@@ -85,10 +85,11 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[DueReflectio
 async def reflect_on(services: Services, scope: Scope, conversation: str) -> None:
     """Run all due reflections of one conversation; skip those that other processes run. Raises NotFound."""
     before: DueReflection | None = None
-    while due_reflections := await services.store.reflections.due_in(scope, conversation, limit=1):
-        if due_reflections[0] == before:
+    await services.store.conversation(scope, conversation)
+    while due := await services.store.reflections.due(tenant=scope.tenant, conversation=conversation):
+        if due[0] == before:
             return
-        before = due_reflections[0]
+        before = due[0]
         await reflect_once(services, scope, before)
 
 

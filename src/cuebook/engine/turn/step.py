@@ -39,11 +39,9 @@ class Speaker(Protocol[Piece_co]):
 
     def stream(self, step: "OpenStep") -> AsyncGenerator[Piece_co, None]:
         """Stream the answer of an open step, and finish it."""
-        ...
 
     def replay(self, reply: StoredReply) -> Iterable[Piece_co]:
         """Return the stored answer of a repeated request."""
-        ...
 
 
 class OpenStep:

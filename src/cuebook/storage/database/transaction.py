@@ -342,44 +342,35 @@ class Database(Protocol):
     @property
     def holders(self) -> Holders:
         """Return the lease holders of this database."""
-        ...
 
     @property
     def shared_snapshots(self) -> bool:
         """Return whether reads see only committed data, so that caches may keep what they read."""
-        ...
 
     @property
     def unclean(self) -> bool:
         """Return whether files may still contain erased data, as far as this process knows."""
-        ...
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a function in one snapshot, in a thread."""
-        ...
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """Run a function in one transaction, in a thread. An exception undoes all its changes."""
-        ...
 
     async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:
         """Remove erased data from files; return False while another reader uses them.
 
         Do work of many seconds only if `large`, else return False.
         """
-        ...
 
     async def version(self) -> tuple[int, int]:
         """Return a reader and its change mark, which differs after any write."""
-        ...
 
     async def check(self, *, whole: bool = False) -> dict[str, Any]:
         """Return the kind of the database and its state; `whole` runs an integrity check."""
-        ...
 
     async def aclose(self) -> None:
         """Finish queued writes and close all connections."""
-        ...
 
 
 class Noun:
