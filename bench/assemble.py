@@ -16,7 +16,7 @@ from bench.measure import AsyncRound, Figure, Run, compared, interleave_async
 from bench.peers import install
 from bench.stores import CONVERSATION, SCOPE, SQL, reading, store
 from cuebook import Ask, Cuebook
-from cuebook.config import Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
+from cuebook.config import Config, ConfigSections, MemoryConfig, StoreConfig, UpstreamConfig
 from cuebook.engine.core.recall import recall_query
 from cuebook.engine.turn.chat import read_ask
 from cuebook.engine.turn.history import align_history
@@ -80,7 +80,7 @@ def _describe_window(window: Window, words: int) -> str:
 @asynccontextmanager
 async def cue_on(path: Path, *, usual: bool = False, model: Model | None = None) -> AsyncIterator[Cuebook]:
     """Open a project on a store without summaries and background jobs; `usual` enables recall and cache rules."""
-    settings = Settings(
+    settings = ConfigSections(
         store=StoreConfig(url=str(path)),
         memory=MemoryConfig(profile="off", recall=usual),
         upstream=UpstreamConfig(cache_rule="auto" if usual else "off"),

@@ -11,7 +11,7 @@ from bench.measure import Figure, Run
 from bench.random_text import TextGenerator
 from bench.stores import BEGINNING
 from cuebook import Cuebook
-from cuebook.config import BudgetConfig, Config, MemoryConfig, Settings, StoreConfig, UpstreamConfig
+from cuebook.config import BudgetConfig, Config, ConfigSections, MemoryConfig, StoreConfig, UpstreamConfig
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
@@ -186,7 +186,7 @@ class _Upstream:
 async def windows(talk: Agent, profile: str, context: int) -> tuple[list[tuple[float, list[CacheChunk]]], int]:
     """Relay the conversation of a client that resends its history. Return each window as chunks with its time."""
     clock, upstream = FrozenClock(BEGINNING), _Upstream()
-    settings = Settings(
+    settings = ConfigSections(
         store=StoreConfig(url=":memory:"),
         memory=MemoryConfig(profile=profile),
         upstream=UpstreamConfig(cache_rule="off"),

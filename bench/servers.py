@@ -19,7 +19,7 @@ import httpx2
 import msgspec
 import uvicorn
 
-from cuebook.config import Config, EmbedderConfig, Settings, StoreConfig, UpstreamConfig
+from cuebook.config import Config, ConfigSections, EmbedderConfig, StoreConfig, UpstreamConfig
 from cuebook.records.memory import Scope
 from cuebook.server.app import serve
 from cuebook.storage.store import sqlite_store
@@ -173,7 +173,7 @@ def main() -> None:
     threading.Thread(target=_tell, daemon=True).start()
     if kind in ("cuebook", "embedding", "shadow"):
         path, url = arguments
-        settings = Settings(
+        settings = ConfigSections(
             store=StoreConfig(url=path),
             upstream=UpstreamConfig(url=url, shadow=kind == "shadow"),
             embedder=EmbedderConfig(provider="minilm" if kind == "embedding" else "none"),

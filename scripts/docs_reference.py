@@ -101,8 +101,8 @@ def settings() -> str:
         )
     ]
     meanings = comments(inspect.getsource(config))
-    for name, kind in get_type_hints(config.Settings).items():
-        hints, here = get_type_hints(kind, include_extras=True), getattr(config.Settings(), name)
+    for name, kind in get_type_hints(config.ConfigSections).items():
+        hints, here = get_type_hints(kind, include_extras=True), getattr(config.ConfigSections(), name)
         rows = []
         for key in kind.__struct_fields__:
             limits = limits_of(hints[key])

@@ -191,7 +191,7 @@ class RetentionConfig(Struct, frozen=True, forbid_unknown_fields=True):
     memories_days: Days = 0  # days since a memory was last stated, repeated or changed
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+class ConfigSections(Struct, frozen=True, forbid_unknown_fields=True):
     """All settings by section."""
 
     store: StoreConfig = StoreConfig()
@@ -215,7 +215,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 class Config(Struct, frozen=True):
     """The effective settings. `origins` maps "section.key" to the source of its value; other values are defaults."""
 
-    settings: Settings = Settings()
+    settings: ConfigSections = ConfigSections()
     origins: Mapping[str, str] = field(default_factory=dict)
     folder: str = "."  # base of relative paths
     compaction_env: Mapping[str, str] = field(default_factory=dict)  # MEMORY_COMPACTION_* (R8)
@@ -279,10 +279,10 @@ def _put(values: dict[str, dict[str, Any]], origins: dict[str, str], place: str,
 
 def _known() -> dict[str, type]:
     """Return every setting and the type of its default."""
-    settings = Settings()
+    settings = ConfigSections()
     return {
         f"{section}.{name}": type(getattr(getattr(settings, section), name))
-        for section in Settings.__struct_fields__
+        for section in ConfigSections.__struct_fields__
         for name in getattr(settings, section).__struct_fields__
     }
 
@@ -313,15 +313,15 @@ def _from_text(kind: type, text: str, name: str) -> object:
         raise InvalidInput(msg, where=name) from None
 
 
-def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]) -> Settings:
-    settings, faults = validate(values, Settings)
+def _convert(values: Mapping[str, Mapping[str, Any]], origins: Mapping[str, str]) -> ConfigSections:
+    settings, faults = validate(values, ConfigSections)
     if faults:
         refuse(faults, file=origins.get(faults[0].path) or next(iter(origins.values()), "settings"))
     assert settings is not None  # noqa: S101  # without a fault there is a value
     return settings
 
 
-def _problems(settings: Settings) -> Iterator[tuple[tuple[str, ...], str]]:
+def _problems(settings: ConfigSections) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each invalid address, code or combination, with its settings."""
     budget = settings.budget
     if budget.context <= budget.reply:

@@ -17,7 +17,7 @@ import typer
 
 from cuebook import Cuebook, errors
 from cuebook.cli import main as command_line
-from cuebook.config import Settings
+from cuebook.config import ConfigSections
 from cuebook.server.app import create_app
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ def test_every_command_is_described(folder: Path) -> None:
 
 def test_every_setting_is_described(folder: Path) -> None:
     page = (folder / "docs/reference/settings.md").read_text("utf-8")
-    settings = Settings()
+    settings = ConfigSections()
     for section in settings.__struct_fields__:
         for key in getattr(settings, section).__struct_fields__:
             assert page.count(f"| `{section}.{key}` | `") == 1, f"{section}.{key}"

@@ -15,7 +15,7 @@ from cuebook.errors import UpstreamError
 from cuebook.providers.model_list import ModelList, read_contexts
 from cuebook.records.answer import to_wire
 from cuebook.testing import ScriptedModel
-from cuebook.testing.upstream import Answer, ScriptedUpstream, completion, output_text, response
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion, output_text, response
 
 
 async def send(cue: Cuebook, messages: list[dict[str, Any]], *, model: str, **fields: Any) -> tuple[int, bytes]:
@@ -74,7 +74,7 @@ async def test_a_turn_of_another_budget_replays_identically() -> None:
 # ---- Errors that teach the context window ---------------------------------------------------------------------------
 
 
-def too_long(limit: int, length: int) -> Answer:
+def too_long(limit: int, length: int) -> HttpReply:
     """Return OpenAI's error for a prompt that is too long."""
     message = (
         f"This model's maximum context length is {limit} tokens. However, your messages resulted in {length} tokens."
@@ -85,7 +85,7 @@ def too_long(limit: int, length: int) -> Answer:
         "param": "messages",
         "code": "context_length_exceeded",
     }
-    return Answer(pieces=(json.dumps({"error": error}).encode(),), status=400)
+    return HttpReply(pieces=(json.dumps({"error": error}).encode(),), status=400)
 
 
 def history(words: int = 1_000) -> list[dict[str, Any]]:
@@ -125,11 +125,11 @@ async def test_a_second_error_is_returned_as_the_provider_sent_it(stream: bool) 
 @pytest.mark.parametrize(
     ("error", "messages"),
     [
-        (Answer(pieces=(b'{"error":{"message":"Invalid temperature."}}',), status=400), history()),
-        (Answer(pieces=(b'{"error":{"code":"context_length_exceeded"}}',), status=400), history()),  # names no limit
+        (HttpReply(pieces=(b'{"error":{"message":"Invalid temperature."}}',), status=400), history()),
+        (HttpReply(pieces=(b'{"error":{"code":"context_length_exceeded"}}',), status=400), history()),  # names no limit
     ],
 )
-async def test_other_errors_are_not_retried(error: Answer, messages: list[dict[str, Any]]) -> None:
+async def test_other_errors_are_not_retried(error: HttpReply, messages: list[dict[str, Any]]) -> None:
     upstream = ScriptedUpstream(error)
     async with cue_on(upstream=upstream) as cue:
         assert await send(cue, messages, model="my-model") == (400, error.pieces[0])
@@ -137,7 +137,7 @@ async def test_other_errors_are_not_retried(error: Answer, messages: list[dict[s
 
 
 async def test_an_error_that_names_no_limit_is_retried_if_the_table_does() -> None:
-    error = Answer(pieces=(b'{"error":{"code":"context_length_exceeded"}}',), status=400)
+    error = HttpReply(pieces=(b'{"error":{"code":"context_length_exceeded"}}',), status=400)
     upstream = ScriptedUpstream(error, completion("Hi."))
     async with cue_on(upstream=upstream) as cue:
         assert (await send(cue, history(600), model="gpt-4"))[0] == 200
@@ -148,10 +148,10 @@ async def test_messages_and_responses_are_retried_too() -> None:
     message = "prompt is too long: 9900 tokens > 4096 maximum"
     error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
     answer = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "Hi."}]}
-    refusal = Answer(pieces=(json.dumps(error).encode(),), status=400)
+    refusal = HttpReply(pieces=(json.dumps(error).encode(),), status=400)
     upstream = ScriptedUpstream(
         refusal,
-        Answer(pieces=(json.dumps(answer).encode(),)),
+        HttpReply(pieces=(json.dumps(answer).encode(),)),
         too_long(4_096, 9_900),
         response("r", output_text("Hi.")),
     )
@@ -215,7 +215,7 @@ def test_a_list_of_models_is_read(body: bytes, contexts: dict[str, int]) -> None
 
 
 async def test_an_upstream_is_asked_once_and_its_list_precedes_the_table() -> None:
-    upstream = ScriptedUpstream(Answer(pieces=(b'{"data":[{"id":"gpt-4","context_length":6000}]}',)))
+    upstream = ScriptedUpstream(HttpReply(pieces=(b'{"data":[{"id":"gpt-4","context_length":6000}]}',)))
     models = ModelList(upstream)
     async with cue_on(upstream=ScriptedUpstream(completion("Hi."))) as cue:
         contexts = cue.services.caches.listed_contexts
@@ -233,7 +233,7 @@ async def test_an_upstream_is_asked_once_and_its_list_precedes_the_table() -> No
 
 async def test_a_failure_to_list_models_is_silent_and_not_repeated_at_once() -> None:
     contexts: dict[tuple[str, str], int] = {}
-    failures = (UpstreamError("down"), Answer(pieces=(b"{}",), status=401), Answer(error=UpstreamError("broken")))
+    failures = (UpstreamError("down"), HttpReply(pieces=(b"{}",), status=401), HttpReply(error=UpstreamError("broken")))
     for failure in failures:
         upstream = ScriptedUpstream(failure)
         models = ModelList(upstream)
@@ -246,7 +246,7 @@ async def test_a_failure_to_list_models_is_silent_and_not_repeated_at_once() -> 
 
 
 async def test_a_slow_list_of_models_delays_neither_a_request_nor_the_end() -> None:
-    upstream = ScriptedUpstream(Answer(pieces=(b"{}",), delay=60))
+    upstream = ScriptedUpstream(HttpReply(pieces=(b"{}",), delay=60))
     models = ModelList(upstream)
     models.ask({}, {})
     await asyncio.sleep(0.01)

@@ -16,7 +16,7 @@ from cuebook.errors import UpstreamError
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.testing.upstream import (
-    Answer,
+    HttpReply,
     ScriptedUpstream,
     call,
     completion,
@@ -186,7 +186,7 @@ class MessagesClient:
         content += [{"type": "tool_use", "id": each, "name": "look", "input": {"b": [1e3], "a": 1}} for each in calls]
         answer = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": content}
         answer |= {"stop_reason": "tool_use" if calls else "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
-        self.upstream.say(Answer(pieces=(json.dumps(answer).encode(),)))
+        self.upstream.say(HttpReply(pieces=(json.dumps(answer).encode(),)))
         fields = {"model": "m", "max_tokens": 900, "system": self.system, "messages": self.history}
         self.body = json.dumps(fields).encode()
         pieces = [piece async for piece in self.cue.message(RelayCall(body=self.body, headers={}, **self.names))]

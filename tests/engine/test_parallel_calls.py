@@ -11,7 +11,7 @@ from cuebook import Ask, Cuebook
 from cuebook.errors import LeaseLost
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock, LoadedDice
-from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result, streamed
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, call, completion, result, streamed
 
 START = (user("start"), bot("Started."))
 
@@ -26,7 +26,7 @@ class EchoUpstream(ScriptedUpstream):
 
     async def send(self, request):
         text = json.loads(request.body)["messages"][-1]["content"]
-        answer: Answer = self.make(f"Re {text}")
+        answer: HttpReply = self.make(f"Re {text}")
         if text in self.hangs:
             self.reached.set()
             await self.proceed.wait()

@@ -15,7 +15,7 @@ from cuebook.records.conversation import LoadedConversation
 from cuebook.records.memory import Scope
 from cuebook.testing.upstream import (
     EVENTS,
-    Answer,
+    HttpReply,
     ScriptedUpstream,
     completion,
     output_text,
@@ -41,14 +41,14 @@ FIELDS = {
 EDITS = {"applied_edits": [{"type": "clear_tool_uses_20250919", "cleared_tool_uses": 2, "cleared_input_tokens": 9}]}
 
 
-def whole(blocks: list[dict[str, Any]]) -> Answer:
+def whole(blocks: list[dict[str, Any]]) -> HttpReply:
     stop = "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn"
     answer = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": blocks}
     answer |= {"stop_reason": stop, "context_management": EDITS, "usage": {"input_tokens": 1, "output_tokens": 1}}
-    return Answer(pieces=(json.dumps(answer).encode(),))
+    return HttpReply(pieces=(json.dumps(answer).encode(),))
 
 
-def streamed(blocks: list[dict[str, Any]]) -> Answer:
+def streamed(blocks: list[dict[str, Any]]) -> HttpReply:
     """Return an answer as a stream whose state comes in deltas."""
     events: list[dict[str, Any]] = [{"type": "message_start", "message": {"id": "msg_1", "model": "m", "content": []}}]
     for n, block in enumerate(blocks):
@@ -70,7 +70,7 @@ def streamed(blocks: list[dict[str, Any]]) -> Answer:
     events.append({"type": "message_delta", "delta": {"stop_reason": stop}, "context_management": EDITS})
     events.append({"type": "message_stop"})
     pieces = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in events]
-    return Answer(pieces=pieces, headers={"content-type": EVENTS})
+    return HttpReply(pieces=pieces, headers={"content-type": EVENTS})
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["resent", "server"])
@@ -374,7 +374,7 @@ async def test_an_answer_is_relayed_unchanged_except_for_an_id_that_can_be_conti
     ],
 )
 async def test_an_upstream_without_the_api_gets_the_same_request_as_a_chat_completion(client, status, body):
-    client.upstream.say(Answer(status=status, pieces=(body,)), completion("Hello."), completion("Bye."))
+    client.upstream.say(HttpReply(status=status, pieces=(body,)), completion("Hello."), completion("Bye."))
     first = await client.send([THOUGHT, asks("Hi")], include=["reasoning.encrypted_content"])
     assert first["output"][0]["content"][0]["text"] == "Hello."
     assert client.head.headers["x-cuebook-left-out"] == "include, input.reasoning"
@@ -397,17 +397,17 @@ async def test_an_upstream_without_the_api_gets_the_same_request_as_a_chat_compl
 )
 async def test_other_errors_are_relayed(client, status, error):
     body = json.dumps({"error": error}).encode()
-    client.upstream.say(Answer(status=status, pieces=(body,)))
+    client.upstream.say(HttpReply(status=status, pieces=(body,)))
     await client.send("Hi")
     assert (client.head.status, client.raw) == (status, body)
     await client.send("Hi", output_text("Hello."))
-    client.upstream.say(Answer(status=404, pieces=(b'{"detail":"Not Found"}',)))
+    client.upstream.say(HttpReply(status=404, pieces=(b'{"detail":"Not Found"}',)))
     await client.send("Hi")
     assert client.head.status == 404, "known to have the API"
 
 
 async def test_a_request_only_the_provider_can_answer_is_refused_by_a_chat_upstream(client):
-    client.upstream.say(Answer(status=404))
+    client.upstream.say(HttpReply(status=404))
     with pytest.raises(InvalidInput, match="web_search"):
         await client.send("Hi", tools=[{"type": "web_search"}])
     with pytest.raises(InvalidInput, match="compaction"):
@@ -416,7 +416,7 @@ async def test_a_request_only_the_provider_can_answer_is_refused_by_a_chat_upstr
 
 
 async def test_an_upstream_that_cannot_compact_is_named(client):
-    client.upstream.say(Answer(status=404))
+    client.upstream.say(HttpReply(status=404))
     with pytest.raises(NotFound, match="no upstream can compact"):
         await client.send([asks("Hi")], compacts=True)
     await client.send("Hi", output_text("Hello."))

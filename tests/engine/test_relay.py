@@ -16,7 +16,7 @@ from cuebook.records.memory import Scope
 from cuebook.testing.upstream import (
     DONE,
     EVENTS,
-    Answer,
+    HttpReply,
     ScriptedUpstream,
     call,
     completion,
@@ -47,11 +47,11 @@ def client(cue, upstream):
     return handle
 
 
-def stream_of(body: bytes, cuts=(), **fields) -> Answer:
-    return Answer(pieces=cut(body, cuts), headers={"content-type": EVENTS}, **fields)
+def stream_of(body: bytes, cuts=(), **fields) -> HttpReply:
+    return HttpReply(pieces=cut(body, cuts), headers={"content-type": EVENTS}, **fields)
 
 
-def body_of(answer: Answer) -> bytes:
+def body_of(answer: HttpReply) -> bytes:
     return b"".join(answer.pieces)
 
 
@@ -270,7 +270,7 @@ async def test_every_standard_event_format_is_parsed(cue, client, body, size):
 
 async def test_a_media_type_is_case_insensitive(cue, client):
     body = body_of(streamed("hi"))
-    client.upstream.say(Answer(pieces=[body], headers={"content-type": "Text/Event-Stream"}))
+    client.upstream.say(HttpReply(pieces=[body], headers={"content-type": "Text/Event-Stream"}))
     assert await client.send(stream=True) == body
     assert (await last(cue))[1] == ["u1", "hi"]
 
@@ -301,7 +301,7 @@ async def test_an_answer_of_any_nesting_depth_passes(cue, client, levels, kind):
         field.encode(), deep,
     )  # fmt: skip
     body = body if kind != EVENTS else b"data: " + body + b"\n\n" + DONE
-    client.upstream.say(Answer(pieces=[body], headers={"content-type": kind}))
+    client.upstream.say(HttpReply(pieces=[body], headers={"content-type": kind}))
     assert await client.send() == body
     assert (await last(cue))[0].state == ("finished" if levels < 250 else "failed")
 
@@ -378,7 +378,7 @@ async def test_a_disconnected_client_keeps_the_partial_answer(cue, client):
 
 async def test_a_disconnect_after_the_last_word_finishes_the_turn(cue, client):
     client.upstream.say(
-        Answer(pieces=[body_of(streamed("all said")).removesuffix(DONE), DONE], headers={"content-type": EVENTS})
+        HttpReply(pieces=[body_of(streamed("all said")).removesuffix(DONE), DONE], headers={"content-type": EVENTS})
     )  # noqa: E501, RUF100
     body = json.dumps({"model": "m", "messages": client.history, "stream": True}).encode()
     pieces = cue.relay(RelayCall(body=body, headers={}, conversation=NAME))
@@ -418,7 +418,7 @@ async def test_a_complete_response_passes_unchanged(cue, client):
     body = (
         b'{ "choices":[{"message":{"role":"assistant","content":"hi"},"finish_reason":"stop","index":0}],\n "odd":1.50}'  # noqa: E501, RUF100
     )
-    client.upstream.say(Answer(pieces=cut(body, [5, 50]), headers={"content-type": "application/json", "x-id": "7"}))
+    client.upstream.say(HttpReply(pieces=cut(body, [5, 50]), headers={"content-type": "application/json", "x-id": "7"}))
     assert await client.send() == body
     assert client.head.headers["x-id"] == "7"
     assert (await last(cue))[1] == ["u1", "hi"]
@@ -441,7 +441,7 @@ async def test_an_unrequested_stream_is_stored(cue, client):
 async def test_an_error_response_passes_and_fails_the_turn(cue, client, status, kind):
     body = b'{"error":{"message":"no","type":"x"}}'
     headers = {"content-type": kind, "retry-after": "3"}
-    client.upstream.say(Answer(pieces=[body], status=status, headers=headers))
+    client.upstream.say(HttpReply(pieces=[body], status=status, headers=headers))
     assert await client.send(stream=True) == body
     assert (client.head.status, client.head.headers["retry-after"]) == (status, "3")
     turn, texts = await last(cue)
@@ -456,7 +456,7 @@ async def test_an_error_response_passes_and_fails_the_turn(cue, client, status, 
     ],
 )  # fmt: skip
 async def test_an_invalid_response_passes_and_fails_the_turn(cue, client, body):
-    client.upstream.say(Answer(pieces=[body]))
+    client.upstream.say(HttpReply(pieces=[body]))
     assert await client.send() == body
     turn, texts = await last(cue)
     assert (turn.state, texts) == ("failed", ["u1"])
@@ -543,7 +543,7 @@ async def test_a_clients_history_is_sent_whole_until_the_window_fills(tmp_path, 
 
 
 async def test_a_response_is_a_document_unless_its_client_asks_for_a_stream(cue, upstream):
-    upstream.say(Answer(status=404), streamed("hi"))
+    upstream.say(HttpReply(status=404), streamed("hi"))
     pieces = cue.respond(RelayCall(body=b'{"model":"m","input":"Hello"}', headers={}))
     head, body = [piece async for piece in pieces]
     assert head.headers["content-type"] == "application/json"

@@ -12,7 +12,7 @@ from cuebook.app.cuebook import Head, RelayCall, RelayRequest
 from cuebook.config import build
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.errors import NotFound
-from cuebook.testing.upstream import Answer, ScriptedUpstream, completion, streamed
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion, streamed
 
 
 def requested(*messages: Any, conversation: str | None = "talk", **fields: Any) -> tuple[RelayRequest, RelayCall]:
@@ -54,7 +54,7 @@ async def test_the_request_is_unchanged_and_the_turn_is_marked(cue: Cuebook, ups
 async def test_an_error_for_a_long_prompt_teaches_the_context_window(cue: Cuebook, upstream: ScriptedUpstream) -> None:
     error = {"message": "This model's maximum context length is 900 tokens. Your messages resulted in 1200 tokens."}
     refused = json.dumps({"error": {**error, "code": "context_length_exceeded"}}).encode()
-    upstream.say(Answer(pieces=(refused,), status=400))
+    upstream.say(HttpReply(pieces=(refused,), status=400))
     assert await pass_through(cue, *["word " * 40] * 21) == refused
     await pass_through(cue, "hi", conversation="other")
     await cue.settle()

@@ -15,13 +15,13 @@ from cuebook.engine.proxy.shadow_ledger import broken_pairs
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.records.memory import Scope
 from cuebook.records.turn import CacheEstimate
-from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, call, completion, result
 
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 400}}
 LONG = "The quarterly report of the harbour lists every ship that came in, and what it carried. " * 8
 
 
-def shadowing(*answers: Answer, **more: Any) -> Cuebook:
+def shadowing(*answers: HttpReply, **more: Any) -> Cuebook:
     settings = {"upstream.shadow": True, "upstream.url": "http://127.0.0.1:9/v1", "store.url": ":memory:"}
     upstream = ScriptedUpstream(*answers, default=completion("Noted.", usage=USAGE))
     return Cuebook.open(build(arguments=settings | {"memory.profile": "off"} | more), upstream=upstream)
@@ -130,7 +130,7 @@ async def test_costs_follow_the_cache_rule_and_the_models_price() -> None:
 
 
 async def test_refused_requests_cost_nothing_and_are_not_cached() -> None:
-    async with shadowing(Answer(status=429, pieces=(b'{"error": {}}',))) as cue:
+    async with shadowing(HttpReply(status=429, pieces=(b'{"error": {}}',))) as cue:
         await send(cue, [user(LONG * 20)])
         await send(cue, [user(LONG * 20)])
         report = await cue.shadow.report()
@@ -139,7 +139,7 @@ async def test_refused_requests_cost_nothing_and_are_not_cached() -> None:
 
 
 async def test_a_call_that_the_upstream_never_answered_is_only_counted() -> None:
-    async with shadowing(Answer(error=UpstreamError("unreachable"))) as cue:
+    async with shadowing(HttpReply(error=UpstreamError("unreachable"))) as cue:
         with pytest.raises(UpstreamError):
             await send(cue, [user(LONG * 20)])
         await cue.settle()

@@ -12,7 +12,7 @@ from cuebook.engine.turn.utility_frames import is_framed
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.testing import LoadedDice
-from cuebook.testing.upstream import Answer, ScriptedUpstream, completion
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion
 
 FACT = "I am allergic to walnuts and I live in Oslo with my sister Ingrid."
 JSON = {"type": "json_object"}
@@ -250,7 +250,7 @@ async def test_a_continued_utility_call_is_a_conversation(clients):
 
 
 async def test_a_retried_utility_call_is_one_entry(clients):
-    clients.upstream.say(Answer(status=429, pieces=(b'{"error": {"message": "Slow down."}}',)))
+    clients.upstream.say(HttpReply(status=429, pieces=(b'{"error": {"message": "Slow down."}}',)))
     for retry in ("0", "1"):
         await send(clients, "Name it.", headers={"x-stainless-retry-count": retry}, max_tokens=8)
     assert len(await listed(clients.cue, utility=True)) == 1

@@ -19,7 +19,7 @@ from upstream import Upstream
 
 from cuebook import Config, Cuebook
 from cuebook.cli import main as cli
-from cuebook.config import ServerConfig, Settings, StoreConfig, UpstreamConfig
+from cuebook.config import ConfigSections, ServerConfig, StoreConfig, UpstreamConfig
 from cuebook.server.app import Server, listen
 from cuebook.testing.doubles import ScriptedModel
 
@@ -28,7 +28,7 @@ BASE = "http://127.0.0.1"
 
 def config(*, store: str = ":memory:", upstream: str = "", responses: Any = "chat", **server: Any) -> Config:
     return Config(
-        settings=Settings(
+        settings=ConfigSections(
             store=StoreConfig(url=store, synchronous="OFF"),
             upstream=UpstreamConfig(url=upstream, responses=responses),
             server=ServerConfig(**server),

@@ -10,13 +10,13 @@ from commands import CommandRunner
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_files import load_config
 from cuebook.engine.proxy.request import RelayCall
-from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, call, completion, result
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
 FORMAT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}
 
 
-async def relay(here: CommandRunner, messages: list[dict[str, Any]], *answers: Answer, **fields: Any) -> None:
+async def relay(here: CommandRunner, messages: list[dict[str, Any]], *answers: HttpReply, **fields: Any) -> None:
     """Send one request per scripted answer, as an OpenAI client that keeps its own history."""
     upstream = ScriptedUpstream(*answers)
     config = load_config(here.folder, environment={})

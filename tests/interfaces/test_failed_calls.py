@@ -5,10 +5,10 @@ import re
 from api_keys import Keyed, served
 
 from cuebook.errors import UpstreamError
-from cuebook.testing.upstream import Answer, ScriptedUpstream, completion
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "When does the ferry leave?"}]}
-BUSY = Answer(pieces=(b'{"error": {"message": "slow down"}}',), status=429)
+BUSY = HttpReply(pieces=(b'{"error": {"message": "slow down"}}',), status=429)
 DOWN = UpstreamError("The upstream http://up.test/v1 cannot be reached (ConnectError).", status=502)
 
 

@@ -12,7 +12,7 @@ from upstream import CALLS, Upstream
 
 from conftest import Live, config
 from cuebook.testing.doubles import ScriptedModel
-from cuebook.testing.upstream import Answer, ScriptedUpstream, completion
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion
 
 MESSAGES = [{"role": "user", "content": "Hello you!"}]
 KEY = {"Idempotency-Key": "k1"}
@@ -160,7 +160,7 @@ def test_failed_request_can_be_repeated(serve_live: Callable[..., Live]) -> None
     upstream = ScriptedUpstream()
     live = serve_live(upstream=upstream)
     error = b'{"error": {"message": "slow down"}}'
-    upstream.say(Answer(status=429, headers={"content-type": "application/json"}, pieces=[error]))
+    upstream.say(HttpReply(status=429, headers={"content-type": "application/json"}, pieces=[error]))
     upstream.say(completion("Here I am."))
     url, body = f"{live.url}/c/c1{CHAT}", request_body()
     answers = [httpx.post(url, json=body, headers=KEY) for _ in range(3)]
@@ -189,7 +189,7 @@ def test_disconnected_client_can_repeat_its_request(client: httpx.Client, upstre
 
 def test_replayed_answers_without_id_get_distinct_ids(serve_live: Callable[..., Live]) -> None:
     body = b'{"choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}]}'
-    upstream = ScriptedUpstream(default=Answer(pieces=[body]))
+    upstream = ScriptedUpstream(default=HttpReply(pieces=[body]))
     live = serve_live(upstream=upstream)
     ids = []
     for name in "abab":

@@ -25,7 +25,7 @@ from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces import ModelRequest, Piece
 from cuebook.server.app import listen, serve
 from cuebook.testing.doubles import Script, ScriptedModel
-from cuebook.testing.upstream import Answer, ScriptedUpstream, streamed
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, streamed
 
 
 def wait_until(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
@@ -82,7 +82,7 @@ def test_disconnect_before_the_first_byte_ends_the_turn(relayed: Live, upstream:
 
 
 def test_disconnect_ends_a_pass_through_answer_at_once(serve_live: Callable[..., Live]) -> None:
-    upstream = ScriptedUpstream(default=Answer(pieces=[b"one", *[b"more"] * 1500], delay=0.2))
+    upstream = ScriptedUpstream(default=HttpReply(pieces=[b"one", *[b"more"] * 1500], delay=0.2))
     live = serve_live(upstream=upstream)
     with httpx.stream("GET", f"{live.url}/v1/files/f/content", timeout=60) as answer:
         assert next(answer.iter_raw()) == b"one"
@@ -106,7 +106,7 @@ async def _shorten_patience(live: Live) -> None:
 def test_stream_is_forwarded_live_for_any_content_type_case(serve_live: Callable[..., Live]) -> None:
     answer_script = streamed("Hello there.", size=1)
     upstream = ScriptedUpstream(
-        Answer(pieces=answer_script.pieces, headers={"content-type": "Text/Event-Stream"}, delay=0.2)
+        HttpReply(pieces=answer_script.pieces, headers={"content-type": "Text/Event-Stream"}, delay=0.2)
     )
     live = serve_live(upstream=upstream)
     body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Hi"}]}
@@ -230,11 +230,11 @@ def test_stopping_server_stores_the_partial_answer(relayed: Live, upstream: Upst
 
 PROGRAM = """
 import sys
-from cuebook.config import Config, Settings, StoreConfig
+from cuebook.config import Config, ConfigSections, StoreConfig
 from cuebook.server.app import serve
 from cuebook import Cuebook
 from cuebook.testing.doubles import Script, ScriptedModel
-config = Config(settings=Settings(store=StoreConfig(url=sys.argv[1])))
+config = Config(settings=ConfigSections(store=StoreConfig(url=sys.argv[1])))
 model = ScriptedModel("Hello.", default=Script(text="Hello there.", size=6, delay=float(sys.argv[3])))
 serve(Cuebook.open(config, model=model), port=0, started=lambda url: print(url, flush=True), grace_s=float(sys.argv[2]))
 """

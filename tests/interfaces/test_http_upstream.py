@@ -9,7 +9,7 @@ import pytest
 
 from cuebook import Ask, Cuebook
 from cuebook.app.cuebook import RelayCall
-from cuebook.config import Config, ModelConfig, Settings, StoreConfig, build
+from cuebook.config import Config, ConfigSections, ModelConfig, StoreConfig, build
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import ModelRequest, Piece, RelayRequest
 from cuebook.providers.openai import HttpUpstream, OpenAIModel, shown_url
@@ -186,7 +186,7 @@ async def test_invalid_token_count_is_ignored(tmp_path, count):
     answer = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
     body = json.dumps(answer | {"usage": {"prompt_tokens": count, "completion_tokens": 3}}).encode()
     async with serving(body) as server:
-        settings = Settings(
+        settings = ConfigSections(
             store=StoreConfig(url=str(tmp_path / "cuebook.db"), synchronous="OFF"),
             model=ModelConfig(provider="openai", name="m", base_url=server.url),
         )

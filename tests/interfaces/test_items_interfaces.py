@@ -4,7 +4,7 @@ from api_keys import served
 from commands import CommandRunner, write_messages
 
 from cuebook import Config
-from cuebook.config import MemoryConfig, Settings, StoreConfig
+from cuebook.config import ConfigSections, MemoryConfig, StoreConfig
 from cuebook.testing import ScriptedModel
 
 WRONG, RIGHT = "I am allergic to nuts.", "Allergic to peanuts, not to nuts."
@@ -17,7 +17,7 @@ SAID = (
 
 
 async def test_only_the_user_shows_corrects_and_forgets_an_item() -> None:
-    settings = Settings(store=StoreConfig(url=":memory:"), memory=MemoryConfig(user=True))
+    settings = ConfigSections(store=StoreConfig(url=":memory:"), memory=MemoryConfig(user=True))
     async with served(where=Config(settings=settings), model=ScriptedModel(default="Noted.")) as keyed:
         ann, bob = await keyed.client_as("agent", "ann"), await keyed.client_as("agent", "bob")
         agent = await keyed.client_as("agent")

@@ -9,14 +9,14 @@ from commands import CommandRunner, cuebook
 from shared_app import app_of
 
 from cuebook import Config, Cuebook
-from cuebook.config import MemoryConfig, Settings, StoreConfig
+from cuebook.config import ConfigSections, MemoryConfig, StoreConfig
 
 BASE = "http://127.0.0.1"
 
 
 @pytest.fixture
 async def client():
-    settings = Settings(store=StoreConfig(url=":memory:"), memory=MemoryConfig(user=True))
+    settings = ConfigSections(store=StoreConfig(url=":memory:"), memory=MemoryConfig(user=True))
     async with Cuebook.open(Config(settings=settings)) as cue:
         transport = httpx.ASGITransport(app_of(cue))
         async with httpx.AsyncClient(transport=transport, base_url=BASE) as http_client:

@@ -19,7 +19,7 @@ from commands import CommandRunner
 
 from conftest import Live, config
 from cuebook.cli.commands.serve import compare_profiles, print_banner
-from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
+from cuebook.config import Config, ConfigSections, StoreConfig, UpstreamConfig
 from cuebook.records.answer import to_wire
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -28,7 +28,7 @@ TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"ty
 
 def shadow(url: str, store: str = ":memory:") -> Config:
     return Config(
-        settings=Settings(
+        settings=ConfigSections(
             store=StoreConfig(url=store, synchronous="OFF"), upstream=UpstreamConfig(url=url, shadow=True)
         )
     )

@@ -8,7 +8,7 @@ import pytest
 
 from cuebook import Cuebook
 from cuebook.app.cuebook import RelayCall, RelayRequest
-from cuebook.config import Config, Settings, StoreConfig, UpstreamConfig
+from cuebook.config import Config, ConfigSections, StoreConfig, UpstreamConfig
 from cuebook.records.memory import DEFAULT_TENANT
 from cuebook.testing.upstream import ScriptedUpstream, completion
 
@@ -34,7 +34,7 @@ def bytes_in(folder: Path) -> bytes:
 async def test_erasure_includes_calls_that_wait_to_be_stored(
     tmp_path: Path, user: str | None, target: dict[str, Any]
 ) -> None:
-    settings = Settings(
+    settings = ConfigSections(
         store=StoreConfig(url=str(tmp_path / "cuebook.db")),
         upstream=UpstreamConfig(url="http://up.test/v1", shadow=True),
     )
@@ -55,7 +55,7 @@ async def test_erasure_includes_calls_that_wait_to_be_stored(
 
 
 async def test_erasure_of_others_keeps_waiting_calls() -> None:
-    settings = Settings(
+    settings = ConfigSections(
         store=StoreConfig(url=":memory:"), upstream=UpstreamConfig(url="http://up.test/v1", shadow=True)
     )
     async with Cuebook.open(Config(settings=settings), upstream=ScriptedUpstream(default=completion("Ok."))) as cue:

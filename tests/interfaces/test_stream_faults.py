@@ -13,7 +13,7 @@ from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.testing.doubles import Script, ScriptedModel
-from cuebook.testing.upstream import EVENTS, Answer, ScriptedUpstream, event, output_text, streamed_response
+from cuebook.testing.upstream import EVENTS, HttpReply, ScriptedUpstream, event, output_text, streamed_response
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Hi"}]
 ERROR = "Conversation 'c1' was deleted while turn 1 was running. Nothing was stored."
@@ -40,7 +40,7 @@ def test_openai_stream_raises_when_its_conversation_is_deleted(
 @pytest.mark.parametrize("cut", [b"", b"data: {"], ids=["between events", "in a line"])
 def test_error_event_is_complete_and_without_done(serve_live: Callable[..., Live], cut: bytes) -> None:
     pieces = [event({"content": "One"}), event({"content": " two"}), event({"content": " three"}), cut]
-    live = serve_live(upstream=ScriptedUpstream(Answer(pieces=pieces, headers={"content-type": EVENTS}, delay=0.3)))
+    live = serve_live(upstream=ScriptedUpstream(HttpReply(pieces=pieces, headers={"content-type": EVENTS}, delay=0.3)))
     raw = b""
     url = f"{live.url}/c/c1/v1/chat/completions"
     with httpx.stream("POST", url, json={"model": "m", "messages": MESSAGES, "stream": True}, timeout=60) as answer:
@@ -57,7 +57,7 @@ def test_error_event_is_complete_and_without_done(serve_live: Callable[..., Live
 
 def test_responses_stream_of_an_upstream_ends_with_an_error_event(serve_live: Callable[..., Live]) -> None:
     pieces = streamed_response("resp_1", output_text("One two three."), done=False).pieces
-    slow = Answer(pieces=pieces, headers={"content-type": EVENTS}, delay=0.1)
+    slow = HttpReply(pieces=pieces, headers={"content-type": EVENTS}, delay=0.1)
     live = serve_live(config(responses="native"), upstream=ScriptedUpstream(slow))
     with openai.OpenAI(base_url=f"{live.url}/c/c1/v1", api_key="x", max_retries=0) as client:
         events = client.responses.create(model="m", input="Hi", stream=True)
@@ -71,7 +71,7 @@ def test_anthropic_stream_ends_with_an_error_event(
     serve_live: Callable[..., Live], anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     pieces = stream({"model": "m", "messages": MESSAGES})
-    live = serve_live(upstream=ScriptedUpstream(Answer(pieces=pieces, headers={"content-type": EVENTS}, delay=0.1)))
+    live = serve_live(upstream=ScriptedUpstream(HttpReply(pieces=pieces, headers={"content-type": EVENTS}, delay=0.1)))
     client = anthropic_of(live, "/c/c1")
     with client.messages.create(model="m", max_tokens=9, messages=MESSAGES, stream=True) as events:
         got = [next(events)]

@@ -22,7 +22,7 @@ from cuebook.cli import main as command_line
 from cuebook.config import build
 from cuebook.server.app import create_app
 from cuebook.testing.doubles import FrozenClock, LoadedDice, Script, ScriptedModel
-from cuebook.testing.upstream import Answer, ScriptedUpstream, call, completion, result, streamed
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream, call, completion, result, streamed
 
 BASE = "http://127.0.0.1"
 EVENTS = {"accept": "text/event-stream"}
@@ -405,7 +405,7 @@ def chat_requests() -> Iterator[tuple[Any, ...]]:
     plain = {"model": "big", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0.2, "x_new": {"a": [1]}}
     yield completion("Hello."), "/v1/chat/completions", plain
     yield completion("Hi Ann."), "/u/ann/v1/chat/completions", plain | {"user": "zoe"}
-    limited = Answer(
+    limited = HttpReply(
         status=429,
         headers={"content-type": "application/json", "retry-after": "7"},
         pieces=(b'{"error": {"message": "slow down"}}',),
@@ -458,7 +458,7 @@ def anthropic_requests() -> Iterator[tuple[Any, ...]]:
         "id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "stop_reason": "end_turn", "stop_sequence": None,
         "content": [{"type": "text", "text": "At the pier."}], "usage": {"input_tokens": 9, "output_tokens": 3},
     }  # fmt: skip
-    whole = Answer(pieces=(json.dumps(answer).encode(),))
+    whole = HttpReply(pieces=(json.dumps(answer).encode(),))
     yield whole, "/c/trip/v1/messages", body
     again = body | {
         "messages": [
@@ -469,17 +469,17 @@ def anthropic_requests() -> Iterator[tuple[Any, ...]]:
     }
     yield whole, "/c/trip/v1/messages", again
     yield (
-        Answer(pieces=tuple(anthropic_stream()), headers={"content-type": "text/event-stream"}),
+        HttpReply(pieces=tuple(anthropic_stream()), headers={"content-type": "text/event-stream"}),
         "/c/trip/v1/messages",
         again | {"stream": True},
     )
     yield (
-        Answer(status=529, pieces=(b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',)),
+        HttpReply(status=529, pieces=(b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}',)),
         "/c/trip/v1/messages",
         body,
     )
     yield (
-        Answer(pieces=(b'{"input_tokens": 14}',)),
+        HttpReply(pieces=(b'{"input_tokens": 14}',)),
         "/v1/messages/count_tokens",
         {"model": "claude", "messages": body["messages"]},
     )

@@ -174,9 +174,9 @@ def settings() -> dict[str, Any]:
     import docs_reference
 
     meanings = docs_reference.comments(inspect.getsource(config))
-    defaults = config.Settings()
+    defaults = config.ConfigSections()
     found = {}
-    for section, kind in get_type_hints(config.Settings).items():
+    for section, kind in get_type_hints(config.ConfigSections).items():
         hints, whole = get_type_hints(kind), get_type_hints(kind, include_extras=True)
         for key in kind.__struct_fields__:
             limits = docs_reference.limits_of(whole[key])

@@ -12,7 +12,7 @@ import pytest
 from cuebook import InvalidInput
 from cuebook.app.setup.project_files import load_compaction, load_config, load_personas
 from cuebook.app.setup.project_templates import templates
-from cuebook.config import Config, Settings, build, has_path
+from cuebook.config import Config, ConfigSections, build, has_path
 from cuebook.memory.rolling import SHIPPED
 from cuebook.prompts.names import candidates
 from cuebook.records.persona import CHAIN
@@ -62,7 +62,7 @@ def test_the_environment_sets_any_setting(name: str, text: str, place: str, valu
 def test_unrelated_environment_variables_are_ignored() -> None:
     environment = {"CUEBOOK_CONFIG": "x", "CUEBOOK_FAILPOINT": "y", "MEMORY_COMPACTION_TAIL_TURNS": "3"}
     config = build(environment=environment)
-    assert config.settings == Settings()
+    assert config.settings == ConfigSections()
     assert config.compaction_env == {"MEMORY_COMPACTION_TAIL_TURNS": "3"}
 
 
@@ -200,7 +200,7 @@ def test_the_settings_template_lists_every_default() -> None:
     text = (TEMPLATES / "cuebook.toml").read_text("utf-8")
     document = tomllib.loads(re.sub(r"^# (?=\w+ = )", "", text, flags=re.MULTILINE))
     assert document.pop("persona") == {"folder": "personas", "default": "helper", "speaks": "asked"}
-    expected = msgspec.to_builtins(Settings())
+    expected = msgspec.to_builtins(ConfigSections())
     del expected["persona"]
     assert document == expected
 

@@ -40,7 +40,7 @@ from cuebook.app.setup.project_files import (
     with_own,
 )
 from cuebook.app.setup.project_templates import builtin_prompts
-from cuebook.config import Config, Settings, has_path
+from cuebook.config import Config, ConfigSections, has_path
 from cuebook.engine.core.instructions import render_instruction
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import read_zone
@@ -186,7 +186,7 @@ async def _experiences(config: Config) -> AsyncIterator[Check]:
         by = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
     with suppress(InvalidInput):  # reported by the personas' check
         problems += strangers(shelf, [name for one in load_personas(config)[0].values() for name in (one.id, one.role)])
-    if settings.folder != Settings().experience.folder and not (Path(config.folder) / settings.folder).is_dir():
+    if settings.folder != ConfigSections().experience.folder and not (Path(config.folder) / settings.folder).is_dir():
         problems.append(f"folder not found: {settings.folder!r}")
     if problems:
         advice = "fix it; `cuebook experience list` shows all problems"

@@ -12,7 +12,7 @@ from cuebook.app.transcripts.transcript import Transcript
 from cuebook.engine.core.drafts import Posted, role_of, sender_of
 from cuebook.records.conversation import Post
 from cuebook.testing.doubles import FrozenClock
-from cuebook.testing.upstream import Answer
+from cuebook.testing.upstream import HttpReply
 from cuebook.wire.chat_messages import read_message, write_message
 
 #: Start time of a conversation without times: arbitrary, but the same in every run.
@@ -132,12 +132,12 @@ class ReplayDice:
         return f"{prefix}-{self._made}"
 
 
-def recorded_answer(message: Mapping[str, Any], model: str = "") -> Answer:
+def recorded_answer(message: Mapping[str, Any], model: str = "") -> HttpReply:
     """Return a recorded message as an upstream's whole answer; `model` is the model name in it."""
     calls = bool(message.get("tool_calls"))
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
     named = {"model": model} if model else {}
-    return Answer(pieces=[msgspec.json.encode({"object": "chat.completion", **named, "choices": [choice]})])
+    return HttpReply(pieces=[msgspec.json.encode({"object": "chat.completion", **named, "choices": [choice]})])
 
 
 class RecordedCall(Struct, frozen=True):

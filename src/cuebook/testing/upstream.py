@@ -14,7 +14,7 @@ EVENTS = "text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
 
 
-class Answer(Struct, frozen=True, kw_only=True):
+class HttpReply(Struct, frozen=True, kw_only=True):
     """One answer: its head, the chunks of its body with `delay` seconds before each, and its end.
 
     `error` is raised after the chunks. `waits` is called before each chunk but the first.
@@ -38,7 +38,7 @@ def result(id_: str, text: str = "found") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": id_, "content": text}
 
 
-def completion(*texts: str, calls: Sequence[Mapping[str, Any]] = (), usage: Any = None, **fields: Any) -> Answer:
+def completion(*texts: str, calls: Sequence[Mapping[str, Any]] = (), usage: Any = None, **fields: Any) -> HttpReply:
     """Return a whole answer with one choice for each text."""
     choices = []
     for index, text in enumerate(texts or ("",)):
@@ -47,7 +47,7 @@ def completion(*texts: str, calls: Sequence[Mapping[str, Any]] = (), usage: Any 
             message["tool_calls"] = list(calls)
         choices.append({"index": index, "message": message, "finish_reason": "tool_calls" if calls else "stop"})
     body = {"id": "chatcmpl-1", "object": "chat.completion", "choices": choices} | ({"usage": usage} if usage else {})
-    return Answer(pieces=(json.dumps(body).encode(),))
+    return HttpReply(pieces=(json.dumps(body).encode(),))
 
 
 def event(delta: Mapping[str, Any] | None = None, *, finish: str | None = None, index: int = 0, **fields: Any) -> bytes:
@@ -58,8 +58,8 @@ def event(delta: Mapping[str, Any] | None = None, *, finish: str | None = None, 
 
 def streamed(
     text: str = "", *, calls: Sequence[Mapping[str, Any]] = (), size: int = 8, done: bool = True, **fields: Any
-) -> Answer:
-    """Return a streamed answer, its text in events of `size` characters. `fields` are fields of Answer."""
+) -> HttpReply:
+    """Return a streamed answer, its text in events of `size` characters. `fields` are fields of HttpReply."""
     pieces = [event({"role": "assistant", "content": ""})]
     pieces += [event({"content": text[start : start + size]}) for start in range(0, len(text), size)]
     for index, each in enumerate(calls):
@@ -69,15 +69,15 @@ def streamed(
         pieces.append(event({"tool_calls": [grown]}))
     if done:
         pieces += [event({}, finish="tool_calls" if calls else "stop"), DONE]
-    return Answer(pieces=pieces, headers={"content-type": EVENTS}, **fields)
+    return HttpReply(pieces=pieces, headers={"content-type": EVENTS}, **fields)
 
 
-def response(id_: str, *output: Mapping[str, Any], **fields: Any) -> Answer:
+def response(id_: str, *output: Mapping[str, Any], **fields: Any) -> HttpReply:
     """Return a whole answer of the Responses API with these items."""
-    return Answer(pieces=(json.dumps(_response(id_, output, fields)).encode(),))
+    return HttpReply(pieces=(json.dumps(_response(id_, output, fields)).encode(),))
 
 
-def streamed_response(id_: str, *output: Mapping[str, Any], done: bool = True, **fields: Any) -> Answer:
+def streamed_response(id_: str, *output: Mapping[str, Any], done: bool = True, **fields: Any) -> HttpReply:
     """Return a streamed answer of the Responses API, each word of its texts in an event."""
     begun = _response(id_, (), {"status": "in_progress", "usage": None})
     events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
@@ -99,7 +99,7 @@ def streamed_response(id_: str, *output: Mapping[str, Any], done: bool = True, *
     events += [{"type": "response.completed", "response": _response(id_, output, fields)}] if done else []
     numbered = ({**each, "sequence_number": number} for number, each in enumerate(events))
     pieces_ = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in numbered]
-    return Answer(pieces=pieces_, headers={"content-type": EVENTS})
+    return HttpReply(pieces=pieces_, headers={"content-type": EVENTS})
 
 
 def output_text(text: str) -> dict[str, Any]:
@@ -123,13 +123,13 @@ class ScriptedUpstream:
 
     base_url = "scripted:/v1"
 
-    def __init__(self, *answers: Answer | Exception, default: Answer | None = None) -> None:
+    def __init__(self, *answers: HttpReply | Exception, default: HttpReply | None = None) -> None:
         self.requests: list[RelayRequest] = []
         self.closed = 0  # answers that were closed, read to the end or not
         self._answers = list(answers)
         self._default = default
 
-    def say(self, *answers: Answer | Exception) -> None:
+    def say(self, *answers: HttpReply | Exception) -> None:
         """Append answers."""
         self._answers.extend(answers)
 
@@ -161,7 +161,7 @@ class ScriptedUpstream:
 class _ScriptedAnswer:
     """A scripted answer that is being read."""
 
-    def __init__(self, upstream: ScriptedUpstream, answer: Answer) -> None:
+    def __init__(self, upstream: ScriptedUpstream, answer: HttpReply) -> None:
         self.status = answer.status
         self.headers: Mapping[str, str] = answer.headers
         self._upstream = upstream

@@ -1,7 +1,7 @@
 """The answer of a model as it arrives: one record for all wires, and the base classes that read and write it.
 
-A `StreamReader` parses one provider's stream or document and fills an `Answer`. An `AnswerWriter` renders the chunks of
-a chat completion in another provider's format.
+A `StreamReader` parses one provider's stream or document and fills a `ModelAnswer`. An `AnswerWriter` renders a chat
+completion in another provider's format, chunk by chunk.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,7 @@ from cuebook.wire.event_stream import Events, read_event, write_event
 _NO_REASON = "The provider reported an error."
 
 
-class Answer(Struct):
+class ModelAnswer(Struct):
     """A model's answer so far, apart from its content. Mutable: a reader fills it."""
 
     frame: dict[str, Any] = {}  # id, model and other header fields
@@ -43,7 +43,7 @@ class StreamReader(ABC):
     """Parses an answer in one wire format, line by line or as one document."""
 
     def __init__(self) -> None:
-        self.answer = Answer()
+        self.answer = ModelAnswer()
         self.events = Events()
 
     def read_line(self, line: bytes) -> str:

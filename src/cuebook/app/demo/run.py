@@ -29,7 +29,7 @@ from cuebook.app.replay import (
 )
 from cuebook.app.transcripts.sniff import read_transcripts
 from cuebook.app.transcripts.transcript import Transcript
-from cuebook.config import Config, MemoryConfig, SecretsConfig, Settings, StoreConfig
+from cuebook.config import Config, ConfigSections, MemoryConfig, SecretsConfig, StoreConfig
 from cuebook.engine.proxy.request import RelayCall as Request
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
@@ -220,7 +220,7 @@ def demo_folder() -> Iterator[Path]:
 def demo_config(folder: Path) -> Config:
     """Return the settings of a demo, independent of the working directory."""
     (folder / "demo.key").write_text(KEY.hex(), "ascii")
-    settings = Settings(
+    settings = ConfigSections(
         store=StoreConfig(url="demo.db"),
         memory=MemoryConfig(profile=PROFILE),
         secrets=SecretsConfig(key_file="demo.key"),

@@ -24,7 +24,7 @@ from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import ReplayDice
 from cuebook.app.transcripts.sniff import read_transcripts
 from cuebook.app.transcripts.transcript import FilePlace, Transcript
-from cuebook.config import Config, MemoryConfig, Settings, StoreConfig
+from cuebook.config import Config, ConfigSections, MemoryConfig, StoreConfig
 from cuebook.errors import InvalidInput
 from cuebook.memory.evidence import DEPTH, EvidenceRecall, Origin, Question, answered, clozes, recall
 from cuebook.records.answer import added
@@ -128,7 +128,7 @@ def _found(file: Path | None, listed: Path | None) -> list[tuple[Transcript, Seq
 
 async def _evaluate(transcript: Transcript, facts: Sequence[Fact], limit: int, progress: Progress) -> Evaluation:
     clock = FrozenClock(0.0)
-    settings = Settings(store=StoreConfig(url="eval.db"), memory=MemoryConfig(profile=PROFILE))
+    settings = ConfigSections(store=StoreConfig(url="eval.db"), memory=MemoryConfig(profile=PROFILE))
     with tempfile.TemporaryDirectory(prefix="cuebook-eval-", ignore_cleanup_errors=True) as folder:
         config = Config(settings=settings, folder=folder)  # independent of the working directory
         async with Cuebook.open(config, clock=clock, dice=ReplayDice(), worker=False) as cue:

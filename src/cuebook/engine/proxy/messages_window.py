@@ -22,7 +22,7 @@ from cuebook.window.window import MOST_ANCHORS, Sheet
 from cuebook.wire.anthropic_messages import MARK, THOUGHTS, ConvertedMessage, read_reminders, read_system, write_blocks
 
 #: Note before a path that starts with an answer.
-LEFT_OUT = "[What was said before is left out.]"
+LEFT_OUT = "[Earlier messages were left out.]"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode

@@ -27,7 +27,7 @@ from cuebook.records.erasure import GONE
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Step, Turn
 from cuebook.window.post_forms import JOIN
-from cuebook.wire.answer import Answer, AnswerWriter, StreamReader, as_dict
+from cuebook.wire.answer import AnswerWriter, ModelAnswer, StreamReader, as_dict
 from cuebook.wire.anthropic_messages import ConvertedMessage
 from cuebook.wire.chat_answers import ChatReader
 from cuebook.wire.chat_messages import write_message
@@ -335,7 +335,7 @@ class ResponsesWire(TranslatedWire):
         self._before = tuple(ConvertedMessage(chat, 0, "", ()) for chat in chats)
         self.call = msgspec.structs.replace(self.call, conversation=lease.conversation)
 
-    def remember(self, answer: Answer, lease: Lease) -> None:
+    def remember(self, answer: ModelAnswer, lease: Lease) -> None:
         """Remember where an answer is stored: a later request may continue it by its id."""
         if self._answers is not None and (id_ := answer.frame.get("id")):
             self._answers[id_] = lease
