@@ -1,28 +1,27 @@
 """Command `cuebook eval`: evaluate recall, memory quality and the utility of each memory."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.evaluate import EvidenceRecall
-from cuebook.app.evaluate.items import Cleanness
-from cuebook.app.evaluate.replay import Survival
-from cuebook.app.evaluate.run import QUESTIONS, Evaluation, evaluate, to_wire, together
-from cuebook.app.gold import GoldSurvival
-from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, MemoryUsefulness, UsedMemory
+from cuebook.app.evaluate.run import QUESTIONS, evaluate, to_wire, together
+from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, MemoryUsefulness
 from cuebook.app.reports.prices import UNKNOWN, money
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.output import screen
+from cuebook.cli.output.report import report
 from cuebook.cli.state import State
 from cuebook.records.answer import to_wire as answer_to_wire
 from cuebook.records.erasure import Receipt
 from cuebook.records.expression import counted
 
 app = new_app()
+
+#: Number of examples of each kind.
+SHOWN = 3
 
 Names = Annotated[
     list[str] | None,
@@ -104,8 +103,8 @@ def eval_(
             evaluate(file, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
         )
     whole = together(every)
-    texts = ["\n".join(report_lines(each)) for each in [*every, *([whole] if whole else [])]]
-    state.report(to_wire(every), "\n\n".join(texts))
+    found = [*every, *([whole] if whole else [])]
+    state.report(to_wire(every), "\n\n".join(report("eval.txt", report=each, shown=SHOWN) for each in found))
 
 
 def _estimate(state: State, names: list[str], asked: Any) -> None:
@@ -125,8 +124,7 @@ def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, y
                 screen.complain(cost_line(cost))
             utilities = await cue.memory.utility(names, **asked)
             if not state.json:
-                for line in utility_lines(utilities):
-                    screen.say(line)
+                screen.say(report("usefulness.txt", report=utilities, verdicts=VERDICTS, said=SAID))
             many = sum(each.prune for each in utilities.items)
             agreed = prune and many > 0 and (yes or _agreed(many))
             return utilities, await cue.memory.prune(utilities, user=asked["user"]) if agreed else None
@@ -146,130 +144,6 @@ def _agreed(many: int) -> bool:
     return screen.agreed(f"Permanently forget {what} and everything derived from {'it' if many == 1 else 'them'}?")
 
 
-# ---- the report -----------------------------------------------------------------------------------------------------
-
-
-#: Width of a name and of a figure, in columns.
-NAME, FIGURE = 46, 10
-#: Maximum number of faulty items shown, and their length in characters.
-SHOWN, QUOTE = 3, 100
-_ORIGINS = {
-    "file": "from the file",
-    "gold": "from the gold list",
-    "cloze": "clozes: half the words of a user's sentence, without its value",
-}
-_WHOSE = {
-    "gold": "current gold facts",
-    "user": "values in the user's posts",
-    "others": "values in other posts",
-}
-
-
-def report_lines(report: Evaluation) -> Iterator[str]:
-    """Yield the lines of a report."""
-    talks = f"{report.conversations} conversations, " if report.conversations > 1 else ""
-    posts, compactions = counted(report.posts, "post"), counted(report.compactions, "summarization")
-    yield f"{report.title}: {talks}{posts}, {compactions}, without a model"
-    yield ""
-    yield from _recall_lines(report.recall)
-    yield ""
-    yield from _item_lines(report.items)
-    yield ""
-    yield from _survival_lines(report.survival)
-    if report.current_facts is not None:
-        yield ""
-        yield from _current_lines(report.current_facts)
-
-
-def _recall_lines(recall: EvidenceRecall) -> Iterator[str]:
-    if recall.at5 is None:
-        yield "evidence recall: no questions, because no summarized post of the user states a value"
-        return
-    some = f"{recall.questions} of {recall.there_are}" if recall.questions < recall.there_are else recall.questions
-    yield f"{'evidence recall':{NAME}}{'R@5':>{FIGURE}}{'R@10':>{FIGURE}}{'1000 tokens':>{FIGURE + 4}}"
-    figures = (
-        f"{_share(recall.at5):>{FIGURE}}{_share(recall.at10):>{FIGURE}}{_share(recall.within_tokens):>{FIGURE + 4}}"
-    )
-    yield f"{f'  {some} questions':{NAME}}{figures}"
-    yield f"  source: {_ORIGINS[recall.origin]}"
-
-
-def _item_lines(items: Cleanness) -> Iterator[str]:
-    head = f"{counted(items.items, 'current item')}"
-    yield f"{head:{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
-    rows: list[tuple[str, Sequence[str]]] = [
-        ("junk: no value, no name, no gold fact", items.junk),
-        ("duplicates of an earlier one", items.duplicates),
-        ("contradictions: pairs of them", [" / ".join(pair) for pair in items.contradictions]),
-    ]
-    for name, results in rows:
-        share = _share(len(results) / items.items if items.items else None)
-        yield f"{'  ' + name:{NAME}}{len(results):>{FIGURE}}{share:>{FIGURE}}"
-        yield from (f"    {screen.quote(text, QUOTE)}" for text in results[:SHOWN])
-
-
-def _survival_lines(rows: Sequence[Survival]) -> Iterator[str]:
-    if not rows:
-        yield "fact survival: no facts, because no summarized post states a value"
-        return
-    heads = ("summarizations", "facts", "kept", "ended", "found", "lost")
-    yield f"{'fact survival':{NAME - 14}}" + "".join(f"{head:>{15 if n == 0 else 8}}" for n, head in enumerate(heads))
-    for row in rows:
-        figures = (row.facts, row.held, row.ended, row.found, row.lost)
-        name = f"{'  ' + _WHOSE[row.whose]:{NAME - 14}}{row.compactions:>15}"
-        yield name + "".join(f"{figure:>8,}" for figure in figures)
-    yield "  kept: in the summary or items; ended: superseded; found: only by search"
-    dropped = [text for row in rows for text in row.dropped]
-    yield f"  facts lost between two of these points, superseded gold facts included: {len(dropped)}"
-    yield from (f"    {screen.quote(text, QUOTE)}" for text in dropped[:SHOWN])
-
-
-def _current_lines(facts: GoldSurvival) -> Iterator[str]:
-    yield f"{'gold facts at the end':{NAME}}{'':>{FIGURE}}{'share':>{FIGURE}}"
-    content = _share(facts.held / facts.current if facts.current else None)
-    yield f"{'  current, in an item':{NAME}}{f'{facts.held} of {facts.current}':>{FIGURE}}{content:>{FIGURE}}"
-    yield from (f"    missing: {screen.quote(text, QUOTE)}" for text in facts.missing[:SHOWN])
-    wrong = _share(facts.shown / facts.superseded if facts.superseded else None)
-    count = f"{facts.shown} of {facts.superseded}"
-    yield f"{'  superseded, but in an item':{NAME}}{count:>{FIGURE}}{wrong:>{FIGURE}}"
-    yield from (f"    wrong: {screen.quote(text, QUOTE)}" for text in facts.wrong[:SHOWN])
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.0f}%"
-
-
-# ---- use of memories ------------------------------------------------------------------------------------------------
-
-
-#: Maximum length of a memory in characters, and number of turns listed as evidence.
-WORDS, EVIDENCE = 60, 3
-_HOW: Final = {
-    "model": "measured by asking the model with and without each",
-    "words": "measured by the words that only this memory contributed to the answers",
-}
-
-
-def utility_lines(found: MemoryUsefulness) -> Iterator[str]:
-    """Yield the lines of a utility report, the most useful memory first."""
-    calls = f", {found.calls:,} calls" if found.calls else ""
-    memories, turns = counted(len(found.items), "memory", "memories"), counted(found.turns, "turn")
-    yield f"{memories} in {turns}, {_HOW[found.by]}{calls}"
-    if found.items:
-        yield ""
-        yield f"{'utility':>7}  {'turns':>5}  {'uses':>5}  memory"
-    for each in found.items:
-        yield f"{each.utility:>7.2f}  {each.said:>5}  {each.uses:>5}  {_memory(each)}"
-        yield f"{'':>21}  {_evidence(each)}"
-    for reason, many in found.missed.items():
-        yield f"not measured: {counted(many, 'turn')}, {reason}"
-    useless = [each for each in found.items if each.prune]
-    if useless:
-        yield ""
-        yield f"useless in {SAID} turns or more; use --prune to forget {'it' if len(useless) == 1 else 'them'}:"
-        yield from (f"  {each.memory_id}  {screen.line_of(each.text, WORDS)}" for each in useless)
-
-
 def cost_line(cost: MeasureCost) -> str:
     """Describe the model calls of a measurement and their maximum cost."""
     if not cost.calls:
@@ -278,14 +152,3 @@ def cost_line(cost: MeasureCost) -> str:
     priced = f"{money(cost.costs)} at most" if cost.costs else f"{UNKNOWN} (add one in config/prices.json)"
     asks = f"{counted(cost.calls, 'call')} of {cost.model} for {counted(cost.turns, 'turn')}"
     return f"{asks}: {prompts}, up to {answers}; {priced}"
-
-
-def _memory(each: UsedMemory) -> str:
-    return f"{each.memory_id} {each.category}: {screen.line_of(each.text, WORDS)}"
-
-
-def _evidence(each: UsedMemory) -> str:
-    best = sorted(each.turns, key=lambda use: -use.score)[:EVIDENCE]
-    more = f", {len(each.turns) - len(best)} more" if len(each.turns) > len(best) else ""
-    kept = "" if each.verdict in ("useful", "useless") else f"; kept: {VERDICTS[each.verdict]}"
-    return ", ".join(f"{use.conversation_id} turn {use.turn}: {use.score:.2f}" for use in best) + more + kept
