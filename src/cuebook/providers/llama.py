@@ -15,8 +15,7 @@ import msgspec
 
 from cuebook.errors import BackendError, InvalidInput, UpstreamError
 from cuebook.interfaces import ModelRequest, Piece, RelayRequest
-from cuebook.records.answers import mended
-from cuebook.wire.chat_answers import read_usage
+from cuebook.providers.openai import read_pieces, request_fields
 
 # ---- GGUF files -----------------------------------------------------------------------------------------------------
 
@@ -145,16 +144,11 @@ class LlamaModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Yield the answer as it is computed. Raises UpstreamError for an unreadable request, else BackendError."""
-        finished = False
-        async with aclosing(self._said(self._body(request))) as events:
-            async for event in events:
-                piece = _piece(event)
-                finished = finished or bool(piece.finish)
-                if piece.text or piece.usage or piece.finish:
-                    yield piece
-        if not finished:
-            msg = f"The answer of {self.name} ended early."
-            raise UpstreamError(msg, retryable=True)
+        messages = [msgspec.json.decode(message) for message in request.messages]
+        body = {"max_tokens": self._reply} | request_fields(request) | {"messages": messages} | _STREAMED
+        async with aclosing(self._said(body)) as events:
+            async for piece in read_pieces(events, self.name):
+                yield piece
 
     async def send(self, request: RelayRequest) -> "LlamaAnswer":
         """Answer a chat completion like an OpenAI server, including tools; always as a stream.
@@ -215,19 +209,6 @@ class LlamaModel:
             params.api_keys = [secrets.token_hex(32)]
             self._server = xllamacpp.Server(params)
         return self._server
-
-    def _body(self, request: ModelRequest) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "messages": [msgspec.json.decode(message) for message in request.messages],
-            "max_tokens": request.max_tokens or self._reply,
-            **_STREAMED,
-        }
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.schema:
-            schema = {"name": request.purpose, "schema": request.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return body
 
     async def aclose(self) -> None:
         """Cancel the running answer and release the memory."""
@@ -292,22 +273,6 @@ def _places(package: str) -> list[Path]:
     except ValueError:  # not a package name
         return []
     return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
-
-
-def _piece(event: dict[str, Any]) -> Piece:
-    if error := event.get("error"):
-        value = error.get("message") if isinstance(error, dict) else error
-        status = error.get("code") if isinstance(error, dict) else None
-        msg = f"The model rejected the request: {mended(str(value))}"
-        raise UpstreamError(msg, status=status if isinstance(status, int) else 502)
-    choices = event.get("choices") or [{}]
-    content = (choices[0].get("delta") or {}).get("content")
-    usage = event.get("usage")
-    return Piece(
-        text=mended(content) if isinstance(content, str) else "",
-        finish=str(choices[0].get("finish_reason") or ""),
-        usage=read_usage(usage) if isinstance(usage, dict) else None,
-    )
 
 
 def _failed(name: str, error: BaseException) -> Exception:

@@ -3,7 +3,7 @@
 import os
 import sys
 from array import array
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from math import isfinite, sqrt
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,6 +14,7 @@ from msgspec import Struct
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import ModelRequest, Piece, RelayRequest
 from cuebook.records.answers import mended
+from cuebook.wire.answer import as_dict
 from cuebook.wire.chat_answers import read_usage
 from cuebook.wire.event_stream import ByteLines, Events, read_event
 
@@ -236,50 +237,78 @@ class OpenAIModel:
                 method="POST",
                 path="/chat/completions",
                 headers={"content-type": "application/json", "accept": "text/event-stream"},
-                body=self._body(request),
+                body=msgspec.json.encode(request_fields(request) | {"model": request.model or self.name}),
             )
         )
         try:
             if answer.status >= 400:
                 body = b"".join([chunk async for chunk in answer.chunks()])
                 raise _refused("model", answer.status, body[:500])
-            finished = False
-            async for event in _events(answer):
-                piece = _piece(event)
-                finished = finished or bool(piece.finish)
-                if piece.text or piece.usage or piece.finish:
-                    yield piece
-            if not finished:
-                msg = f"The answer of {self.name} ended early."
-                raise UpstreamError(msg, retryable=True)
+            async for piece in read_pieces(_events(answer), self.name):
+                yield piece
         finally:
             await answer.aclose()
-
-    def _body(self, request: ModelRequest) -> bytes:
-        body: dict[str, Any] = {
-            "model": request.model or self.name,
-            "messages": [msgspec.Raw(message) for message in request.messages],
-            "stream": True,
-            "stream_options": {"include_usage": True},
-        }
-        if request.max_tokens:
-            body["max_tokens"] = request.max_tokens
-        if request.temperature is not None:
-            body["temperature"] = request.temperature
-        if request.schema:
-            schema = {"name": request.purpose, "schema": request.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return msgspec.json.encode(body)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._upstream.aclose()
 
 
+def request_fields(request: ModelRequest) -> dict[str, Any]:
+    """Return the fields of a streamed chat completion, without the model."""
+    fields: dict[str, Any] = {
+        "messages": [msgspec.Raw(message) for message in request.messages],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if request.max_tokens:
+        fields["max_tokens"] = request.max_tokens
+    if request.temperature is not None:
+        fields["temperature"] = request.temperature
+    if request.schema:
+        schema = {"name": request.purpose, "schema": request.schema}
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return fields
+
+
+async def read_pieces(events: AsyncIterable[dict[str, Any]], name: str) -> AsyncIterator[Piece]:
+    """Yield the pieces of a model's answer. Raises UpstreamError for an error in it, and if it ends early."""
+    finished = False
+    async for event in events:
+        if error := event.get("error"):
+            data = error if isinstance(error, dict) else {"message": error}
+            status = data.get("code") if isinstance(data.get("code"), int) else None
+            msg = f"The model reports: {mended(str(data.get('message')))}"
+            raise UpstreamError(msg, status=status, retryable=_is_temporary(status))
+        piece = _piece(event)
+        finished = finished or bool(piece.finish)
+        if piece.text or piece.usage or piece.finish:
+            yield piece
+    if not finished:
+        msg = f"The answer of {name} ended early."
+        raise UpstreamError(msg, retryable=True)
+
+
+def _piece(event: dict[str, Any]) -> Piece:
+    choices = event.get("choices") or [{}]
+    choice = choices[0] if isinstance(choices, list) and isinstance(choices[0], dict) else {}
+    content = as_dict(choice.get("delta") or choice.get("message")).get("content")
+    usage = event.get("usage")
+    return Piece(
+        text=mended(content) if isinstance(content, str) else "",
+        finish=str(choice.get("finish_reason") or ""),
+        usage=read_usage(usage) if isinstance(usage, dict) else None,
+    )
+
+
 def _refused(who: str, status: int, body: bytes) -> UpstreamError:
     """Return the error for an error answer."""
     msg = f"The {who}'s server answered {status}: {body.decode('utf-8', 'replace')}"
-    return UpstreamError(msg, status=status, retryable=status in (408, 409, 425, 429) or status >= 500)
+    return UpstreamError(msg, status=status, retryable=_is_temporary(status))
+
+
+def _is_temporary(status: int | None) -> bool:
+    return status is None or status in (408, 409, 425, 429) or status >= 500
 
 
 async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
@@ -299,23 +328,6 @@ async def _events(answer: HttpAnswer) -> AsyncIterator[dict[str, Any]]:
                 yield event
     if isinstance(event := events.read(lines.rest()), dict):
         yield event
-
-
-def _piece(event: dict[str, Any]) -> Piece:
-    if error := event.get("error"):
-        value = error.get("message") if isinstance(error, dict) else error
-        msg = f"The model's server reports: {mended(str(value))}"
-        raise UpstreamError(msg, retryable=True)
-    choices = event.get("choices") or [{}]
-    choice = choices[0] if isinstance(choices, list) and isinstance(choices[0], dict) else {}
-    said = choice.get("delta") or choice.get("message") or {}
-    content = said.get("content") if isinstance(said, dict) else None
-    usage = event.get("usage")
-    return Piece(
-        text=mended(content) if isinstance(content, str) else "",
-        finish=str(choice.get("finish_reason") or ""),
-        usage=read_usage(usage) if isinstance(usage, dict) else None,
-    )
 
 
 # ---- Embeddings -----------------------------------------------------------------------------------------------------
