@@ -49,11 +49,16 @@ class Part(Struct, frozen=True, omit_defaults=True):
     extra: Any = None
     id: str = ""
 
+    @property
+    def call_id(self) -> str | None:
+        """Return the id of the tool call that this part makes or answers, or None."""
+        call = self.extra.get("callId") if isinstance(self.extra, dict) else None
+        return call if isinstance(call, str) else None
+
 
 def calls_in(parts: Iterable[Part]) -> set[str]:
     """Return the ids of the tool calls that the parts make or answer."""
-    extras = (part.extra for part in parts if part.type in (CALL, RESULT, ERROR) and isinstance(part.extra, dict))
-    return {call for extra in extras if isinstance(call := extra.get("callId"), str) and call}
+    return {call for part in parts if part.type in (CALL, RESULT, ERROR) and (call := part.call_id)}
 
 
 class Post(Struct, frozen=True, kw_only=True):
@@ -85,12 +90,8 @@ class Post(Struct, frozen=True, kw_only=True):
     @property
     def result_of(self) -> str | None:
         """Return the id of the tool call that this post answers, if any."""
-        for part in self.parts:
-            if part.type in (RESULT, ERROR) and isinstance(part.extra, dict):
-                call = part.extra.get("callId")
-                if isinstance(call, str):
-                    return call
-        return None
+        calls = (part.call_id for part in self.parts if part.type in (RESULT, ERROR))
+        return next((call for call in calls if call is not None), None)
 
 
 class PathPost(Struct, frozen=True, gc=False):

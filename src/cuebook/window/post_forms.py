@@ -5,7 +5,7 @@ depend on whether the whole post was loaded, and never truncate anything except 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -256,16 +256,15 @@ def calls_of(post: PathPost) -> Calls | None:
     """Return the calls that a post makes and answers, or None."""
     if post.parts is None or b'"callId"' not in post.parts:
         return ((), ("",)) if post.role == TOOL else None
-    made = [_call_id(part) for part in parts_of(post) if part.type == CALL]
-    answered = [_call_id(part) for part in parts_of(post) if part.type in (RESULT, ERROR)]
-    if post.role == ASSISTANT:
-        answered = []
-    return [each for each in made if each], [each for each in answered if each] or [""] * (post.role == TOOL)
+    return calls_among(post.role, parts_of(post))
 
 
-def _call_id(part: Part) -> str:
-    call = part.extra.get("callId") if isinstance(part.extra, dict) else None
-    return call if isinstance(call, str) else ""
+def calls_among(role: str, parts: Iterable[Part]) -> Calls:
+    """Return the calls that the parts of a post make and answer. A tool's post answers one, also without an id."""
+    calls = [(part.type, part.call_id) for part in parts if part.call_id]
+    made = [call for kind, call in calls if call and kind == CALL]
+    answered = [call for kind, call in calls if call and kind in (RESULT, ERROR) and role != ASSISTANT]
+    return made, answered or [""] * (role == TOOL)
 
 
 def _unnamed(post: PathPost, owner: str | None) -> bool:

@@ -234,11 +234,11 @@ def canonical(message_content: MessageContent) -> bytes:
     calls: list[Any] = []
     results: list[str] = []
     for part in message_content.parts:
-        if part.type == CALL and _call_id(part) is not None:
+        if part.type == CALL and part.call_id is not None:
             call = read_call(part)
             calls.append([call.id, call.name, _canonical_arguments(call)])
-        elif part.type in (RESULT, ERROR) and (message_content.role == TOOL or _call_id(part) is not None):
-            results.append(_call_id(part) or "")
+        elif part.type in (RESULT, ERROR) and (message_content.role == TOOL or part.call_id is not None):
+            results.append(part.call_id or "")
             if part.content not in ("", message_content.message):
                 spoken.append(["text", part.content])
         elif part.type != "reasoning":
@@ -333,7 +333,7 @@ def _write_reply(post: Post) -> bytes:
     """Render an assistant's message. Calls of an interrupted reply were never answered: render them as text."""
     message = _Message(ASSISTANT, None)
     items = _items(post)
-    calls = [read_call(part) for part in post.parts if part.type == CALL and _call_id(part) is not None]
+    calls = [read_call(part) for part in post.parts if part.type == CALL and part.call_id is not None]
     if post.state == "interrupted":
         for call in calls:
             _note(items, f"[calling {call.name}]")
@@ -364,7 +364,7 @@ def _items(post: Post, *, media: bool = False, prefix: str = "") -> list[Any]:
             continue
         if part.type == "text":
             items.append(part.content)
-        elif part.type in (RESULT, ERROR) and (post.role == TOOL or _call_id(part) is not None):
+        elif part.type in (RESULT, ERROR) and (post.role == TOOL or part.call_id is not None):
             if part.content != post.message:
                 items.append(part.content)
         elif item := _kept(part, "content") or (_media(part) if media else None):
@@ -378,7 +378,7 @@ def _items(post: Post, *, media: bool = False, prefix: str = "") -> list[Any]:
 def _elsewhere(part: Part) -> bool:
     """Return whether an assistant's part belongs outside the content."""
     if part.type == CALL:
-        return _call_id(part) is not None
+        return part.call_id is not None
     return part.type == "refusal" or _audio_id(part) is not None or _extra(part).get("in") == "tool_calls"
 
 
@@ -418,11 +418,6 @@ def _content(items: list[Any]) -> Any:
 
 def _extra(part: Part) -> dict[str, Any]:
     return part.extra if isinstance(part.extra, dict) else {}
-
-
-def _call_id(part: Part) -> str | None:
-    call = _extra(part).get("callId")
-    return call if isinstance(call, str) else None
 
 
 def _audio_id(part: Part) -> str | None:

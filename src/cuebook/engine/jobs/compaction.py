@@ -43,9 +43,10 @@ from cuebook.memory.supersede import Merged, merge, unmarked
 from cuebook.memory.tokenizer import day_of, item_id
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
-from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, TOOL, Part, Post, chain
+from cuebook.records.conversation import TOOL, Post, chain
 from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary
 from cuebook.window.budget import allot
+from cuebook.window.post_forms import calls_among
 from cuebook.window.tokens import Counter, cut
 
 #: Name of the summarizer as a recipient in the audit log.
@@ -247,18 +248,7 @@ def _summary(
 
 def _within_calls(posts: Sequence[Post]) -> frozenset[int]:
     """Return the positions between a call and its results."""
-    calls = {}
-    for number, post in enumerate(posts):
-        made = [_id(part) for part in post.parts if part.type == CALL]
-        answers = post.role == TOOL or (post.role != ASSISTANT and post.result_of is not None)
-        answered = [_id(part) for part in post.parts if part.type in (RESULT, ERROR)] or [""] if answers else []
-        if made or answered:
-            calls[number] = ([each for each in made if each], answered)
-    return held_together(calls)
-
-
-def _id(part: Part) -> str:
-    return str(part.extra.get("callId") or "") if isinstance(part.extra, dict) else ""
+    return held_together({number: calls_among(post.role, post.parts) for number, post in enumerate(posts)})
 
 
 # ---- By quotes ------------------------------------------------------------------------------------------------------
