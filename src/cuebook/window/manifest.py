@@ -5,7 +5,6 @@ from itertools import count, groupby
 from operator import attrgetter, sub
 
 import msgspec
-from msgspec import Struct
 
 from cuebook.errors import NotFound
 from cuebook.records.conversation import PathPost, messages_digest, text_digest
@@ -28,13 +27,6 @@ from cuebook.window.window import RENDERER, ClientSystem, Sheet, Text, client_sy
 _FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
 
 
-class StoredManifest(Struct, frozen=True):
-    """A manifest and the derived texts that it references, by digest (hex)."""
-
-    manifest: Manifest
-    texts: dict[str, str]
-
-
 def remember(
     window: Window,
     sheet: Sheet,
@@ -43,8 +35,11 @@ def remember(
     tools: str = "",
     copies: Collection[int] = (),
     listed: bool = False,
-) -> StoredManifest:
-    """Return the manifest of a rendered window. `copies` are posts whose messages are stored with it."""
+) -> tuple[Manifest, dict[str, str]]:
+    """Return the manifest of a rendered window, and the derived texts that it references, by digest (hex).
+
+    `copies` are posts whose messages are stored with it.
+    """
     texts: dict[str, str] = {}
 
     def keep(text: str) -> str:
@@ -83,7 +78,7 @@ def remember(
         tools_tokens=window.tools_tokens,
         summary_version=summary_version,
     )
-    return StoredManifest(manifest, texts)
+    return manifest, texts
 
 
 def _ranges(post_in_forms: Sequence[PostInForm]) -> list[ManifestRange]:

@@ -28,6 +28,7 @@ from cuebook.window.post_forms import (
     whole,
 )
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
+from cuebook.wire.answer import dicts
 from cuebook.wire.chat_messages import read_message, request_form
 
 RENDERER = 2
@@ -325,15 +326,11 @@ def text_of(message: bytes) -> str:
         return ""
     data = msgspec.json.decode(message, type=dict[str, Any])
     calls, content = data.get("tool_calls"), data.get("content")
-    lines = [content] if isinstance(content, str) else [_part(part) for part in _objects(content)]
-    lines += [_call(call) for call in _objects(calls)]
+    lines = [content] if isinstance(content, str) else [_part(part) for part in dicts(content)]
+    lines += [_call(call) for call in dicts(calls)]
     if isinstance(legacy := data.get("function_call"), dict):
         lines.append(_call(legacy))
     return "\n".join(filter(None, lines))
-
-
-def _objects(values: object) -> list[dict[str, Any]]:
-    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
 
 
 def _call(call: Mapping[str, Any]) -> str:

@@ -27,32 +27,32 @@ def render_again(kept, posts, texts, owner="ann"):
 @given(sheets())
 def test_a_manifest_renders_the_same_window_again(sheet):
     window = render(sheet, dropped_ranges(sheet.partition.dropped, "too old"), budget=9999, tools_tokens=11)
-    remembered = remember(window, sheet, summary_version=3, tools="[{}]")
+    manifest, texts = remember(window, sheet, summary_version=3, tools="[{}]")
     posts = [placed.post for placed in sheet.partition.kept]
-    shown = render_again(remembered.manifest, posts, remembered.texts)
+    shown = render_again(manifest, posts, texts)
     assert (shown.messages, shown.tokens, shown.dropped) == (window.messages, window.tokens, window.dropped)
     assert shown.blocks == window.blocks
-    assert messages_digest(shown.messages) == remembered.manifest.digest
+    assert messages_digest(shown.messages) == manifest.digest
 
 
 @given(sheets())
 def test_erased_content_is_reported(sheet):
     window = render(sheet, (), budget=9999, tools_tokens=0)
-    remembered = remember(window, sheet)
+    manifest, texts = remember(window, sheet)
     posts = [placed.post for placed in sheet.partition.kept]
     with pytest.raises(NotFound, match="post"):
-        render_again(remembered.manifest, posts[:-1], remembered.texts)
-    needed = digests_of(remembered.manifest)
-    assert set(needed) == set(remembered.texts)
+        render_again(manifest, posts[:-1], texts)
+    needed = digests_of(manifest)
+    assert set(needed) == set(texts)
     for digest in needed[:1]:
         with pytest.raises(NotFound, match="text"):
-            render_again(remembered.manifest, posts, {k: v for k, v in remembered.texts.items() if k != digest})
+            render_again(manifest, posts, {k: v for k, v in texts.items() if k != digest})
 
 
 @given(sheets())
 def test_ranges_name_exactly_the_kept_posts(sheet):
     window = render(sheet, (), budget=9999, tools_tokens=0)
-    ranges = ranges_of(remember(window, sheet).manifest)
+    ranges = ranges_of(remember(window, sheet)[0])
     named = [seq for first, last in ranges for seq in range(first, last + 1)]
     assert named == [placed.post.seq for placed in sheet.partition.kept]
 
@@ -69,7 +69,7 @@ def test_omitted_posts_are_in_ranges_exactly_once(sheet):
 @given(sheets())
 def test_a_manifest_is_small_compared_to_its_window(sheet):
     window = render(sheet, (), budget=9999, tools_tokens=0)
-    manifest = remember(window, sheet).manifest
+    manifest = remember(window, sheet)[0]
     size = len(msgspec.json.encode(manifest))
     assert size < 900 + 160 * (len(manifest.front) + len(manifest.volatile) + len(manifest.path) + len(manifest.cut))
     assert all(json.loads(message) for message in window.messages)

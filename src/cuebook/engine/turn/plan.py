@@ -105,7 +105,7 @@ def plan_with_marks(
     window = render(sheet, dropped, budget=fitted.allotment.budget, tools_tokens=fitted.tools)
     standing = scene.summary.version if scene.summary else 0  # the summary covers its posts, shown or not
     kept: Any = {"tools": request.tools, "copies": request.copies, "listed": request.listed}
-    stored = remember(window, sheet, summary_version=standing, **kept)
+    manifest, texts = remember(window, sheet, summary_version=standing, **kept)
     quotes: list[Hit] = []
     if request.quotes:
         quotes += request.memories.answers
@@ -115,8 +115,8 @@ def plan_with_marks(
         request=request,
         window=window,
         messages=as_sent(window, sheet, request.live, request.live_client),
-        manifest=stored.manifest,
-        texts=stored.texts,
+        manifest=manifest,
+        texts=texts,
         query_seq=query,
         hits=hits,
         quotes=tuple(quotes),
