@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copymode
 from typing import BinaryIO
@@ -25,6 +24,7 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.prompts.chain import erase, mirror_line, parse_mirror, public_key_of, sign
+from cuebook.records.answer import Time
 from cuebook.records.audit import Checkpoint, Record
 from cuebook.records.memory import Scope
 
@@ -68,7 +68,8 @@ async def _due(services: Services, _: DueQuery) -> list[DueWork[int]]:
         written = file is None or progress.end == (last, _size(file))
         if not last or (written and not await _is_unsigned(services, last)):
             return []
-        return [DueWork("", "the audit log", last, 0 if file is None or written else await _missing(file, last))]
+        missing = 0 if written else last - (progress.end[0] if progress.end else 0)
+        return [DueWork("", "the audit log", last, missing)]
 
 
 async def _run(services: Services, _: Scope, __: int) -> bool:
@@ -169,16 +170,6 @@ async def erase_mirror(services: Services) -> bool:
     return True
 
 
-async def _missing(file: Path, last: int) -> int:
-    """Return the number of records missing from the file, all if it cannot be read."""
-    try:
-        with file.open("rb") as mirror:
-            record, _ = await asyncio.to_thread(_last, mirror)
-    except OSError:
-        return last
-    return max(0, last - (record.seq if record else 0))
-
-
 async def _appended(services: Services, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
     """Append the missing records under the file lock. Return the file's last seq and size."""
     mirror = await asyncio.to_thread(_open_locked, file, _PATIENCE if closing else 1)
@@ -213,8 +204,7 @@ async def _is_unsigned(services: Services, last: int, *, closing: bool = False) 
 
 async def _sign(services: Services, scope: Scope, last: int, root: str) -> None:
     now, key = services.clock.now(), services.settings.key
-    at_time = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    bare = Checkpoint(origin=verifying_key(key).hex(), size=last, root=root, time=at_time)
+    bare = Checkpoint(origin=verifying_key(key).hex(), size=last, root=root, time=str(Time(now)))
     await services.audit.keep_checkpoint(scope, sign(bare, signing_key(key)))
     services.caches.progress_of(MirrorProgress).signed = (last, now)
 

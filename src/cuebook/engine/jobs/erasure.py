@@ -9,7 +9,7 @@ import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from cuebook.errors import BackendError, NotFound
 from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.prompts.chain import is_signed, sign
+from cuebook.records.answer import Time
 from cuebook.records.erasure import ForgetPreview, Kind, Receipt, Target, salted
 from cuebook.records.memory import Correction, Scope
 from cuebook.storage.erasure import ErasureInput
@@ -93,7 +94,7 @@ async def _erasing(
         asked=tuple(salted(each, salt) for each in target.ids),
         salt=salt,
         reason=services.writer.clean(reason),
-        requested_at=_iso(services.clock.now()),
+        requested_at=str(Time(services.clock.now())),
         origin=verifying_key(services.settings.key).hex(),
     )
     corrections: tuple[Correction, ...] = ()
@@ -160,7 +161,7 @@ async def _removed(services: Services, receipts: Sequence[Receipt], *, large: bo
 async def _signed(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
     services.failpoint("forget.log")
     signed = sign(
-        replace(receipt, state="done", finished_at=_iso(services.clock.now())), signing_key(services.settings.key)
+        replace(receipt, state="done", finished_at=str(Time(services.clock.now()))), signing_key(services.settings.key)
     )
     if not await services.store.erasure.finish(scope, signed):
         signed = await services.store.erasure.receipt(scope, receipt.id)  # another process was first
@@ -259,7 +260,3 @@ def fault_of(receipt: Receipt, public_key: bytes) -> str:
     if receipt.origin != public_key.hex():
         return f"it belongs to another project ({receipt.origin[:16]}…)"
     return "" if is_signed(receipt, public_key) else "its signature does not match: the receipt was changed"
-
-
-def _iso(when: float) -> str:
-    return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

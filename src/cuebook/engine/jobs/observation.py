@@ -15,10 +15,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
-from cuebook.engine.jobs.rollback import review
+from cuebook.engine.jobs.rollback import observation_record, review
 from cuebook.errors import NotFound
 from cuebook.prompts.names import Reference, parse_reference
 from cuebook.records.memory import Scope
@@ -84,7 +83,8 @@ async def lessons_of(services: Services, turn: Turn, outcome: Outcome, *, conver
         if versions:
             observation = _observation(versions[0], outcome, choice if chosen else {}, own)
             observation = replace(observation, conversation=conversation, turn=turn.n)
-            lessons.append((observation, _record(services, observation, versions[0], outcome)))
+            record = observation_record(services, observation, versions[0], turn=turn.n, by=outcome.by)
+            lessons.append((observation, record))
     return lessons
 
 
@@ -115,19 +115,6 @@ def _observation(
         at=outcome.at,
         **lot,
     )
-
-
-def _record(services: Services, observation: Observation, version: Version, outcome: Outcome) -> Any:
-    context = {
-        "score": observation.score,
-        "sentiment": observation.sentiment,
-        "corrections": observation.corrections,
-        "outcome": observation.outcome or "",
-        "turn": observation.turn,
-        "by": outcome.by,
-        **({"userId": observation.user} if observation.user else {}),  # in a text field, which can be erased
-    }
-    return receipt(services, version, "observe", context=context, conversation=observation.conversation)
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -34,6 +34,7 @@ from cuebook.prompts.rollback import (
 from cuebook.prompts.rollback_evidence import ConversationEvidence
 from cuebook.prompts.select import checked
 from cuebook.records.answer import Time
+from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, Observation, PromptEvent, Version
 
@@ -247,17 +248,18 @@ async def learn(
     """
     observation = structs.replace(observation, signals=checked(observation.signals))
     observation, version = await spoken(services, observation, version, named=named, placed=placed)
-    context: dict[str, Any] = {
-        "score": observation.score,
-        "sentiment": observation.sentiment,
-        "corrections": observation.corrections,
-        "outcome": observation.outcome or "",
-    }
-    if observation.user:
-        context["userId"] = observation.user  # in a text field, which can be erased
-    record = receipt(services, version, "observe", context=context, conversation=observation.conversation)
+    record = observation_record(services, observation, version)
     stands = await services.prompts.observe(Scope(), observation, audit=record)
     if stands.observations > EAGER and (observation.slug, observation.branch) not in services.caches.evidence:
         reason = f"{stands.observations:,} observations: the background job judges them"
         return stands, RollbackStatus(decision="wait", reason=reason)
     return stands, await _review(services, observation.slug, stands)
+
+
+def observation_record(services: Services, observation: Observation, version: Version, **more: Any) -> Record:
+    """Return the audit record of an observation, with `more` context."""
+    context = {name: getattr(observation, name) for name in ("score", "sentiment", "corrections")} | more
+    context["outcome"] = observation.outcome or ""
+    if observation.user:
+        context["userId"] = observation.user  # in a text field, which can be erased
+    return receipt(services, version, "observe", context=context, conversation=observation.conversation)
