@@ -2,6 +2,8 @@
 
 The client and the scripted upstream share one core, and each proxy runs on a core of its own. Conversations consist of
 sentences of the demo conversation. Each request resends the whole history, as clients do.
+
+On a busy machine, most of the time to the first token is the wait for a core: run it with `chrt --rr 10`.
 """
 
 import asyncio
@@ -34,7 +36,8 @@ _NEW = 15  # conversations per round
 _SHORT, _LONG = 8, 64  # messages in a history
 _NEAR = 4  # messages by which a history may differ from these
 _START_S = 120.0
-_DIRECT, _LIVE, _SHADOW, _LITELLM, _PORTKEY = "upstream", "live", "shadow", "LiteLLM", "Portkey"
+_DIRECT, _BARE = "upstream alone", "bare relay"
+_LIVE, _SHADOW, _LITELLM, _PORTKEY = "live", "shadow", "LiteLLM", "Portkey"
 _FIRST = re.compile(rb'"content":\s*"[^"]')
 
 _MODEL = "gpt-5.2"
@@ -47,7 +50,7 @@ model_list:
 
 def gateway(run: Run) -> Iterator[Figure]:
     """Compare Cuebook, LiteLLM's proxy and Portkey's gateway in front of one scripted upstream."""
-    rounds, cores, loads = 2 if run.quick else 6, sorted(os.sched_getaffinity(0)), [os.getloadavg()[0]]
+    rounds, cores, loads = 3 if run.quick else 8, sorted(os.sched_getaffinity(0)), [os.getloadavg()[0]]
     with ExitStack() as stack:
         stack.enter_context(_on_core(cores[-1]))
         upstream = stack.enter_context(serving("provider"))
@@ -68,7 +71,7 @@ def gateway(run: Run) -> Iterator[Figure]:
 def _start(run: Run, stack: ExitStack, upstream: Server) -> tuple[dict[str, Proxy], list[Figure]]:
     """Start the proxies. Return them by name, and a figure for each that is not installed."""
     base, absent = f"{upstream.address}/v1", []
-    sides: dict[str, Proxy] = {_DIRECT: upstream}
+    sides: dict[str, Proxy] = {_DIRECT: upstream, _BARE: stack.enter_context(serving("relay", base))}
     for name, kind in ((_LIVE, "cuebook"), (_SHADOW, "shadow")):
         sides[name] = stack.enter_context(serving(kind, str(run.disk / f"{kind}.db"), base))
     for name, program in ((_LITELLM, _litellm), (_PORTKEY, _portkey)):
