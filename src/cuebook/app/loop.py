@@ -4,11 +4,13 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from cuebook.errors import CuebookError
 
 T = TypeVar("T")
+#: Marks the end of an iterator.
+_END: Any = object()
 #: Creates the coroutine to run, on the loop's thread.
 Make = Callable[[], Coroutine[Any, Any, T]]
 
@@ -19,6 +21,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._flows: dict[AsyncIterator[Any], asyncio.Task[Any] | None] = {}  # open iterators, with their last step
         self._guard = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._turn, name=name, daemon=True)
@@ -53,34 +56,33 @@ class LoopThread:
     async def _tracked(self, make: Make[T]) -> T:
         task = asyncio.current_task()
         if task is not None:
-            self._track(task)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
         return await make()
-
-    def _track(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def iterate(self, make: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
         """Yield the items of an async iterator, fetching each on demand. An early exit closes the iterator."""
-        flow = self.run(lambda: self._begin(make))
+        flow = make()
         try:
-            while not isinstance(piece := self.run(flow.next), _End):
+            while (piece := self.run(lambda: self._next(flow))) is not _END:
                 yield piece
         finally:
-            self._stop(flow)
+            if threading.current_thread() is self._thread:  # an iterator garbage-collected here: cannot wait
+                self._tasks.add(self._loop.create_task(self._end(flow)))
+            elif not self._closed:
+                self.run(lambda: self._end(flow))
 
-    async def _begin(self, make: Callable[[], AsyncIterator[T]]) -> "_Flow[T]":
-        flow = _Flow(make())
-        self._track(flow.task)
-        return flow
+    async def _next(self, flow: AsyncIterator[Any]) -> Any:
+        self._flows[flow] = asyncio.current_task()
+        return await anext(flow, _END)
 
-    def _stop(self, flow: "_Flow[Any]") -> None:
-        if flow.task.done():
-            return
-        if threading.current_thread() is self._thread:  # an iterator garbage-collected here: cannot wait
-            flow.task.cancel()
-        elif not self._closed:
-            self.run(flow.stop)
+    async def _end(self, flow: AsyncIterator[Any]) -> None:
+        """Close an iterator after its last step, and wait until it has released its resources."""
+        step = self._flows.pop(flow, None)
+        if step is not None and not step.done():
+            await asyncio.wait({step})
+        if isinstance(flow, AsyncGenerator):
+            await flow.aclose()
 
     def close(self, last: Make[None] | None = None) -> None:
         """Cancel running tasks, run `last`, and end the thread. Waiting and later calls raise CuebookError."""
@@ -101,51 +103,10 @@ class LoopThread:
             task.cancel()
         if running:
             await asyncio.wait(running)
+        for flow in list(self._flows):
+            await self._end(flow)
         if last is not None:
             await last()
-
-
-class _End:
-    """Marks the end of an iterator."""
-
-
-class _Flow(Generic[T]):
-    """An async iterator consumed by one task, one item per request: it never runs ahead of its consumer."""
-
-    def __init__(self, source: AsyncIterator[T]) -> None:
-        self._wanted = asyncio.Semaphore(0)
-        self._pieces: asyncio.Queue[T] = asyncio.Queue()
-        self.task = asyncio.create_task(self._pump(source))
-
-    async def _pump(self, source: AsyncIterator[T]) -> None:
-        try:
-            await self._wanted.acquire()
-            async for piece in source:
-                self._pieces.put_nowait(piece)
-                await self._wanted.acquire()
-        finally:
-            if isinstance(source, AsyncGenerator):
-                await source.aclose()
-
-    async def next(self) -> T | _End:
-        """Return the next item, or raise what the iterator raised."""
-        self._wanted.release()
-        piece = asyncio.create_task(self._pieces.get())
-        try:
-            await asyncio.wait({piece, self.task}, return_when=asyncio.FIRST_COMPLETED)
-            if piece.done():
-                return piece.result()
-        finally:
-            piece.cancel()
-        self.task.result()
-        return _End()
-
-    async def stop(self) -> None:
-        """Close the iterator, and wait until it has released its resources."""
-        self.task.cancel()
-        await asyncio.wait({self.task})
-        if not self.task.cancelled():
-            self.task.result()
 
 
 def _closed() -> CuebookError:
