@@ -20,13 +20,13 @@ from cuebook.testing.upstream import (
     ScriptedUpstream,
     call,
     completion,
-    cut,
     event,
     result,
     streamed,
 )
 from cuebook.wire.chat_answers import ChatReader
 from cuebook.wire.event_stream import LONGEST_LINE, ByteLines
+from scripted_answers import cut
 
 
 @pytest.fixture

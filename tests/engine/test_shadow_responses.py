@@ -9,7 +9,8 @@ import pytest
 from cuebook import Cuebook
 from cuebook.app.cuebook import Head, RelayCall, RelayRequest
 from cuebook.config import build
-from cuebook.testing.upstream import ScriptedUpstream, output_text, response, streamed_response
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import output_text, response, streamed_response
 
 RULES = "Speak like a pirate."
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}

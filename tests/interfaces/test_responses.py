@@ -11,7 +11,8 @@ from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.testing.doubles import ScriptedModel
-from cuebook.testing.upstream import ScriptedUpstream, output_text, response, streamed_response
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import output_text, response, streamed_response
 
 TOOL: Any = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}, "strict": False}
 
