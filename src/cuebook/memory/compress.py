@@ -78,7 +78,7 @@ def _ending(line: str) -> str:
 
 def _fitting(facts: Iterable[str], text: str, *, room: int) -> list[str]:
     """Return the facts that `shown` does not contain, as many as fit into `room` characters."""
-    return list(_fill((fact for fact in facts if not _visible(fact, text)), room=room))
+    return list(_fill((fact for fact in facts if not visible(fact, text)), room=room))
 
 
 def _fill(facts: Iterable[str], *, room: int) -> Iterator[str]:
@@ -89,8 +89,8 @@ def _fill(facts: Iterable[str], *, room: int) -> Iterator[str]:
             yield fact
 
 
-def _visible(fact: str, text: str) -> bool:
-    """Return whether `shown` contains `fact` as a whole token: 123 is not visible in 91234."""
+def visible(fact: str, text: str) -> bool:
+    """Return whether a text contains a fact as a whole token: 123 is not visible in 91234."""
     start = text.find(fact)
     while start >= 0:
         before, after = text[start - 1 : start], text[start + len(fact) : start + len(fact) + 1]

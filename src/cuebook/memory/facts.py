@@ -7,7 +7,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from cuebook.languages import detect, language
-from cuebook.memory.compress import facts_in
+from cuebook.memory.compress import facts_in, visible
 from cuebook.memory.quotes import names_of, values_of
 
 #: Where a text is split into candidate sentences.
@@ -30,7 +30,9 @@ class FactToken(Struct, frozen=True):
 
     def in_text(self, text: str) -> bool:
         """Return whether a text contains it: the whole value, and up to SHARED of the surrounding words."""
-        return visible(self.value, text) and len(self.about & content(text)) >= min(SHARED, len(self.about))
+        return visible(_folded(self.value), _folded(text)) and len(self.about & content(text)) >= min(
+            SHARED, len(self.about)
+        )
 
 
 @lru_cache(maxsize=1 << 14)
@@ -72,13 +74,5 @@ def sentences_of(text: str) -> Iterator[str]:
             yield stated
 
 
-def visible(value: str, text: str) -> bool:
-    """Return whether a text contains a whole value, ignoring case: 123 is not in 91234."""
-    value, text = " ".join(value.lower().split()), " ".join(text.lower().split())
-    start = text.find(value)
-    while start >= 0:
-        before, after = text[start - 1 : start], text[start + len(value) : start + len(value) + 1]
-        if not (before.isalnum() and value[0].isalnum()) and not (after.isalnum() and value[-1].isalnum()):
-            return True
-        start = text.find(value, start + 1)
-    return False
+def _folded(text: str) -> str:
+    return " ".join(text.lower().split())

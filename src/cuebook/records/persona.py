@@ -68,20 +68,6 @@ class Trigger(Document, frozen=True, kw_only=True):
     event: EventName | None = field(default=None, name="eventName")
 
 
-class Metaprompt(Struct, frozen=True, kw_only=True):
-    """A question about the conversation that a model answers in the background; its answer changes the Mind."""
-
-    id: str
-    trigger: Trigger
-    description: str = ""
-    template: str = ""  # with {{variables}}; "" = the prompt under `key`
-    key: str = ""
-    strategy: str = ""  # the answer's key whose text is added to the next prompt; "" = `strategy`
-    model_id: str = ""
-    temperature: float = TEMPERATURE
-    max_output_tokens: int = OUTPUT_TOKENS
-
-
 #: The built-in metaprompts with a text, by id, and their default triggers. The last one reflects every few turns and
 #: needs no sentiment (A, "Turn-interval self-reflection").
 SHIPPED_TRIGGERS: Final[Mapping[str, Trigger]] = {
@@ -111,41 +97,11 @@ _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 _Question = Annotated[str, Meta(min_length=1, max_length=32_768, description="a question to the model")]
 
 
-class Persona(Struct, frozen=True, kw_only=True):
-    """A persona: its id, its system prompt, and its sentiment tracking."""
-
-    id: str
-    name: str = ""
-    version: str = "1.0.0"
-    description: str = ""
-    model: str = ""
-    base_system_prompt: str = ""
-    role: str = "assistant"
-    chain: Mapping[str, str] = {}  # prompt ids by link
-    tracking: SentimentTracking = UNTRACKED  # from its own definition; `signals.profiles.tracking_of` adds the profile
-    tracked: frozenset[str] = frozenset()  # the tracking fields that its definition sets
-    metaprompts: tuple[Metaprompt, ...] = ()
-
-
 class _Template(Document, frozen=True, kw_only=True):
     """A template in the original's format."""
 
     template: _Question
     variables: Any = None
-
-
-class _Piece(Document, frozen=True, kw_only=True):
-    """One piece of a system prompt."""
-
-    content: str = ""
-    priority: float = 0
-
-
-class _Chain(Document, frozen=True, kw_only=True):
-    init: Name | None = None
-    persona: Name | None = None
-    summary: Name | None = None
-    fallback: Name | None = None
 
 
 class _Metaprompt(Document, frozen=True, kw_only=True):
@@ -162,6 +118,47 @@ class _Metaprompt(Document, frozen=True, kw_only=True):
     model_id: ModelId = ""
     temperature: Annotated[float, Meta(ge=0, le=2)] = TEMPERATURE
     max_output_tokens: Annotated[int, Meta(ge=1, le=32_000)] = OUTPUT_TOKENS
+
+
+class Metaprompt(_Metaprompt, frozen=True, kw_only=True):
+    """A question about the conversation that a model answers in the background; its answer changes the Mind.
+
+    `template` has {{variables}}; without one the prompt under `key` is used. The answer's key `strategy`, or the one of
+    that name, has the text that is added to the next prompt.
+    """
+
+    trigger: Trigger
+    template: str = ""
+
+
+class Persona(Struct, frozen=True, kw_only=True):
+    """A persona: its id, its system prompt, and its sentiment tracking."""
+
+    id: str
+    name: str = ""
+    version: str = "1.0.0"
+    description: str = ""
+    model: str = ""
+    base_system_prompt: str = ""
+    role: str = "assistant"
+    chain: Mapping[str, str] = {}  # prompt ids by link
+    tracking: SentimentTracking = UNTRACKED  # from its own definition; `signals.profiles.tracking_of` adds the profile
+    tracked: frozenset[str] = frozenset()  # the tracking fields that its definition sets
+    metaprompts: tuple[Metaprompt, ...] = ()
+
+
+class _Piece(Document, frozen=True, kw_only=True):
+    """One piece of a system prompt."""
+
+    content: str = ""
+    priority: float = 0
+
+
+class _Chain(Document, frozen=True, kw_only=True):
+    init: Name | None = None
+    persona: Name | None = None
+    summary: Name | None = None
+    fallback: Name | None = None
 
 
 class _Definition(Document, frozen=True, kw_only=True):
