@@ -140,7 +140,7 @@ class Cuebook(Parts):
             self._models = ModelList(self._upstream)
         self._services = self._project = services
         self._worker = Worker(services, interval_s=self.config.settings.work.interval_s)
-        known = partial(known_prompts, self.prompts, self.config)
+        known = partial(known_prompts, services.prompts, self.config)
         watch = FileWatch(self.config, lambda: (services, *self._tenants.values()), known)
         try:
             if pushes_by_itself(self.config):

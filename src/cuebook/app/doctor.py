@@ -320,7 +320,7 @@ async def _prompts(config: Config) -> AsyncIterator[Check]:
     store: Store = await asyncio.to_thread(sqlite_store, _stored_at(config))
     try:
         project = check_project(config.settings.prompts.project, where="prompts.project")
-        stored = await _slugs(store)
+        stored = set(await store.prompts.every(Scope()))
         known = with_own(config, stored | set(files_of(config)) | files.keys())
         load_presets(config, known)
         compaction = load_compaction(config)
@@ -345,17 +345,6 @@ async def _prompts(config: Config) -> AsyncIterator[Check]:
         yield Check("prompts", "warn", found, "fix it; until then the built-in text is used")
     else:
         yield Check("prompts", "ok", f"background jobs use {', '.join(slugs)}")
-
-
-async def _slugs(store: Store) -> set[str]:
-    """Return the ids of the prompts in a store."""
-    known: set[str] = set()
-    after: str | None = ""
-    while after is not None:
-        page = await store.prompts.page(Scope(), limit=200, after=after)
-        known.update(family.slug for family in page.items)
-        after = page.next
-    return known
 
 
 async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list[str]:

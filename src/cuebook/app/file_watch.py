@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.files import Sign, sign_of
-from cuebook.app.prompts.writing import Prompts
 from cuebook.app.setup.persona_files import means_persona, read_file
 from cuebook.app.setup.project_files import (
     PLAIN,
@@ -33,9 +32,11 @@ from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.memory.rolling import RELAY, choose, with_profile
+from cuebook.records.memory import Scope
 from cuebook.records.persona import Persona
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import methods_of
+from cuebook.storage.prompts import PromptStore
 
 #: A file changed less than this before reading may change again with the same time stamp, so it is read again.
 _UNSURE_NS = 2_000_000_000
@@ -227,15 +228,9 @@ def _digest(file: Path) -> bytes:
         return b""
 
 
-async def known_prompts(prompts: Prompts, config: Config) -> set[str]:
+async def known_prompts(prompts: PromptStore, config: Config) -> set[str]:
     """Return the prompt ids that an add-on may refer to: stored prompts, and files that will be pushed."""
-    known, after = set(files_of(config)), ""
-    while True:
-        page = await prompts.page(limit=200, after=after)
-        known.update(family.slug for family in page.items)
-        if page.next is None:
-            return with_own(config, known)
-        after = page.next
+    return with_own(config, {*files_of(config), *await prompts.every(Scope())})
 
 
 def _signs(folder: Path) -> dict[str, Sign | None]:

@@ -16,6 +16,7 @@ from cuebook.prompts.registry import rank
 from cuebook.prompts.select import features, known_signals
 from cuebook.records.answer import Page, Time
 from cuebook.records.audit import Record
+from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, EventKind, Label, Observation, PromptEvent, Version
 from cuebook.storage.audit import chained
 from cuebook.storage.database.transaction import Noun, Transaction, columns, read, read_all, record, write
@@ -25,6 +26,8 @@ _event = msgspec.json.Decoder(PromptEvent, dec_hook=lambda kind, value: kind(val
 _observation = msgspec.json.Decoder(Observation).decode
 _posterior = msgspec.json.Decoder(Posterior).decode
 _encode = msgspec.json.Encoder(enc_hook=float).encode
+#: Number of prompts loaded at a time.
+PAGE = 200
 #: The first integer too large for SQLite.
 _NO_NUMBER = 2**63
 
@@ -44,6 +47,16 @@ class PromptStore(Noun):
         names = [slug for (slug,) in transaction.run("prompt_names", **span)]
         families = [family for name in names[:limit] if (family := _family(transaction, name)) is not None]
         return Page(items=tuple(families), next=names[limit - 1] if len(names) > limit else None)
+
+    async def every(self, scope: Scope) -> dict[str, Family]:
+        """Return all prompts by name, loaded a page at a time."""
+        families: dict[str, Family] = {}
+        after: str | None = ""
+        while after is not None:
+            page = await self.page(scope, limit=PAGE, after=after)
+            families |= {each.slug: each for each in page.items}
+            after = page.next
+        return families
 
     @read
     def versions(

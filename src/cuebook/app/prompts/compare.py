@@ -29,9 +29,6 @@ from cuebook.records.prompt import Version
 
 State = Literal["same", "new", "changed", "behind", "missing", "both", "registry"]
 
-#: Number of prompts loaded from the database at a time.
-_PAGE = 200
-
 
 class BranchState(Struct, frozen=True, kw_only=True):
     """A branch's file and active version. `file` is the version to store."""
@@ -51,14 +48,7 @@ async def families_of(services: Services, slugs: Collection[str] | None) -> dict
     """Return the given prompts by name (default: all)."""
     if slugs is not None:
         return await services.prompts.families(Scope(), sorted(set(slugs)), ancestors=False)
-    families: dict[str, Family] = {}
-    after = ""
-    while True:
-        page = await services.prompts.page(Scope(), limit=_PAGE, after=after)
-        families |= {each.slug: each for each in page.items}
-        if page.next is None:
-            return families
-        after = page.next
+    return await services.prompts.every(Scope())
 
 
 async def compare(

@@ -42,7 +42,6 @@ log = logging.getLogger("cuebook.regress")
 
 #: Observations of a version above which only the background job loads them first: 10 ms per thousand.
 EAGER = 2_000
-_PAGE = 200
 _SIGMA = SigmaSettings()
 Means = tuple[Sequence[float], Sequence[float]]
 
@@ -213,22 +212,17 @@ async def _others(
     observations = await services.prompts.observations(Scope(), contest.slug, branch=contest.branch, limit=OBSERVATIONS)
     ours = {each.conversation for each in observations} - {""}
     results: list[Means] = []
-    after = ""
-    while True:
-        page = await services.prompts.page(Scope(), limit=_PAGE, after=after)
-        for family in page.items:
-            seen = await services.prompts.observations(Scope(), family.slug)
-            apart = [each for each in seen if each.conversation not in ours]
-            for branch in family.branches:
-                if (family.slug, branch.name) == place:
-                    continue
-                heard = [each for each in apart if each.branch == branch.name]
-                said = talks(heard) if settings is UNAIDED else units(heard, services.clock.now())
-                before = [each.score for each in said if each.at < until]
-                results.append((before[-settings.baseline :], [each.score for each in said if each.at >= began]))
-        if page.next is None:
-            return results
-        after = page.next
+    for family in (await services.prompts.every(Scope())).values():
+        seen = await services.prompts.observations(Scope(), family.slug)
+        apart = [each for each in seen if each.conversation not in ours]
+        for branch in family.branches:
+            if (family.slug, branch.name) == place:
+                continue
+            heard = [each for each in apart if each.branch == branch.name]
+            said = talks(heard) if settings is UNAIDED else units(heard, services.clock.now())
+            before = [each.score for each in said if each.at < until]
+            results.append((before[-settings.baseline :], [each.score for each in said if each.at >= began]))
+    return results
 
 
 # ---- Observations ---------------------------------------------------------------------------------------------------

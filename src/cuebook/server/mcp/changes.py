@@ -9,6 +9,7 @@ import msgspec
 
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
 from cuebook.records.answer import to_wire
+from cuebook.records.memory import Scope
 from cuebook.server.mcp.resources import CONVERSATIONS, conversations, memories, named_in, read_resource
 from cuebook.server.mcp.schemas import Asker
 from cuebook.server.mcp.tools import list_tools
@@ -18,8 +19,6 @@ TOOLS, PROMPTS, RESOURCES = "tools", "prompts", "resources"
 MOST: Final = 100
 #: Maximum number of memories checked for changes of the resource list.
 WATCHED: Final = 10_000
-#: Prompts read per page.
-_PAGE: Final = 200
 
 _encode = msgspec.json.Encoder().encode
 
@@ -95,16 +94,14 @@ async def _tools(asker: Asker) -> Any:
 
 async def _prompts(asker: Asker) -> Any:
     """Return each prompt with the digest of its version and its labels."""
-    results, after = list[Any](), ""
-    while True:
-        page = await asker.cue.prompts.page(limit=_PAGE, after=after)
-        for each in page.items:
-            spoken = each.version()
-            labels = sorted((label.name, label.branch, label.number) for label in each.labels)
-            results.append((each.slug, spoken.digest if spoken else "", labels))
-        if page.next is None:
-            return results
-        after = page.next
+    return [
+        (
+            each.slug,
+            active.digest if (active := each.version()) else "",
+            sorted((label.name, label.branch, label.number) for label in each.labels),
+        )
+        for each in (await asker.cue.services.prompts.every(Scope())).values()
+    ]
 
 
 async def _resources(asker: Asker) -> Any:
