@@ -139,13 +139,11 @@ def trail(observations: Sequence[Observation]) -> list[float]:
 def finite(value: object, name: str) -> float:
     """Return a checked number; raise InvalidInput naming a value that is no number, too large, NaN or infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        msg = f"{name}: {value!r} is not a number. Use a number."
-        raise InvalidInput(msg, where=name)
+        raise InvalidInput(f"{name}: {value!r} is not a number. Use a number.", where=name)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        msg = f"{name}: {number!r} is not finite. Use a finite number."
-        raise InvalidInput(msg, where=name)
+        raise InvalidInput(f"{name}: {number!r} is not finite. Use a finite number.", where=name)
     return number

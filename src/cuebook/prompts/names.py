@@ -122,8 +122,7 @@ def read_place(text: str, *, branch: str | None = None, version: int | None = No
     reference = parse_reference(text, where="slug")
     for name, named, also in (("branch", reference.branch, branch), ("version", reference.number, version)):
         if named is not None and also is not None and named != also:
-            msg = f"{name}: {text!r} and {name} {also!r} contradict each other. Keep one."
-            raise InvalidInput(msg, where=name)
+            raise InvalidInput(f"{name}: {text!r} and {name} {also!r} contradict each other. Keep one.", where=name)
     return Reference(reference.slug, reference.branch or branch, reference.number if version is None else version)
 
 

@@ -235,15 +235,13 @@ def checked(signals: Mapping[str, Any]) -> dict[str, float]:
 def _eligible(variants: Sequence[Variant]) -> list[Variant]:
     """Return the variants that were not rolled back, sorted."""
     if not variants:
-        msg = "No variant to select from. Pass at least one."
-        raise NotFound(msg)
+        raise NotFound("No variant to select from. Pass at least one.")
     offered = sorted(
         (each for each in variants if not each.rolled_back),
         key=lambda each: (each.slug, each.branch != MAIN, each.branch, each.number),
     )
     if not offered:
-        msg = f"Every variant of prompt {variants[0].slug!r} was rolled back. Clear one, or add a version."
-        raise NotFound(msg)
+        raise NotFound(f"Every variant of prompt {variants[0].slug!r} was rolled back. Clear one, or add a version.")
     if len({each.branch for each in offered}) < len(offered) or offered[0].slug != offered[-1].slug:
         msg = f"variants: expected each branch of prompt {offered[0].slug!r} at most once. Remove the others."
         raise InvalidInput(msg, where="variants")

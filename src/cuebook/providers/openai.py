@@ -216,8 +216,7 @@ class OpenAIModel:
 
     def __init__(self, name: str, upstream: HttpUpstream) -> None:
         if not name:
-            msg = "model.name: missing. Set it to a model of the provider."
-            raise InvalidInput(msg, where="model.name")
+            raise InvalidInput("model.name: missing. Set it to a model of the provider.", where="model.name")
         self.name = name
         self._upstream = upstream
 
@@ -285,8 +284,7 @@ async def read_pieces(events: AsyncIterable[dict[str, Any]], name: str) -> Async
         if piece.text or piece.usage or piece.finish:
             yield piece
     if not finished:
-        msg = f"The answer of {name} ended early."
-        raise UpstreamError(msg, retryable=True)
+        raise UpstreamError(f"The answer of {name} ended early.", retryable=True)
 
 
 def _piece(event: dict[str, Any]) -> Piece:
@@ -414,8 +412,7 @@ def unit(numbers: Sequence[float]) -> bytes:
     """Return a vector normalized to length 1, as little-endian float32. Raises UpstreamError for a zero vector."""
     length = sqrt(sum(number * number for number in numbers))
     if not length or not isfinite(length):
-        msg = "The embedder's server sent a zero or non-finite vector"
-        raise UpstreamError(msg)
+        raise UpstreamError("The embedder's server sent a zero or non-finite vector")
     vector = array("f", (number / length for number in numbers))
     if sys.byteorder == "big":
         vector.byteswap()

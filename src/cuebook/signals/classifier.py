@@ -103,8 +103,7 @@ def pack(weights: Weights) -> bytes:
 def unpack(data: bytes) -> Weights:
     """Return the weights that `pack` wrote."""
     if not data.startswith(MAGIC):
-        msg = f"{FILE}: expected {MAGIC!r} at the start, got {data[:20]!r}. Reinstall cuebook."
-        raise ValueError(msg)
+        raise ValueError(f"{FILE}: expected {MAGIC!r} at the start, got {data[:20]!r}. Reinstall cuebook.")
     content = zlib.decompress(data[len(MAGIC) :])
     count, size = struct.unpack_from("<2I", content)
     positive, negative = struct.unpack_from("<2d", content, 8)

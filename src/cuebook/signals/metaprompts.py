@@ -164,8 +164,7 @@ def read_answer(
         key: _plain(key, value) for key, value in data.items() if key in schema["properties"] and value is not None
     }
     if len(data) - len(fields) > EXTRA_KEYS:
-        msg = f"{len(data)} keys. Available: {', '.join(schema['properties'])}."
-        raise InvalidInput(msg, where="answer")
+        raise InvalidInput(f"{len(data)} keys. Available: {', '.join(schema['properties'])}.", where="answer")
     check(fields, schema, where="answer")
     strategy = _line(fields.get(strategy_key(metaprompt), ""), clean)[:STRATEGY]
     moved = replace(

@@ -151,8 +151,7 @@ def restore(manifest: Manifest, posts: Sequence[PathPost], texts: Mapping[str, s
     for each in manifest.path:
         for seq in range(each.first, each.last + 1):
             if seq not in by_seq or by_seq[seq].state == GONE:
-                msg = f"A post of this window was erased: {seq}."
-                raise NotFound(msg)
+                raise NotFound(f"A post of this window was erased: {seq}.")
             post = by_seq[seq]
             if seq in manifest.copies:
                 copy = manifest.copies[seq]
@@ -204,6 +203,5 @@ def _text(each: ManifestText, texts: Mapping[str, str]) -> Text:
 
 def _known(texts: Mapping[str, str], digest: str) -> str:
     if digest not in texts:
-        msg = f"A text of this window was erased: digest {digest}."
-        raise NotFound(msg)
+        raise NotFound(f"A text of this window was erased: digest {digest}.")
     return texts[digest]

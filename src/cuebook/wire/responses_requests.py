@@ -165,8 +165,7 @@ def read_response_request(body: bytes, *, compacts: bool = False) -> ResponseReq
         own = msgspec.json.decode(body, type=dict[str, Raw])
         data = msgspec.json.decode(body, type=dict[str, Any])
     except (ValueError, RecursionError) as error:
-        msg = f"The request body is not a JSON object ({error})."
-        raise InvalidInput(msg, where="body") from None
+        raise InvalidInput(f"The request body is not a JSON object ({error}).", where="body") from None
     previous, conversation = continued(data)
     instructions, value = data.get("instructions"), data.get("input")
     if instructions is not None and not isinstance(instructions, str):

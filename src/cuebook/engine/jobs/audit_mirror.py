@@ -111,8 +111,7 @@ async def _keep(services: Services, scope: Scope, *, closing: bool) -> bool:
                 progress.end = await _appended(services, scope, file, closing=closing)
         except OSError as error:
             name = file.name if file else ""
-            msg = f"Cannot write audit mirror {name!r}: {error.strerror}."
-            raise BackendError(msg) from error
+            raise BackendError(f"Cannot write audit mirror {name!r}: {error.strerror}.") from error
         finally:  # after the file: what a checkpoint covers and the file lacks was removed from the file
             if await _is_unsigned(services, last, closing=closing):
                 await _sign(services, scope, last, root)
@@ -164,8 +163,7 @@ async def erase_mirror(services: Services) -> bool:
                     after = records[-1].seq
                 await asyncio.to_thread(rewrite, file, erased)
         except OSError as error:
-            msg = f"Cannot write audit mirror {file.name!r}: {error.strerror}."
-            raise BackendError(msg) from error
+            raise BackendError(f"Cannot write audit mirror {file.name!r}: {error.strerror}.") from error
         progress.end = None
     return True
 

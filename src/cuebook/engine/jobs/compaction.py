@@ -393,13 +393,11 @@ async def compress_by_hand(
     found = await services.store.conversation(scope, conversation)
     source = await services.store.compaction(scope, conversation, limit=max(1, found.backlog))
     if source is None or source.lags:
-        msg = f"A turn is running in conversation {conversation!r}. Summarize it after the turn has ended."
-        raise Conflict(msg)
+        raise Conflict(f"A turn is running in conversation {conversation!r}. Summarize it after the turn has ended.")
     lines = _lines(source)
     end = next((n for n, post in enumerate(source.posts) if post.id == older_than), -1)
     if end < 0:
-        msg = f"Unknown post {older_than!r} after the last summary of conversation {conversation!r}."
-        raise NotFound(msg)
+        raise NotFound(f"Unknown post {older_than!r} after the last summary of conversation {conversation!r}.")
     before, markdown = source.previous, services.writer.clean(text)
     if end == 0 and before and before.made_by == "caller" and before.markdown == markdown:
         return True

@@ -84,8 +84,7 @@ async def run_once(services: Services, scope: Scope, conversation: str) -> Snaps
             few = f"conversation {conversation!r} has {analysis.judged.total} of the {LEAST_POSTS} posts required"
             same = _snapshot(services, analysis, analysis.tuning, analysis.judged.used)
             return msgspec.structs.replace(same, untuned=few)
-    msg = f"Other processes keep tuning conversation {conversation!r}. Try again."
-    raise Conflict(msg)
+    raise Conflict(f"Other processes keep tuning conversation {conversation!r}. Try again.")
 
 
 OPTIMIZER = Job(name="optimizer", due=_due, run=run_once)

@@ -412,6 +412,5 @@ async def ask_model(
             lines.append(piece.text)
             finish = piece.finish or finish
     if not finish:
-        msg = f"Incomplete answer from model {services.model.name}. Try again."
-        raise BackendError(msg, retryable=True)
+        raise BackendError(f"Incomplete answer from model {services.model.name}. Try again.", retryable=True)
     return "".join(lines)
