@@ -6,13 +6,12 @@ highest priority, else the mode's preset, else the default; between reviews the 
 
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
 from cuebook.validate import Document, Fault, check_known, check_unique, refuse, validate
 
-Match = Literal["word", "substring"]
 Text = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0)]
 
@@ -50,8 +49,6 @@ class Routing(Document, frozen=True, kw_only=True):
     default_preset_by_mode: Mapping[str, Text] = {}
     review_every_n_turns: Annotated[int, Meta(ge=1)] = 6
     force_review_on_compaction: bool = True
-    match: Match = "word"
-    compat_agentos: bool = False  # the original's count: an interval of 6 reviews at turns 1, 8, 15
 
 
 class _PresetsFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -121,16 +118,15 @@ def route(
 
 def _is_due(presets: Presets, state: ProfileState, turn: int, *, compacted: bool) -> bool:
     routing = presets.routing
-    every = routing.review_every_n_turns + routing.compat_agentos
     forced = compacted and routing.force_review_on_compaction
     gone = state.preset_id not in (presets.presets if state.preset_id else (routing.default_preset_id,))
-    return forced or gone or not 0 <= turn - state.reviewed < every
+    return forced or gone or not 0 <= turn - state.reviewed < routing.review_every_n_turns
 
 
 def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
     text = _fold(message)
     for rule in presets.rules:
-        if _applies(rule, text, len(message), mode, presets.routing.match):
+        if _applies(rule, text, len(message), mode):
             return rule.preset_id, f"rule:{rule.id}"
     if mode in presets.by_mode:
         return presets.by_mode[mode], f"defaultByModeExact:{mode}"
@@ -141,23 +137,23 @@ def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
     return presets.routing.default_preset_id, "default"
 
 
-def _applies(rule: PresetRule, text: str, length: int, mode: str, match: Match) -> bool:
+def _applies(rule: PresetRule, text: str, length: int, mode: str) -> bool:
     return (
         (rule.min_message_chars is None or length >= rule.min_message_chars)
         and (rule.max_message_chars is None or length <= rule.max_message_chars)
         and (not rule.modes or any(part in mode for part in rule.modes))
-        and (not rule.any_keywords or any(_holds(text, each, match) for each in rule.any_keywords))
-        and all(_holds(text, each, match) for each in rule.all_keywords)
+        and (not rule.any_keywords or any(_holds(text, each) for each in rule.any_keywords))
+        and all(_holds(text, each) for each in rule.all_keywords)
     )
 
 
-def _holds(text: str, keyword: str, match: Match) -> bool:
-    """Return whether a folded text contains a folded keyword, by default as whole words: "planet" is no plan."""
+def _holds(text: str, keyword: str) -> bool:
+    """Return whether a folded text contains a folded keyword as whole words: "planet" is no plan."""
     at = text.find(keyword)
     while at >= 0:
         end = at + len(keyword)
         inside = _joined(text[at - 1 : at], keyword[0]) or _joined(text[end : end + 1], keyword[-1])
-        if match == "substring" or not inside:
+        if not inside:
             return True
         at = text.find(keyword, at + 1)
     return False

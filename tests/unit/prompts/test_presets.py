@@ -28,10 +28,10 @@ def ask(presets: Presets, message: str, mode: str | None = "general", **given_: 
     return route(presets, message=message, mode=mode, **values)
 
 
-def with_rule(match: str = "word", **rule: object) -> Presets:
+def with_rule(**rule: object) -> Presets:
     return read({
         "presets": [{"id": "a"}, {"id": "b"}],
-        "routing": {"defaultPresetId": "a", "match": match},
+        "routing": {"defaultPresetId": "a"},
         "rules": [{"id": "r", "priority": 1, "presetId": "b", **rule}],
     })  # fmt: skip
 
@@ -56,7 +56,7 @@ def test_the_built_in_file_matches_the_original():
     assert len(presets.by_mode) == 14
     assert [rule.priority for rule in presets.rules] == [90, 85, 83, 80, 75, 50]
     assert (presets.routing.review_every_n_turns, presets.routing.default_preset_id) == (6, "general_concise")
-    assert (presets.routing.match, presets.routing.force_review_on_compaction) == ("word", True)
+    assert presets.routing.force_review_on_compaction
 
 
 def test_every_prompt_of_the_built_in_file_exists():
@@ -131,10 +131,6 @@ def test_keywords_are_whole_words_in_any_script(keyword, message, holds):
     assert (ask(with_rule(allKeywords=[keyword]), message).preset_id == "b") is holds
 
 
-def test_a_file_may_enable_substring_matching():
-    assert ask(with_rule("substring", anyKeywords=["plan"]), "planet").reason == "rule:r"
-
-
 def test_all_conditions_of_a_rule_must_match():
     presets = with_rule(
         modes=["code"], anyKeywords=["a", "b"], allKeywords=["c", "d"], minMessageChars=5, maxMessageChars=9
@@ -188,10 +184,6 @@ def routing(**fields: object) -> Presets:
 def test_a_preset_is_reviewed_every_six_turns_across_restarts():
     assert reviews(read(SHIPPED), 20) == [1, 7, 13, 19]
     assert reviews(routing(reviewEveryNTurns=1), 4) == [1, 2, 3, 4]
-
-
-def test_the_original_review_count_is_configurable():
-    assert reviews(routing(compatAgentos=True), 29) == [1, 8, 15, 22, 29]
 
 
 def test_compaction_forces_a_review_by_default():
