@@ -48,9 +48,7 @@ class FrontMatter:
     def value_of(self, key: str) -> Node | None:
         """Return a key's value; None if it is missing, empty or null."""
         node = self.nodes.get(key)
-        if node is None or (isinstance(node.value, str) and not node.quoted and node.value in _NOTHING):
-            return None
-        return node
+        return None if node is None or _is_nothing(node) else node
 
     def text(self, key: str) -> str:
         """Return a text, "" if missing."""

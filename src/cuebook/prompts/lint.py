@@ -173,7 +173,10 @@ def lint(
     for subject in subjects:
         for rule in (_texts, _parents, _params, _front, _fields):
             findings += rule(subject)
-        findings += _length(subject, count, max_tokens)
+        tokens = count(text_of(subject.resolved)) if subject.resolved else 0
+        if tokens > max_tokens:
+            message = f"has {tokens} tokens, with its ancestors; the limit is {max_tokens}"
+            findings.append(_finding(subject, "too-long", "sections", message))
     findings += _duplicates(subjects)
     findings += _projects(subjects, {*known, *(each.slug for each in versions)})
     return tuple(sorted(findings, key=lambda each: (_ORDER.index(each.severity), each.slug, each.where, each.rule)))
@@ -338,13 +341,6 @@ def _fields(subject: _Subject) -> Iterator[LintFinding]:
         near = get_close_matches(str(key), [*KEYS, *ALIASES], n=1, cutoff=0.75)
         if near:
             yield _finding(subject, "unknown-key", f"metadata.extra.{key}", f"is ignored. Did you mean {near[0]!r}?")
-
-
-def _length(subject: _Subject, count: Callable[[str], int], most: int) -> Iterator[LintFinding]:
-    tokens = count(text_of(subject.resolved)) if subject.resolved else 0
-    if tokens > most:
-        message = f"has {tokens} tokens, with its ancestors; the limit is {most}"
-        yield _finding(subject, "too-long", "sections", message)
 
 
 def _duplicates(subjects: Iterable[_Subject]) -> Iterator[LintFinding]:

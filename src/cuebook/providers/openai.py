@@ -25,19 +25,9 @@ _HOP = frozenset({
 })  # fmt: skip
 #: Cuebook's own headers: they contain conversation ids and keys and are not forwarded.
 _OURS = (
-    "x-cuebook-",
-    "x-conversation-id",
-    "x-user-id",
-    "x-history",
-    "x-time-zone",
-    "x-organization-id",
-    "x-memory-control",
-    "idempotency-key",
-    "cookie",
-    "origin",
-    "referer",
-    "sec-fetch-",
-)
+    "x-cuebook-", "x-conversation-id", "x-user-id", "x-history", "x-time-zone", "x-organization-id", "x-memory-control",
+    "idempotency-key", "cookie", "origin", "referer", "sec-fetch-",
+)  # fmt: skip
 #: Headers of a client's API key: OpenAI's, Anthropic's. Every Anthropic request has a version header.
 _KEYS = frozenset({"authorization", "x-api-key"})
 _ANTHROPIC = "anthropic-version"

@@ -52,7 +52,8 @@ def by_classifier(text: str) -> Sentiment:
         return Sentiment(polarity="neutral", intensity=intensity_of(content, 0.0), method=NAME)
     negative, neutral, positive = probabilities(results, weights)
     score = round(tempered(positive - negative, content, parts), 4) + 0.0
-    bad = sum(_sounds_bad(feature, weights) for feature in results)
+    known = [weights.features[each] for each in results if " " not in each and each in weights.features]
+    bad = sum(against - max(0.0, up) > _BAD for _, up, against in known)
     if score < 0 < positive - negative:  # irony
         negative, bad = 1.0, max(1, bad)
     likeliest = max(negative, neutral, positive)
@@ -83,11 +84,6 @@ def probabilities(results: Sequence[str], weights: Weights) -> tuple[float, floa
     up, down = math.exp(positive / norm + weights.positive), math.exp(negative / norm + weights.negative)
     whole = 1 + up + down
     return down / whole, 1 / whole, up / whole
-
-
-def _sounds_bad(feature: str, weights: Weights) -> bool:
-    _, positive, negative = weights.features.get(feature, (0.0, 0.0, 0.0))
-    return " " not in feature and negative - max(0.0, positive) > _BAD
 
 
 def pack(weights: Weights) -> bytes:

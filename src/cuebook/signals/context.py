@@ -6,6 +6,7 @@ signal that cannot be computed is missing: 0 would mean no.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import mul
 from typing import Final
 
 from cuebook.languages import english_pattern, english_words
@@ -53,7 +54,9 @@ def signals_of(
     """Return a message's signals; `counters` include it, `before` does not. `drift` is 0..1, None if unknown."""
     results: dict[str, float] = {}
     if counters.scores:
-        pleased = min(max((_faded(counters.scores) + 1.0) / 2.0, 0.0), 1.0)
+        weights = [FADES**age for age in range(len(counters.scores) - 1, -1, -1)]
+        mean = sum(map(mul, weights, counters.scores)) / sum(weights)
+        pleased = min(max((mean + 1.0) / 2.0, 0.0), 1.0)
         results |= {"user_pleased": pleased, "sentiment_high": pleased, "user_frustrated": 1.0 - pleased}
     results["correction_rate_high"] = min(sum(map(bool, counters.corrected)) / MANY, 1.0)
     results["topic_shift_high"] = 1.0 if _SHIFTS.search(text) else drift or 0.0
@@ -94,12 +97,6 @@ def stems(text: str) -> Iterable[str]:
     """Return the first letters of a text's content words: "deploy" and "deployment" are equal. O(1): READ at most."""
     little = english_words("messages", "little_words")
     return (word[:5] for word in map(str.lower, _WORD.findall(text[:READ])) if word not in little)
-
-
-def _faded(scores: Sequence[float]) -> float:
-    """Return the mean of scores, each with half the weight of the next newer one."""
-    weights = [FADES**age for age in range(len(scores) - 1, -1, -1)]
-    return sum(weight * score for weight, score in zip(weights, scores, strict=True)) / sum(weights)
 
 
 def _energy(text: str, sentiment: Sentiment, counters: Counters, before: Counters) -> float:

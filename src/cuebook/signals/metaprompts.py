@@ -294,17 +294,12 @@ def by_rules(due_metaprompt: DueMetaprompt, mind: MoodState, turn_signals: TurnS
         name if kind == "event" else metaprompt.trigger.event if kind == "manual" else None
     )  # the one it is made for
     rule = moves().get(event or "")
-    return _looked_back(mind, turn_signals) if rule is None else (_moved(mind, rule), rule.because)
-
-
-def _moved(mind: MoodState, rule: MoodRule) -> MoodState:
-    return replace(
-        mind,
-        mood=rule.mood,
-        user_skill=_step(SKILLS, mind.user_skill, rule.skill),
-        task_complexity=_step(COMPLEXITIES, mind.task_complexity, rule.complexity),
-        strategy=rule.strategy,
-    )
+    if rule is None:
+        return _looked_back(mind, turn_signals)
+    skill = _step(SKILLS, mind.user_skill, rule.skill)
+    complexity = _step(COMPLEXITIES, mind.task_complexity, rule.complexity)
+    moved = replace(mind, mood=rule.mood, user_skill=skill, task_complexity=complexity, strategy=rule.strategy)
+    return moved, rule.because
 
 
 def _step(names: tuple[T, ...], now: T, by: int) -> T:

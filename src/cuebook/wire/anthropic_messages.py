@@ -125,7 +125,8 @@ def _read(at: int, raw: Raw, message: Any, behind: Sequence[Raw]) -> Iterator[Co
     blocks = [*blocks, *reminders]
     for first, last in _runs(blocks):
         own = blocks[first:last]
-        chat = _result(own) if own and _kind(own[0]) == "tool_result" else _user(own)
+        is_result = own and _kind(own[0]) == "tool_result"
+        chat = _result(own) if is_result else {"role": "user", "content": _content([_part(block) for block in own])}
         yield ConvertedMessage(
             _written(chat), at, role, tuple(raws[first:last]), tuple(behind) if last >= len(blocks) else ()
         )
@@ -163,10 +164,6 @@ def _kind(block: Mapping[str, Any]) -> str:
 def _is_reminder(block: Mapping[str, Any]) -> bool:
     text = block.get("text")
     return _kind(block) == "text" and isinstance(text, str) and _REMINDER.fullmatch(text) is not None
-
-
-def _user(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"role": "user", "content": _content([_part(block) for block in blocks])}
 
 
 def _result(blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -34,20 +34,10 @@ _ARGUMENTS = {"function": "arguments", "custom": "input"}  # kind of call → th
 #: Cache markers of a content part.
 _CACHE_MARKS = ("cache_control", "prompt_cache_breakpoint")
 #: Fields of a reply that a request may contain (OpenAI's reference, read 2026-11), and a provider's own state.
-_REQUEST_FIELDS = frozenset(
-    {
-        "role",
-        "content",
-        "name",
-        "refusal",
-        "audio",
-        "tool_calls",
-        "function_call",
-        "thinking_blocks",
-        "block_order",
-        "response_items",
-    }
-)
+_REQUEST_FIELDS = frozenset({
+    "role", "content", "name", "refusal", "audio", "tool_calls", "function_call", "thinking_blocks", "block_order",
+    "response_items",
+})  # fmt: skip
 _DECODE: Any = msgspec.json.Decoder(dict[str, Any]).decode
 _ENCODER = msgspec.json.Encoder()
 _SORTED = msgspec.json.Encoder(order="sorted")

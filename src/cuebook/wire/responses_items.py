@@ -235,15 +235,15 @@ def write_items(chat: bytes, *, custom: Collection[str] = ()) -> list[dict[str, 
         ]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
     parts = [*parts, *([{"type": "refusal", "refusal": message["refusal"]}] if message.get("refusal") else [])]
-    written = [_output_part(part) for part in parts if part.get("text") != ""]
+    written = [
+        {"type": "output_text", "text": part["text"]} if part.get("type") == "text" else dict(part)
+        for part in parts
+        if part.get("text") != ""
+    ]
     items = [part for part in written if part["type"] == COMPACTION]
     if texts := [part for part in written if part["type"] != COMPACTION]:
         items.append({"type": "message", "role": ASSISTANT, "content": texts})
     return items + [_written_call(call) for call in message.get("tool_calls") or ()]
-
-
-def _output_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "output_text", "text": part["text"]} if part.get("type") == "text" else dict(part)
 
 
 def _written_call(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -320,7 +320,12 @@ async def redecide(
     other = recorded
     was = plan_again(services, one).window
     await asyncio.sleep(0)  # each takes up to 20 ms: do not block others
-    reproduced = _reproduced(services, recorded, was if _texts(one) == _texts(recorded) else None)
+    is_same = [text.text for text in one.request.front] == [text.text for text in recorded.request.front]
+    try:
+        rebuilt = was if is_same else plan_again(services, recorded).window
+        reproduced = messages_digest(rebuilt.messages) == recorded.manifest.digest
+    except InvalidInput:
+        reproduced = False
     await asyncio.sleep(0)
     for change in changes:
         other = await apply(services, scope, other, change)
@@ -332,18 +337,6 @@ async def redecide(
     else:
         diff = _compared(was, would)
     return replace(diff, prompt_tokens=tokens, reproduced=reproduced, unsaid=other.unsaid)
-
-
-def _reproduced(services: Services, recorded: RecordedTurn, window: Window | None) -> bool:
-    try:
-        window = window or plan_again(services, recorded).window
-    except InvalidInput:
-        return False
-    return messages_digest(window.messages) == recorded.manifest.digest
-
-
-def _texts(recorded: RecordedTurn) -> list[str]:
-    return [text.text for text in recorded.request.front]
 
 
 def _compared(was: Window, would: Window) -> WindowDiff:
