@@ -18,7 +18,7 @@ from cuebook.engine.turn.compare import chunks_of
 from cuebook.interfaces import RelayAnswer, RelayRequest
 from cuebook.testing import FrozenClock, LoadedDice
 from cuebook.window.cache import CacheChunk, CacheSimulator, CacheTotals
-from cuebook.window.cache_rules import RULES, CacheRule
+from cuebook.window.models import RULES, CacheRule
 from cuebook.window.tokens import counter
 
 TURNS = 60

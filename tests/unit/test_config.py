@@ -16,7 +16,7 @@ from cuebook.config import Config, ConfigSections, build, has_path
 from cuebook.memory.rolling import SHIPPED
 from cuebook.prompts.names import candidates
 from cuebook.records.persona import CHAIN
-from cuebook.window.cache_rules import RULES
+from cuebook.window.models import RULES
 
 TEMPLATES = Path(__file__).parents[2] / "src/cuebook/app/setup/project"
 

@@ -1,4 +1,4 @@
-"""Simulate a provider's prompt cache: tokens read, written and charged for a series of requests, by `cache_rules`.
+"""Simulate the prompt cache of a provider by its rule: tokens read, written and charged for a series of requests.
 
 A request is its chunks in prefix order: tool definitions, system parts, then messages or their content blocks. A prefix
 rule stores every request and reads the longest common prefix. A breakpoint rule stores entries only at markers, and
@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from cuebook.errors import InvalidInput
-from cuebook.window.cache_rules import CacheRule
+from cuebook.window.models import CacheRule
 from cuebook.window.post_forms import common_length
 
 _FRONT = ("tools", "system", "developer")
@@ -134,7 +134,11 @@ class CacheSimulator:
     ) -> tuple[int, int]:
         """Read the longest entry found by the rule, write up to the last marker. Return tokens read and written."""
         marks = [at for at, chunk in enumerate(chunks) if chunk.marked and chunk.role not in self.rule.unmarkable]
-        implicit = None if explicit else _implicit_mark(self.rule, chunks)
+        implicit = None
+        if not explicit and self.rule.implicit == "message":
+            implicit = next(reversed(_endings(chunks)), None)
+        elif not explicit and self.rule.implicit == "block" and chunks:
+            implicit = len(chunks) - 1
         looked = _looked_at(self.rule, chunks, marks, implicit, explicit=explicit)
         hit = next((at for at in sorted(looked, reverse=True) if self._lives(keys[at], now)), None)
         read = 0
@@ -184,12 +188,6 @@ def _looked_at(
         looked.update(endings[-1 - rule.endings :])
         looked.update(endings[:1] if endings and chunks[endings[0]].role in _FRONT else ())
     return looked
-
-
-def _implicit_mark(rule: CacheRule, chunks: Sequence[CacheChunk]) -> int | None:
-    if rule.implicit == "message":
-        return next(reversed(_endings(chunks)), None)
-    return len(chunks) - 1 if rule.implicit == "block" and chunks else None
 
 
 def _endings(chunks: Sequence[CacheChunk]) -> list[int]:

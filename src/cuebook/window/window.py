@@ -29,7 +29,7 @@ from cuebook.window.post_forms import (
 )
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.wire.answer import dicts
-from cuebook.wire.chat_messages import read_message, request_form
+from cuebook.wire.chat_messages import has_cache_marks, read_message, request_form
 
 RENDERER = 2
 
@@ -358,3 +358,48 @@ def _part(part: Mapping[str, Any]) -> str:
     names = [body.get(key) for key in _NAMES] if isinstance(body, dict) else [body]
     name = next((each for each in names if isinstance(each, str) and each and not each.startswith("data:")), "")
     return f"[{kind}] {name}".rstrip()
+
+
+# ---- Cache breakpoints -----------------------------------------------------------------------------------------------
+
+
+#: Cache marker of a content block (notes: provider-caches; OpenAI's prompt caching guide, read 2026-11).
+BREAKPOINT = {"mode": "explicit"}
+FIELD = "prompt_cache_breakpoint"
+
+
+def with_breakpoints(messages: Sequence[bytes], anchors: Sequence[Anchor], sheet: Sheet) -> tuple[bytes, ...]:
+    """Set breakpoints where caching can continue. If the client set its own, add none."""
+    if any(map(has_cache_marks, messages)):
+        return tuple(messages)
+    marked = list(messages)
+    volatile = volatile_text(sheet.volatile, sheet.fence) if sheet.volatile else ""
+    for anchor in anchors:
+        fields = decode(marked[anchor.after] or b"{}")
+        if anchor.name in ("system", "summary"):
+            parts = _marked_parts(fields.get("content"), sheet.summary.text if sheet.summary else "", mark_tail=True)
+        else:
+            parts = _marked_parts(fields.get("content"), volatile, mark_tail=False)
+        if parts:  # calls have no text to mark
+            marked[anchor.after] = encode(fields | {"content": parts})
+    return tuple(marked)
+
+
+def _marked_parts(content: object, tail: str, *, mark_tail: bool) -> list[Any]:
+    """Return a content as parts: the marked stable part, and its tail (a summary or volatile text)."""
+    parts: list[Any]
+    if isinstance(content, list):
+        parts = list(content)
+        rest = [parts.pop()] if tail and parts and parts[-1] == {"type": "text", "text": tail} else []
+    else:
+        text = content if isinstance(content, str) else ""
+        rest = []
+        if tail and text.endswith(tail):
+            rest = [{"type": "text", "text": tail}]
+            text = text[: -len(tail)]
+        parts = [{"type": "text", "text": text}] if text else []
+    if parts and isinstance(parts[-1], dict):
+        parts[-1] = {**parts[-1], FIELD: BREAKPOINT}
+    if rest and mark_tail:
+        rest[-1] = {**rest[-1], FIELD: BREAKPOINT}
+    return parts + rest

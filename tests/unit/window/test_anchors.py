@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.records.turn import Anchor
-from cuebook.window.anchors import FIELD, with_breakpoints
 from cuebook.window.partition import Partition
-from cuebook.window.window import Sheet, Text, attach, volatile_text
+from cuebook.window.window import FIELD, Sheet, Text, attach, volatile_text, with_breakpoints
 
 FENCE = "0123456789abcdef"
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.window.cache import CacheChunk, CacheSimulator, CacheTotals, CacheUse
-from cuebook.window.cache_rules import RULES, CacheRule, rule_for, rule_named
+from cuebook.window.models import RULES, CacheRule, rule_for, rule_named
 
 PREFIX, POINTS = RULES["openai-prefix"], RULES["openai-breakpoints"]
 ANTHROPIC, GEMINI = replace(RULES["anthropic"], minimum=1024), RULES["gemini"]

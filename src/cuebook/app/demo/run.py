@@ -42,7 +42,7 @@ from cuebook.records.turn import Ask, Window
 from cuebook.testing.doubles import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream
 from cuebook.window.cache import CacheChunk, CacheSimulator, CacheTotals
-from cuebook.window.cache_rules import CacheRule, rule_named
+from cuebook.window.models import CacheRule, rule_named
 from cuebook.window.post_forms import weigh
 from cuebook.wire.chat_messages import read_message
 

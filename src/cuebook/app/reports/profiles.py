@@ -27,7 +27,7 @@ from cuebook.records.memory import Hit, Item, Scope, Summary
 from cuebook.records.turn import CLIENT, CacheEstimate, Turn
 from cuebook.window.budget import allot
 from cuebook.window.cache import CacheSimulator
-from cuebook.window.cache_rules import CacheRule, rule_for
+from cuebook.window.models import CacheRule, rule_for
 from cuebook.window.partition import reach
 
 Search = Callable[..., Awaitable[Sequence[Hit]]]

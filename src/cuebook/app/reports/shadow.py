@@ -23,7 +23,7 @@ from cuebook.records.answer import Answer
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 from cuebook.records.turn import CacheEstimate, ShadowedCall
-from cuebook.window.cache_rules import RULES
+from cuebook.window.models import RULES
 
 #: Number of example posts missing from all prompts, and characters shown of each.
 EXAMPLES, SHOWN = 5, 200

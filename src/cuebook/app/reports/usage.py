@@ -8,7 +8,7 @@ from msgspec import Struct
 from cuebook.app.reports.prices import Prices
 from cuebook.records.answer import added
 from cuebook.records.turn import CacheEstimate, CallUsageRecord
-from cuebook.window.cache_rules import RULES
+from cuebook.window.models import RULES
 
 #: Maximum number of turns summed per conversation, and in all: a few tenths of a second of loading.
 TURNS: Final = 500

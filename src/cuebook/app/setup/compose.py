@@ -31,7 +31,7 @@ from cuebook.storage.database.sqlite_files import MEMORY
 from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import Store, sqlite_store
 from cuebook.window.budget import Limits
-from cuebook.window.cache_rules import CacheRule, rule_for, rule_named
+from cuebook.window.models import CacheRule, rule_for, rule_named
 from cuebook.window.tokens import counter
 
 

@@ -35,8 +35,7 @@ from cuebook.storage.prompts import PromptStore
 from cuebook.storage.store import Store
 from cuebook.window.budget import Limits
 from cuebook.window.cache import CacheSimulator
-from cuebook.window.cache_rules import CacheRule
-from cuebook.window.models import ContextSize
+from cuebook.window.models import CacheRule, ContextSize
 from cuebook.window.tokens import Counter
 
 P = TypeVar("P")

@@ -17,7 +17,7 @@ from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.records.memory import Scope
-from cuebook.window.cache_rules import CacheRule, rule_for
+from cuebook.window.models import CacheRule, rule_for
 from cuebook.window.post_forms import weigh
 from cuebook.wire.answer import AnswerWriter, StreamReader
 from cuebook.wire.anthropic_answers import (

@@ -18,10 +18,10 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces import Upstream
 from cuebook.records.conversation import PathPost, digest_of
 from cuebook.records.turn import SHADOW, CacheEstimate, ShadowCallUsage
-from cuebook.window.anchors import FIELD
 from cuebook.window.cache import CacheChunk, CacheSimulator, CacheUse
-from cuebook.window.cache_rules import CacheRule, rule_for
+from cuebook.window.models import CacheRule, rule_for
 from cuebook.window.post_forms import weigh
+from cuebook.window.window import FIELD
 
 #: Conversations with a simulated cache. Evicted ones start again with an empty cache.
 CONVERSATIONS = 64

@@ -20,8 +20,8 @@ from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import CuebookError, UpstreamError
 from cuebook.interfaces import RelayAnswer, RelayRequest, Upstream
 from cuebook.records.memory import NO_MODEL, Scope
-from cuebook.window.anchors import with_breakpoints
-from cuebook.window.cache_rules import rule_for
+from cuebook.window.models import rule_for
+from cuebook.window.window import with_breakpoints
 from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict
 from cuebook.wire.anthropic_messages import ORDER, REMINDED, THINKING, ConvertedMessage
 from cuebook.wire.chat_answers import ChatReader, usage_fields, write_completion, write_stream
