@@ -1,13 +1,14 @@
 """Render the audit log: list and show records, verify their integrity (hash chain), check a replay."""
 
+from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import urlencode
 
 from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from cuebook.app.reports.audit import HIGHEST
-from cuebook.records.audit import AuditRecord, ReplayedRender
+from cuebook.app.reports.audit import HIGHEST, FoundRecords
+from cuebook.records.audit import AuditRecord, ReplayedRender, Verdict
 from cuebook.server.caller import AnyRequest, cue_of
 from cuebook.server.page.render import show
 
@@ -15,7 +16,6 @@ ALL = "/page/audit"
 ONE = ALL + "/{n:int}"
 #: Maximum number of records on a page.
 LISTED = 50
-VIEW = "Audit"
 
 Prompt = Annotated[str | None, QueryParameter(name="promptId", description="Records of this prompt")]
 Conversation = Annotated[str | None, QueryParameter(name="conversationId", description="Records of this conversation")]
@@ -32,19 +32,18 @@ async def records(
     before: Before = None,
 ) -> Response[bytes]:
     """Render the newest records, optionally filtered by event, prompt or conversation."""
-    found_records = await cue_of(request).audit.find(
+    found = await cue_of(request).audit.find(
         event=event, prompt=prompt_id, conversation=conversation_id, before=before, limit=LISTED
     )
-    filters = {"event": event, "promptId": prompt_id, "conversationId": conversation_id}
+    return _list_page(found, {"event": event, "promptId": prompt_id, "conversationId": conversation_id})
+
+
+def _list_page(
+    found: FoundRecords, filters: Mapping[str, str | None], verdict: Verdict | None = None
+) -> Response[bytes]:
     query = {name: value for name, value in filters.items() if value}
-    return show(
-        "audit.html",
-        view=VIEW,
-        filters=filters,
-        records=found_records.records,
-        more="?" + urlencode({**query, "before": found_records.before}) if found_records.before else "",
-        verdict=None,
-    )
+    more = f"{ALL}?{urlencode({**query, 'before': found.before})}" if found.before else ""
+    return show("audit.html", filters=filters, records=found.records, more=more, verdict=verdict)
 
 
 @get(ONE, role="admin")
@@ -59,15 +58,7 @@ async def verify(request: AnyRequest) -> Response[bytes]:
     audit = cue_of(request).audit
     async with request.app.state.measures.hold("an audit verification"):
         verdict = await audit.verify()
-    found_records = await audit.find(limit=LISTED)
-    return show(
-        "audit.html",
-        view=VIEW,
-        filters={"event": None, "promptId": None, "conversationId": None},
-        records=found_records.records,
-        more=f"{ALL}?before={found_records.before}" if found_records.before else "",
-        verdict=verdict,
-    )
+    return _list_page(await audit.find(limit=LISTED), {}, verdict)
 
 
 @post(ONE + "/replay", role="admin", status_code=200)
@@ -83,7 +74,7 @@ def _record_page(record: AuditRecord, replay: ReplayedRender | None = None) -> R
     is_stored = "branch" in chosen and bool(chosen.get("number"))  # a built-in prompt has no number in the database
     at = f"{chosen['branch']}:{chosen['number']}" if is_stored else ""
     selection = {name: value for name, value in chosen.items() if name not in ("branch", "number")}
-    return show("audit_record.html", view=VIEW, record=record, at=at, selection=selection, replay=replay)
+    return show("audit_record.html", record=record, at=at, selection=selection, replay=replay)
 
 
 ROUTES = [records, record, verify, replay]

@@ -14,7 +14,7 @@ from cuebook.app.transcript_views.transcript import read_stretch
 from cuebook.app.turns.turns import HIGHEST
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
-from cuebook.records.turn import RETRY_OF, ConversationSummary, Turn, last_attempts
+from cuebook.records.turn import RETRY_OF, Turn, last_attempts
 from cuebook.server.caller import AnyRequest, caller_of, check_first, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.memories import go, preview
@@ -24,7 +24,6 @@ from cuebook.server.page.transcript import entries_of
 
 ALL = "/page/conversations"
 ONE = ALL + "/{conversation:str}"
-VIEW = "Conversations"
 #: Maximum number of conversations on a page.
 LISTED = 50
 #: Start of the ids of conversations that their clients did not name.
@@ -51,8 +50,8 @@ async def conversations(
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "conversations.html",
-        view=VIEW,
-        items=[_conversation_row(each) for each in page.items],
+        items=page.items,
+        shown_name=_shown_name,
         q=words,
         utility=utility,
         paged=cursor is not None,
@@ -84,7 +83,6 @@ async def conversation(
     summary = await cue.services.store.summary(Scope(user=user), name)
     return show(
         "conversation.html",
-        view=VIEW,
         name=name,
         shown_name=_shown_name(name, description["title"]),
         conversation=description,
@@ -102,24 +100,6 @@ async def conversation(
 def _shown_name(conversation: str, title: str) -> str:
     """Return the name of a conversation for people: its title if its id was generated, else its id."""
     return title if title and conversation.startswith(_GENERATED) else conversation
-
-
-def _conversation_row(summary: ConversationSummary) -> dict[str, Any]:
-    conversation = summary.conversation
-    name = _shown_name(conversation.id, summary.title)
-    return {
-        "id": conversation.id,
-        "user": conversation.user or "",
-        "name": name,
-        "note": summary.title if name == conversation.id else conversation.id,
-        "turns": conversation.turns,
-        "posts": conversation.last_seq,
-        "branches": summary.branches,
-        "tokens": summary.tokens,
-        "state": summary.state,
-        "shadow": summary.shadow,
-        "at": iso(conversation.updated_at),
-    }
 
 
 def _turn_rows(turns: Sequence[Turn]) -> list[dict[str, Any]]:
@@ -158,7 +138,7 @@ async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Respon
     await check_first(request, name, user, "Forgetting another user's conversation")
     return show(
         "forget.html",
-        view=VIEW,
+        view="Conversations",
         what="this conversation",
         text=name,
         back=f"{ALL}/{place(name)}",

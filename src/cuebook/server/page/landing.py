@@ -19,7 +19,7 @@ async def settings(request: AnyRequest) -> Response[bytes]:
     sections: dict[str, list[dict[str, str]]] = {}
     for each in rows:
         sections.setdefault(each["name"].partition(".")[0] if "." in each["name"] else "environment", []).append(each)
-    return show("settings.html", view="Settings", sections=sections, folder=config.folder)
+    return show("settings.html", sections=sections, folder=config.folder)
 
 
 ROUTES = [settings]

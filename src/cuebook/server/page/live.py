@@ -33,7 +33,6 @@ async def front(request: AnyRequest) -> Response[bytes]:
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "live.html",
-        view="Live",
         turns=[live_row(each) for each in await cue.live.newest(user=user)],
         sums=totals(await cue.live.sums(user=user)) | unreachable(cue),
         base=f"http://{host}",

@@ -23,7 +23,7 @@ _MAX_FIELD = 4_096
 @get(KEY, role=OPEN)
 async def ask_key(to: FromQuery[str] = "/") -> Response[bytes]:
     """Render the form that asks for an API key."""
-    return show("key.html", view="", to=_local_address(to), error="")
+    return show("key.html", to=_local_address(to), error="")
 
 
 @post(KEY, role=OPEN, status_code=303)
@@ -36,7 +36,7 @@ async def keep_key(request: AnyRequest) -> Response[Any]:
         try:
             await cue.keys.admit(key, closed=request.app.state.exposed)
         except CuebookError as error:
-            return show("key.html", 401, view="", to=to, error=str(error))
+            return show("key.html", 401, to=to, error=str(error))
     cookie = Cookie(
         COOKIE, value=key or "gone", path="/", httponly=True, samesite="strict",
         secure=_uses_tls(request), max_age=None if key else 0,
@@ -51,8 +51,8 @@ def error_page(request: AnyRequest, failure: Failure) -> Response[bytes] | None:
     if failure.status == 401:
         query = request.url.query
         address = quote(request.url.path, safe="/~") + (f"?{query}" if query else "")
-        return show("key.html", 401, view="", to=_local_address(address), error="")
-    return show("fault.html", failure.status, view="", code=failure.status, detail=failure.detail)
+        return show("key.html", 401, to=_local_address(address), error="")
+    return show("fault.html", failure.status, code=failure.status, detail=failure.detail)
 
 
 def _uses_tls(request: AnyRequest) -> bool:

@@ -9,7 +9,7 @@ from litestar.response import Redirect
 from litestar.response.base import ASGIResponse
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.reports.memory_use import MOST_TURNS, SAID, TURNS, VERDICTS, UsedMemory
+from cuebook.app.reports.memory_use import MOST_TURNS, SAID, TURNS, VERDICTS
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import KINDS
 from cuebook.records.memory_answers import ItemEntry, MemorySource, StoredMemory
@@ -34,14 +34,11 @@ ONE = ALL + "/{memory:str}"
 #: Maximum number of memories on a page, and of search results.
 LISTED = 50
 MAX_RESULTS = 30
-#: Maximum number of turns shown as evidence of a memory's usefulness.
-EVIDENCE = 3
 #: Maximum number of conversations on the overview, and of memories of each.
 CONVERSATIONS = 8
 NEWEST = 4
 #: Maximum length of a form field in characters.
 _MAX_FIELD = 100_000
-VIEW = "Memories"
 
 Measured = Annotated[bool, QueryParameter(name="measured", description="Measure its usefulness")]
 ConversationQuery = Annotated[
@@ -90,7 +87,6 @@ async def memories(
     unfiltered = cursor is None and not any(filters[name] for name in filters if name != "userId")
     return show(
         "memories.html",
-        view=VIEW,
         filters=filters,
         items=items,
         by_conversation=await _recent_memories(cue, user) if unfiltered else [],
@@ -124,14 +120,15 @@ async def memory(
     if measured:
         async with request.app.state.measures.hold("a memory measurement"):
             uses = await cue.memory.utility(user=user, caller=caller_of(request))
-        use = next((shown_use(each) for each in uses.items if each.memory_id == found.id), {"measured": 0})
+        use = next((each for each in uses.items if each.memory_id == found.id), None)
     return show(
         "memory.html",
-        view=VIEW,
         memory=_memory_row(found),
         history=[_memory_row(each) for each in history] if len(history) > 1 else [],
         owner_query=query_of(user_id, organization),
         use=use,
+        measured=measured,
+        verdicts=VERDICTS,
         measure=query_of(user_id, organization, measured="true"),
         may_edit=caller_of(request).may("editor"),
     )
@@ -173,7 +170,7 @@ async def ask_forget(
     by = None if organization else user
     return show(
         "forget.html",
-        view=VIEW,
+        view="Memories",
         what="this memory",
         text=found.text,
         back=f"{ALL}/{place(found.id)}{query_of(user_id, organization)}",
@@ -199,7 +196,7 @@ async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuer
     """Render a receipt: counts of what was deleted."""
     user = user_of(request, None, user_id)
     found = await cue_of(request).memory.receipt(name_in(receipt), user=user, caller=caller_of(request))
-    return show("receipt.html", view=VIEW, receipt=to_wire(found), owner_query=query_of(user_id))
+    return show("receipt.html", receipt=to_wire(found), owner_query=query_of(user_id))
 
 
 async def _recent_memories(cue: Cuebook, user: str | None) -> list[dict[str, Any]]:
@@ -224,22 +221,6 @@ def _item_row(item: ItemEntry, conversation: str) -> dict[str, Any]:
     sources = [MemorySource(conversation_id=conversation, post_id=each) for each in item.sources]
     data = {"id": item.memory_id, "key": "", "sources": to_wire(sources), "owner": "this conversation"}
     return {**to_wire(item), **data}
-
-
-def shown_use(found: UsedMemory) -> dict[str, Any]:
-    """Return a memory with the turns in which it was most useful."""
-    best = sorted(found.turns, key=lambda each: -each.score)[:EVIDENCE]
-    return {
-        "id": found.memory_id,
-        "page": page_of(f"memory:{found.memory_id}"),
-        "category": found.category,
-        "text": found.text,
-        "utility": found.utility,
-        "prompts": found.said,
-        "measured": len(found.turns),
-        "best": [each for each in best if each.score > 0],
-        "verdict": VERDICTS[found.verdict],
-    }
 
 
 def page_of(found: str) -> str:
@@ -288,14 +269,14 @@ async def usefulness(
         utilities = await cue.memory.utility(named, user=user, turns=turns, caller=caller_of(request))
     return show(
         "memory_usefulness.html",
-        view=VIEW,
         filters={"userId": user_id, "conversationId": conversation, "turns": turns},
         result=utilities,
         count=len(utilities.items),
         often=SAID,
         most_turns=MOST_TURNS,
-        useless=[shown_use(each) for each in utilities.items if each.prune][:MEASURED],
-        others=[shown_use(each) for each in utilities.items if not each.prune][:MEASURED],
+        useless=[each for each in utilities.items if each.prune][:MEASURED],
+        others=[each for each in utilities.items if not each.prune][:MEASURED],
+        verdicts=VERDICTS,
         owner_query=query_of(user_id),
         single=caller_of(request).user is not None,
         may_edit=caller_of(request).may("editor" if user is not None else "owner"),

@@ -36,7 +36,6 @@ async def mind(request: AnyRequest, conversation: FromPath[str]) -> Response[byt
     events = [(float(each["n"]), f"turn {each['n']}: {event['name']}") for each in turns for event in each["events"]]
     return show(
         "mind.html",
-        view="Conversations",
         name=name,
         mind=state,
         due=state.due,
@@ -61,7 +60,6 @@ async def optimizer(
     most = max((each.tokens_before for each in runs), default=0)
     return show(
         "optimizer.html",
-        view="Optimizer",
         conversation=conversation or "",
         totals=to_wire(totals),
         runs=[to_wire(each) for each in runs],

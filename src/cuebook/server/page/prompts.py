@@ -16,7 +16,7 @@ from cuebook.app.prompts.impact import MOST_TURNS
 from cuebook.app.prompts.reading import compare_versions, find_beside
 from cuebook.errors import CuebookError
 from cuebook.records.answer import to_wire
-from cuebook.records.prompt import PromptEvent
+from cuebook.records.prompt import PromptEvent, Version
 from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.plots import plot_over_time
@@ -155,7 +155,6 @@ LISTED = 50
 EVENTS = 100
 #: Default number of turns to measure a change on. Each turn assembles two or three prompts.
 TURNS = 20
-VIEW = "Prompts"
 
 At = Annotated[str | None, QueryParameter(name="at", description="Version: branch, branch:number or a label")]
 Turns = Annotated[int, QueryParameter(name="turns", ge=0, le=MOST_TURNS, description="Number of turns to measure on")]
@@ -170,23 +169,21 @@ async def prompts(
     """Render the list of prompts with their branches and labels."""
     cue = cue_of(request)
     page = await cue.prompts.list(prefix=prefix, limit=LISTED, cursor=cursor)
-    return show("prompts.html", view=VIEW, items=page.items, next=page.next, prefix=prefix)
+    return show("prompts.html", items=page.items, next=page.next, prefix=prefix)
 
 
 @get("/page/prompt-clusters")
 async def clusters(request: AnyRequest, prefix: FromQuery[str] = "") -> Response[bytes]:
     """Render groups of similar prompts and near duplicates."""
     groups = await cue_of(request).prompts.clusters(prefix=prefix)
-    return show("prompt_clusters.html", view=VIEW, clusters=groups, prefix=prefix)
+    return show("prompt_clusters.html", clusters=groups, prefix=prefix)
 
 
 @get(ONE)
 async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
     """Render a prompt: the version graph, one version's text, variant scores, rollbacks and history."""
     cue = cue_of(request)
-    family = await cue.prompts.family(name_in(prompt))
-    active = family.version() or family.active[0]
-    version = await find_beside(cue.prompts, active, at) if at else active
+    family, version = await _version(cue, name_in(prompt), at)
     data = await cue.prompts.show(family.slug, branch=version.branch, version=version.number, project="")
     versions = await cue.prompts.versions(family.slug)
     events = await cue.prompts.history(family.slug, limit=EVENTS)
@@ -198,7 +195,6 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
     )  # fmt: skip
     return show(
         "prompt.html",
-        view=VIEW,
         slug=family.slug,
         version=data,
         lineage=await _lineage(cue, family.slug, version.branch, version.number),
@@ -207,7 +203,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
         graph=graph_of(versions.items, [each.name for each in family.branches]),
         labels=family.labels,
         plot=plot,
-        scores=[_score_row(each.branch, each.number, each.points) for each in weights],
+        scores=weights,
         events=events,
         rollbacks=await describe_rollbacks(cue, family.slug, rollbacks),
         statuses=await cue.prompts.branches(family.slug),
@@ -219,12 +215,10 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
 async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
     """Render a version's quality score by part, and the prompt's lint findings."""
     cue = cue_of(request)
-    family = await cue.prompts.family(name_in(prompt))
-    active = family.version() or family.active[0]
-    version = await find_beside(cue.prompts, active, at) if at else active
+    family, version = await _version(cue, name_in(prompt), at)
     rating = await cue.prompts.rating(family.slug, branch=version.branch, version=version.number)
     items = await cue.prompts.lint(family.slug)
-    return show("prompt_quality.html", view=VIEW, slug=family.slug, rating=rating, findings=items.items)
+    return show("prompt_quality.html", slug=family.slug, rating=rating, findings=items.items)
 
 
 @get(ONE + "/diff")
@@ -239,16 +233,13 @@ async def diff(
 ) -> Response[bytes]:
     """Render the changes from version `a` to `b`: sections, tokens and the impact on recorded turns."""
     cue = cue_of(request)
-    family = await cue.prompts.family(name_in(prompt))
-    active = family.version() or family.active[0]
-    before = await find_beside(cue.prompts, active, a)
-    after = await find_beside(cue.prompts, active, b)
+    family, before = await _version(cue, name_in(prompt), a)
+    _, after = await _version(cue, name_in(prompt), b)
     async with request.app.state.measures.hold("a prompt measurement"):
         data = to_wire(await compare_versions(cue.services, before, after, turns=turns, user=user_of(request)))
     versions = await cue.prompts.versions(family.slug)
     return show(
         "prompt_diff.html",
-        view=VIEW,
         slug=family.slug,
         a=f"{before.branch}:{before.number}",
         b=f"{after.branch}:{after.number}",
@@ -280,6 +271,13 @@ def paired(lines: Sequence[str]) -> list[tuple[str, str]]:
     return [*results, *zip_longest(gone, new, fillvalue="")]
 
 
+async def _version(cue: Cuebook, prompt: str, at: str | None) -> tuple[Any, Version]:
+    """Return a prompt and a version of it; None: the active one. Raises NotFound."""
+    family = await cue.prompts.family(prompt)
+    active = family.version() or family.active[0]
+    return family, await find_beside(cue.prompts, active, at) if at else active
+
+
 async def _lineage(cue: Cuebook, slug: str, branch: str, version: int) -> list[dict[str, str]]:
     """Return a version and its ancestors, nearest first; empty if inheritance cannot be resolved."""
     try:
@@ -288,15 +286,6 @@ async def _lineage(cue: Cuebook, slug: str, branch: str, version: int) -> list[d
         return []
     names = [each.removeprefix("prompt:") for each in reversed(resolved.lineage)]
     return [{"name": each, "slug": each.partition("@")[0], "at": each.partition("@")[2]} for each in names]
-
-
-def _score_row(branch: str, number: int, points: tuple[tuple[float, float, float], ...]) -> dict[str, Any]:
-    return {
-        "name": f"{branch}:{number}",
-        "observations": len(points),
-        "mean": sum(score for _, score, _ in points) / len(points),
-        "weight": points[-1][2],
-    }
 
 
 ROUTES = [prompts, clusters, prompt, quality, diff]

@@ -179,6 +179,7 @@ def seconds(value: float | None) -> str:
     return f"{value:.1f} s" if value < _MINUTE else f"{value / _MINUTE:.0f} min"
 
 
-def _when(value: str | Time | None) -> str:
-    """Return an ISO time to the second, with a space before the time."""
-    return str(value or "")[:19].replace("T", " ")
+def _when(value: str | float | None) -> str:
+    """Return a time (ISO, or Unix seconds) to the second, with a space before the time."""
+    moment = Time(value) if isinstance(value, float) else value
+    return str(moment or "")[:19].replace("T", " ")

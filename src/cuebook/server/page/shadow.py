@@ -31,7 +31,6 @@ async def shadow(
     host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "shadow.html",
-        view="Shadow",
         conversation=name or "",
         report=shadow_report,
         unknown_price=UNKNOWN,

@@ -36,7 +36,7 @@ async def compare_turns(
         if each["window"]:
             each["window"] = await name_blocks(cue, conversation, each, user=user, owner=owner)
     sides = [_side(each, other["window"]) for each, other in zip(items, reversed(items), strict=True)]
-    return show("turns.html", view="Conversations", conversation=conversation, sides=sides)
+    return show("turns.html", conversation=conversation, sides=sides)
 
 
 def _side(turn: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -80,7 +80,6 @@ async def turn(
     first_ms = data["metadata"].get("firstTokenMs")
     return show(
         "turn.html",
-        view="Conversations",
         conversation=name,
         turn=data,
         window=window,

@@ -81,7 +81,6 @@ async def _comparison_page(
     form = blank_what_if(comparison["before"] if comparison else shape["window"], request) | entered
     return show(
         "what_if.html",
-        view="Conversations",
         conversation=name,
         turn={"turn": n},
         comparison=comparison,
