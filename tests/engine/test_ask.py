@@ -391,7 +391,7 @@ async def test_a_turn_waits_for_another_processes_turn(tmp_path):
 async def test_a_lease_from_a_wrong_clock_expires_in_time(tmp_path):
     clock = FrozenClock(time.time() + 10_000_000)
     async with cue_on(tmp_path, clock=clock) as wrong:
-        lost = await open_step(wrong.services, Scope(), read_ask(wrong.services, Ask("a", NAME)))
+        lost = await open_step(wrong.services, read_ask(wrong.services, Ask("a", NAME)))
         assert lost.lease.until > clock.now()
         async with cue_on(tmp_path, clock=SystemClock(), dice=Other(), work__lease_s=0.5) as right:
             async with asyncio.timeout(60):

@@ -47,7 +47,7 @@ from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, RelayRequ
 from cuebook.providers.model_list import ModelList
 from cuebook.providers.openai import HttpUpstream
 from cuebook.records.conversation import Appended
-from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL, Scope
+from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL
 from cuebook.records.prompt import TaskOutcome, TurnFeedback
 from cuebook.records.turn import Ask, Window
 from cuebook.storage.database.sqlite_files import MEMORY
@@ -235,7 +235,7 @@ class Cuebook(Parts):
         digest = digest_of_ask(ask, self.services.settings.key) if ask.idempotency_key else b""
         await self.services.catch_up()
         request = read_ask(self.services, ask, digest=digest)
-        chunks = answer(self.services, Scope(user=ask.user), request, ChatSpeaker(self.services))
+        chunks = answer(self.services, request, ChatSpeaker(self.services))
         async with aclosing(chunks):  # on an early stop, close the turn before returning
             async for chunk in chunks:
                 yield chunk
@@ -249,7 +249,7 @@ class Cuebook(Parts):
         """Return the prompt that `ask` would send, and the `metadata` that its reply would have."""
         check_ask(ask)
         await self.services.catch_up()
-        return await preview(self.services, Scope(user=ask.user), ask)
+        return await preview(self.services, ask)
 
     async def append(
         self,
@@ -327,7 +327,7 @@ class Cuebook(Parts):
         await self._prepare(call)
         wire = kind(self.services, self._upstream, call)
         model = upstream_model(self.services, self.config, wire.model) if self._upstream is not None else None
-        return relay(wire, Scope(user=call.user), model=model)
+        return relay(wire, model=model)
 
     async def message(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an Anthropic messages request: yield the head, then the body's bytes. Do not store unparsable ones."""

@@ -17,7 +17,6 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.providers.llama import LlamaModel
 from cuebook.providers.openai import OpenAIModel
-from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask
 from cuebook.wire.anthropic_requests import SETTINGS, TOOLS
 
@@ -82,11 +81,11 @@ class Messages:
                 yield piece
 
     async def _answer(self, call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
-        services, scope, settings = self._services, Scope(user=call.user), self._config.settings
+        services, settings = self._services, self._config.settings
         if not self.translates:
             wire = MessagesWire(services, self._upstream, call)
             model = upstream_model(services, self._config, wire.model)
-            return relay(wire, scope, model=model)
+            return relay(wire, model=model)
         upstream = self._upstream
         if upstream is None and isinstance(services.model, OpenAIModel | LlamaModel):  # servers that support tools
             upstream = services.model
@@ -97,4 +96,4 @@ class Messages:
         model = upstream_model(services, self._config, translated.model) if upstream is not None else None
         if model is None and upstream is not None and (self._upstream is None or translated.model.startswith(_CLAUDE)):
             model = settings.model.name or None
-        return relay(translated, scope, model=model)
+        return relay(translated, model=model)

@@ -16,7 +16,6 @@ from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import RelayRequest, Upstream
-from cuebook.records.memory import Scope
 from cuebook.window.models import CacheRule, rule_for
 from cuebook.window.post_forms import weigh
 from cuebook.wire.answer import AnswerWriter, StreamReader
@@ -101,7 +100,7 @@ def user_of(fields: Mapping[str, Raw]) -> str:
 
 def count_messages(services: Services, call: RelayCall) -> int:
     """Estimate the tokens of a request. Raises InvalidInput."""
-    request = MessagesWire(services, None, call).read(Scope())
+    request = MessagesWire(services, None, call).read()
     history = sum(weigh(msgspec.json.decode(each.raw), services.count) for each in request.history)
     front = sum(each.tokens or weigh(msgspec.json.decode(each.wire), services.count) for each in request.client)
     return history + front + (services.count(request.tools) if request.tools else 0)
@@ -115,10 +114,10 @@ class MessagesWire(Wire):
 
     path = PATH
 
-    def read(self, scope: Scope) -> TurnRequest:
+    def read(self) -> TurnRequest:
         """Parse the request. Raises NotReadError for unsupported content, InvalidInput for invalid headers."""
         fields, chat, self.converted = read_fields(self.call.body)
-        return self.turn_request(scope, chat, own_fields=fields)
+        return self.turn_request(chat, own_fields=fields)
 
     def outgoing(self, step: OpenStep, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its messages."""
@@ -175,10 +174,10 @@ class MessagesAsChat(TranslatedWire):
         super().__init__(services, upstream, call)
         self._lacks = lacks
 
-    def read(self, scope: Scope) -> TurnRequest:
+    def read(self) -> TurnRequest:
         """Parse the request. Raises InvalidInput, also for content that a chat completion cannot represent."""
         fields, chat, self.converted = read_fields(self.call.body)
-        request = self.turn_request(scope, chat | {"stream_options": _WITH_USAGE}, own_fields=fields)
+        request = self.turn_request(chat | {"stream_options": _WITH_USAGE}, own_fields=fields)
         chat_fields(fields)
         return request
 

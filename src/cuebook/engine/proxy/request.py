@@ -14,7 +14,6 @@ from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import read_control
 from cuebook.records.conversation import SYSTEM, digest_of
 from cuebook.records.key import no_organization
-from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask
 from cuebook.window.window import client_system
 from cuebook.wire import chat_messages as openai_messages
@@ -58,7 +57,6 @@ class RelayCall(Struct, frozen=True, kw_only=True):
 
 def turn_request(
     services: Services,
-    scope: Scope,
     call: RelayCall,
     fields: Mapping[str, Raw],
     *,
@@ -85,7 +83,7 @@ def turn_request(
     ask = Ask(
         newest.content.message if newest else "",
         conversation,
-        user=user or scope.user,
+        user=user,
         persona=model if isinstance(model, str) and model in services.settings.personas else None,
         project=call.project,
         time_zone=call.time_zone,
@@ -94,7 +92,7 @@ def turn_request(
         may_publish=call.may_publish,
         key=call.key,
         relayed=True,
-        authenticated=call.authenticated and (user or scope.user) is not None,
+        authenticated=call.authenticated and user is not None,
     )
     return TurnRequest(
         ask=ask,

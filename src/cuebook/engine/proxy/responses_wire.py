@@ -98,7 +98,7 @@ class ResponsesWire(TranslatedWire):
         self._before: tuple[ConvertedMessage, ...] = ()  # in shadow mode: what the provider puts before the input
         self.native = answers is not None or is_native(services, upstream)
 
-    async def load(self, scope: Scope) -> TurnRequest:
+    async def load(self) -> TurnRequest:
         """Find the answer or conversation that the request continues, and parse it.
 
         Raises NotFound for an unknown one, Conflict for an empty answer, InvalidInput for content that its model does
@@ -107,7 +107,7 @@ class ResponsesWire(TranslatedWire):
         request, user = self._request, self.call.user or self._request.user
         if self._answers is not None:
             await self._load_before(self._answers)
-            return self.read(scope)
+            return self.read()
         leading = int(bool(request.instructions))  # they apply to this answer only; developer messages stay
         changes: dict[str, Any] = {"metadata": self._stored_fields()}
         if request.previous is not None:
@@ -125,9 +125,9 @@ class ResponsesWire(TranslatedWire):
             changes |= {"conversation": conversation, "server_history": goes_on}
             changes |= {"leading": leading if goes_on else None, "lists": conversation is None and not goes_on}
         self.call = msgspec.structs.replace(self.call, **changes)
-        return self.read(scope)
+        return self.read()
 
-    def read(self, scope: Scope) -> TurnRequest:
+    def read(self) -> TurnRequest:
         """Parse the request. Raises InvalidInput naming the field, NotFound if nobody can compact."""
         request = self._request
         if self._compacts and not self.native:
@@ -140,7 +140,7 @@ class ResponsesWire(TranslatedWire):
         instructions = [_encode({"role": "system", "content": request.instructions})] if request.instructions else []
         chats = [*instructions, *(each.chat for each in (*self._before, *items))]
         fields["messages"] = Raw(b"[" + b",".join(chats) + b"]")
-        turn = self.turn_request(scope, fields, own_fields=request.own)
+        turn = self.turn_request(fields, own_fields=request.own)
         front = len(turn.client) - len(instructions)
         self._front = [item for each in items[:front] for item in each.blocks]
         self.converted = (*self._before, *items[front:])

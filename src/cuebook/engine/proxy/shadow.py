@@ -34,7 +34,6 @@ from cuebook.engine.turn.turn import open_step
 from cuebook.errors import CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.interfaces.store import Lease
-from cuebook.records.memory import Scope
 from cuebook.records.turn import SHADOW
 from cuebook.wire.too_long import read_too_long
 
@@ -279,11 +278,10 @@ class Shadow:
         await services.catch_up()
         call = msgspec.structs.replace(record.call, body=_unpacked(record.call.body, record.call.headers))
         wire = self._wire(record, call)
-        request = await wire.load(Scope())
-        scope = Scope(user=request.ask.user)
+        request = await wire.load()
         request = msgspec.structs.replace(request, key=None, shadow=True, asks_model=False)
-        request = await name_conversation(services, scope, request)
-        name = request.ask.conversation
+        request = await name_conversation(services, request)
+        scope, name = request.scope, request.ask.conversation
         async with services.queue.hold(scope.tenant, name):
 
             async def check() -> None:
@@ -291,7 +289,7 @@ class Shadow:
                     msg = "its conversation was erased before it was stored"
                     raise _ConversationErased(msg)
 
-            step = await open_step(services, scope, request, before_attempt=check)
+            step = await open_step(services, request, before_attempt=check)
             if step is None:
                 return
             async with step:
@@ -303,7 +301,7 @@ class Shadow:
                     status=record.status if record.pieces or not record.broken else 0,
                     added_ms=round(record.added_s * 1000, 3),
                     lost=dict(lost),
-                    truncated_seqs=await _truncated(services, scope, step),
+                    truncated_seqs=await _truncated(services, step),
                 )
                 if not record.status:
                     await step.finish(state="failed", error=record.broken)
@@ -338,14 +336,14 @@ def _learn_limits(record: RelayedCall, step: OpenStep, tokens: int) -> None:
         learn_limits(record.services, step.request.target, step.lease.conversation, error, tokens)
 
 
-async def _truncated(services: Services, scope: Scope, step: OpenStep) -> tuple[int, ...]:
+async def _truncated(services: Services, step: OpenStep) -> tuple[int, ...]:
     """Return the posts stored before a turn that its new messages replace with truncated copies."""
     place, last = step.place, step.decision.start.expected_last_seq
     new = [step.request.history[number] for number in place.new[: len(place.drafts)]]
     if not place.parent or not new or place.is_side_branch or place.parent == last:
         return ()
     span = (place.parent + 1, min(place.parent + len(new), last))
-    before = await services.store.posts_in(scope, place.ask.conversation, [span])
+    before = await services.store.posts_in(step.request.scope, place.ask.conversation, [span])
     return cut_short(before, [(each.role, each.content.message) for each in new])
 
 

@@ -19,7 +19,7 @@ from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import CuebookError, UpstreamError
 from cuebook.interfaces import RelayAnswer, RelayRequest, Upstream
-from cuebook.records.memory import NO_MODEL, Scope
+from cuebook.records.memory import NO_MODEL
 from cuebook.window.models import rule_for
 from cuebook.window.window import with_breakpoints
 from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict
@@ -100,19 +100,19 @@ class Wire(ABC):
         options = value_of(self.fields, "stream_options")
         return isinstance(options, dict) and options.get("include_usage") is True
 
-    async def load(self, scope: Scope) -> TurnRequest:
+    async def load(self) -> TurnRequest:
         """Load what the request refers to, and parse it. Raises InvalidInput, NotFound, Conflict."""
-        return self.read(scope)
+        return self.read()
 
     @abstractmethod
-    def read(self, scope: Scope) -> TurnRequest:
+    def read(self) -> TurnRequest:
         """Parse the request. Raises InvalidInput naming the field."""
 
-    def turn_request(self, scope: Scope, fields: Mapping[str, Raw], *, own_fields: Mapping[str, Raw]) -> TurnRequest:
+    def turn_request(self, fields: Mapping[str, Raw], *, own_fields: Mapping[str, Raw]) -> TurnRequest:
         """Return the request of the turn from the fields of the equivalent chat completion. Raises InvalidInput."""
         self.own_fields, self.fields = own_fields, fields
         quotes = self.upstream is None and self.services.model.name == NO_MODEL
-        request = turn_request(self.services, scope, self.call, fields, keyed=own_fields, quotes=quotes)
+        request = turn_request(self.services, self.call, fields, keyed=own_fields, quotes=quotes)
         return msgspec.structs.replace(request, target=self.target(self.model))
 
     def target(self, model: str) -> ModelTarget:
@@ -157,10 +157,10 @@ class ChatWire(Wire):
 
     path = "/chat/completions"
 
-    def read(self, scope: Scope) -> TurnRequest:
+    def read(self) -> TurnRequest:
         """Parse the request. Raises InvalidInput naming the field."""
         fields = read_fields(self.call.body)
-        return self.turn_request(scope, fields, own_fields=fields)
+        return self.turn_request(fields, own_fields=fields)
 
     def outgoing(self, step: OpenStep, *, model: str | None) -> RelayRequest:
         """Return the request with the window as its messages."""

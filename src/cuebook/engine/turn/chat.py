@@ -20,7 +20,7 @@ from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.engine.turn.turn import decide_turn
 from cuebook.errors import UpstreamError
 from cuebook.interfaces import ModelRequest
-from cuebook.records.memory import NO_MODEL, Scope
+from cuebook.records.memory import NO_MODEL
 from cuebook.records.plain_text import plain
 from cuebook.records.turn import Ask, Window
 from cuebook.wire.anthropic_requests import plain_chat
@@ -122,13 +122,13 @@ async def _speak(services: Services, step: OpenStep) -> AsyncGenerator[str, None
     await step.finish(usage=usage)
 
 
-async def preview(services: Services, scope: Scope, ask: Ask) -> tuple[Window, dict[str, Any]]:
+async def preview(services: Services, ask: Ask) -> tuple[Window, dict[str, Any]]:
     """Return the window that a request would get, and the metadata of its reply. Nothing is stored.
 
     The same state gives the same bytes, except for the fence around recalled text.
     """
     request = replace(read_ask(services, ask, post_id="query"), asks_model=False)
-    decision = await decide_turn(services, scope, request, await align_history(services, scope, request))
+    decision = await decide_turn(services, request, await align_history(services, request))
     plan, turn = decision.plan, decision.start.metadata["turn"]
     metadata = reply_metadata(services, decision.prompt, plan, turn=turn, mode=request.ask.mode)
     return replace(plan.window, messages=plan.messages), metadata

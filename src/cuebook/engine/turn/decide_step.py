@@ -17,19 +17,16 @@ from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.system_prompt import first_system_prompt
 from cuebook.engine.turn.window_request import window_request
 from cuebook.errors import InvalidInput
-from cuebook.records.memory import Scope
 from cuebook.records.turn import Turn
 from cuebook.wire.too_long import read_too_long
 
 
-async def decide_step(
-    services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace, turn: Turn
-) -> Decision:
+async def decide_step(services: Services, request: TurnRequest, place: HistoryPlace, turn: Turn) -> Decision:
     """Load the state and decide the next step of an open turn, after the results of its tools."""
-    scene = await load_step_scene(services, scope, request, place, turn)
-    prompt = await first_system_prompt(services, scope, turn)
+    scene = await load_step_scene(services, request, place, turn)
+    prompt = await first_system_prompt(services, request.scope, turn)
     contents = window_request(services, scene, request, place, prompt)
-    plan = await compare_with_previous(services, scope, plan_window(services, scene, contents, waiting=turn))
+    plan = await compare_with_previous(services, request.scope, plan_window(services, scene, contents, waiting=turn))
     return decision_of(services, request, place, prompt, plan, turn=turn.n)
 
 

@@ -28,7 +28,6 @@ from cuebook.engine.turn.utility_frames import has_known_frame
 from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot, StoredPath
 from cuebook.memory.rolling import RELAY
 from cuebook.records.conversation import ASSISTANT, TOOL, Conversation, Draft, chain
-from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask, Turn
 from cuebook.wire.chat_messages import ResentMessage
 from cuebook.wire.responses_answers import may_be_ours
@@ -99,15 +98,15 @@ class Continuation(Struct, frozen=True):
     answered: bool = False
 
 
-async def name_conversation(services: Services, scope: Scope, request: TurnRequest) -> TurnRequest:
+async def name_conversation(services: Services, request: TurnRequest) -> TurnRequest:
     """Return a request with its conversation: the one that its history continues, or a new one.
 
     A utility call gets a conversation of its own, also where it names one. It reads and writes no memory.
     """
     continuation = None
     if not (request.ask.conversation or request.only_new):
-        continuation = await _recognize(services, scope, request)
-    if request.utility and await _is_utility(services, scope, request, continuation):
+        continuation = await _recognize(services, request)
+    if request.utility and await _is_utility(services, request, continuation):
         earlier = continuation.conversation if continuation else None
         name = earlier.id if earlier and earlier.utility else services.dice.new_id("util")
         ask = replace(request.ask, conversation=name, text="", memory_control=None, organization=None, utility=True)
@@ -118,9 +117,7 @@ async def name_conversation(services: Services, scope: Scope, request: TurnReque
     return replace(request, ask=replace(request.ask, conversation=name))
 
 
-async def _is_utility(
-    services: Services, scope: Scope, request: TurnRequest, continuation: Continuation | None
-) -> bool:
+async def _is_utility(services: Services, request: TurnRequest, continuation: Continuation | None) -> bool:
     """Return whether a request that looks like a utility call is one: it continues no stored path.
 
     The first request of a conversation that the client names needs a known template.
@@ -132,18 +129,16 @@ async def _is_utility(
     begins = False
     if request.ask.conversation:
         digests = [each.digest for each in request.history]
-        alignments = await services.store.align(scope, digests, conversation=request.ask.conversation)
+        alignments = await services.store.align(request.scope, digests, conversation=request.ask.conversation)
         begins = not (alignments and alignments[0].conversation.last_seq)
         if not begins and not continue_at(alignments[0]).is_side_branch:
             return False
     if begins or request.utility in ("format", "template"):
         return request.utility == "template" or not begins
-    return await has_known_frame(services, scope, request)
+    return await has_known_frame(services, request)
 
 
-async def align_history(
-    services: Services, scope: Scope, request: TurnRequest, *, is_busy: bool = False
-) -> HistoryPlace:
+async def align_history(services: Services, request: TurnRequest, *, is_busy: bool = False) -> HistoryPlace:
     """Return where a request with a named conversation continues it. Raises InvalidInput.
 
     `is_busy`: another of its turns is running.
@@ -159,25 +154,25 @@ async def align_history(
         return HistoryPlace(ask=ask, drafts=(draft,), live=live)
     new = Continuation(Conversation(id=ask.conversation, user=ask.user), request.parent)
     if request.only_new:
-        return await _place(services, scope, request, new)
+        return await _place(services, request, new)
     answers = _answers(request)
-    paths = await _paths(services, scope, request, conversation=ask.conversation)
+    paths = await _paths(services, request, conversation=ask.conversation)
     continuation: Continuation | None
     if paths:
         continuation = continue_path(max(paths, key=lambda path: (path.leads_to_head, path.seqs[-1])), answers)
     else:
         digests = [each.digest for each in history]
-        alignments = await services.store.align(scope, digests, conversation=ask.conversation)
+        alignments = await services.store.align(request.scope, digests, conversation=ask.conversation)
         stored = bool(alignments and alignments[0].conversation.last_seq)
         continuation = continue_at(alignments[0], answers, states=_states(request)) if stored else None
     if continuation is not None:
-        place = await _place(services, scope, request, continuation)
+        place = await _place(services, request, continuation)
         return replace(place, parallel=is_busy) if place.waiting_turn is None and is_busy else place
     ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
-    return await _place(services, scope, replace(request, ask=ask), new)
+    return await _place(services, replace(request, ask=ask), new)
 
 
-async def _place(services: Services, scope: Scope, request: TurnRequest, position: Continuation) -> HistoryPlace:
+async def _place(services: Services, request: TurnRequest, position: Continuation) -> HistoryPlace:
     """Return the place of a request's messages, with drafts of the new ones."""
     draft = partial(draft_of, services, request, owner=position.conversation.user)
     drafts = tuple(map(draft, request.history[position.first_new :]))
@@ -186,8 +181,7 @@ async def _place(services: Services, scope: Scope, request: TurnRequest, positio
     if not position.is_side_branch and position.parent != 0 and all(each.role == TOOL for each in drafts):
         caller = position.parent if drafts else _caller(request, position.seqs)
         if drafts or caller is not None:
-            named = request.ask.conversation
-            waiting = await _waiting(services, scope, named, parent=position.parent, caller=caller)
+            waiting = await _waiting(services, request, parent=position.parent, caller=caller)
     new = (*range(position.first_new, len(request.history)), *(n for _, numbers in position.gaps for n in numbers))
     return HistoryPlace(
         ask=replace(request.ask, text="") if position.is_side_branch else request.ask,
@@ -215,11 +209,10 @@ def draft_of(services: Services, request: TurnRequest, message: ResentMessage, *
     )
 
 
-async def _waiting(
-    services: Services, scope: Scope, conversation: str, *, parent: int | None, caller: int | None
-) -> Turn | None:
+async def _waiting(services: Services, request: TurnRequest, *, parent: int | None, caller: int | None) -> Turn | None:
     """Return the turn that waits for the results of the calls in post `caller`, by default the head."""
-    scene = await services.store.scene(scope, PathQuery(conversation=conversation, parent=parent, use_summary=False))
+    path_query = PathQuery(conversation=request.ask.conversation, parent=parent, use_summary=False)
+    scene = await services.store.scene(request.scope, path_query)
     turn = scene.waiting_turn
     return turn if turn is not None and turn.reply_seq == (caller or scene.parent) else None
 
@@ -240,7 +233,7 @@ def _states(request: TurnRequest) -> frozenset[int]:
     return frozenset(n for n, each in enumerate(request.history) if is_compaction(each.raw))
 
 
-async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> Continuation | None:
+async def _recognize(services: Services, request: TurnRequest) -> Continuation | None:
     """Return the path that a history without a conversation id continues, or None."""
     history, answers = request.history, _answers(request)
     digests = [each.digest for each in history]
@@ -248,7 +241,7 @@ async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> 
     if not sought and request.retried:  # a retry after an unanswered call: its conversation has only these messages
         same = [
             path
-            for path in await _paths(services, scope, request, conversation=None, whole=True)
+            for path in await _paths(services, request, conversation=None, whole=True)
             if not may_be_ours(path.conversation.id) and path.conversation.last_seq == len(history)
         ]
         if same:
@@ -257,7 +250,7 @@ async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> 
         since = services.clock.now() - LISTED_S
         listed = [
             path
-            for path in await _paths(services, scope, request, conversation=None, whole=True)
+            for path in await _paths(services, request, conversation=None, whole=True)
             if may_be_ours(path.conversation.id)
             and path.seqs[-1] == path.conversation.head
             and path.conversation.updated_at >= since
@@ -265,22 +258,22 @@ async def _recognize(services: Services, scope: Scope, request: TurnRequest) -> 
         if len(listed) == 1:  # several equal conversations are ambiguous
             return continue_path(listed[0], answers)
     if not sought:
-        return await _summarized(services, scope, request)
+        return await _summarized(services, request)
     paths = [
         path
-        for path in await _paths(services, scope, request, conversation=None)
+        for path in await _paths(services, request, conversation=None)
         if not may_be_ours(path.conversation.id) and answers & set(range(len(path.seqs)))
     ]
     if paths:  # an answer matches, so that two users' "hi" stay separate
         best = max(paths, key=lambda path: (path.seqs[-1] == path.conversation.head, path.conversation.updated_at))
         return continue_path(best, answers)
-    alignments = await services.store.align(scope, digests, conversation=None, anchors=sought)
+    alignments = await services.store.align(request.scope, digests, conversation=None, anchors=sought)
     unnamed = [each for each in alignments if not may_be_ours(each.conversation.id)]
     found = same_conversation(unnamed, answers, states=_states(request))
-    return found or await _summarized(services, scope, request)
+    return found or await _summarized(services, request)
 
 
-async def _summarized(services: Services, scope: Scope, request: TurnRequest) -> Continuation | None:
+async def _summarized(services: Services, request: TurnRequest) -> Continuation | None:
     """Return the conversation whose last answer the user's messages contain, or None.
 
     A client asked for that answer to replace its history (`/compact`). It may put words around it and leave parts out.
@@ -289,7 +282,7 @@ async def _summarized(services: Services, scope: Scope, request: TurnRequest) ->
     text = "\n".join(part for each in said for part in (each.message, *(part.content for part in each.parts)))
     if len(text) < SUMMARY:
         return None
-    for conversation, answer in await services.store.answers_at_heads(scope, looked=LOOKED, limit=LAST_ANSWERS):
+    for conversation, answer in await services.store.answers_at_heads(request.scope, looked=LOOKED, limit=LAST_ANSWERS):
         lines = [line for each in answer.splitlines() if len(line := each.strip()) >= LINE]
         resent = sum(len(line) for line in lines if line in text)
         if resent >= max(SUMMARY, RESENT * len(answer)):
@@ -301,7 +294,7 @@ async def _summarized(services: Services, scope: Scope, request: TurnRequest) ->
 
 
 async def _paths(
-    services: Services, scope: Scope, request: TurnRequest, *, conversation: str | None, whole: bool = False
+    services: Services, request: TurnRequest, *, conversation: str | None, whole: bool = False
 ) -> list[StoredPath]:
     """Return the stored paths that equal the history up to its last messages, or with `whole` all of it.
 
@@ -312,7 +305,7 @@ async def _paths(
         (each.digest for each in request.history), lambda start, each: chain(start, [each]), initial=b""
     )
     longest_first = list(enumerate(chains))[:0:-1][: 1 if whole else NEW + 1]
-    paths = await services.store.stored_paths(scope, longest_first, conversation=conversation)
+    paths = await services.store.stored_paths(request.scope, longest_first, conversation=conversation)
     return [path for path in paths if many - len(path.seqs) < TAIL or path.seqs[-1] == path.conversation.head]
 
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 from cuebook.engine.core.context_limits import ModelTarget
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Key
+from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask
 from cuebook.window.window import ClientSystem
 from cuebook.wire.chat_messages import ResentMessage
@@ -42,6 +43,11 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     begins_at_compaction: bool = False  # a history that the server keeps begins at the provider's compaction item
     shadow: bool = False  # decide and store a window that is never sent
     metadata: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with the step
+
+    @property
+    def scope(self) -> Scope:
+        """Return the scope of the data that may be read: the user's."""
+        return Scope(user=self.ask.user)
 
     @property
     def resends_history(self) -> bool:

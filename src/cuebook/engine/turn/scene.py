@@ -30,18 +30,13 @@ CANDIDATES = 32
 
 
 async def load_scene(
-    services: Services,
-    scope: Scope,
-    request: TurnRequest,
-    place: HistoryPlace,
-    *,
-    query_vector: Dense | None,
+    services: Services, request: TurnRequest, place: HistoryPlace, *, query_vector: Dense | None
 ) -> Scene:
     """Load the scene of a new turn. A summary that contains corrected text is corrected.
 
     For a client that resends its history, load the posts that the summary covers too.
     """
-    settings, ask, resends = services.settings, place.ask, request.resends_history
+    settings, scope, ask, resends = services.settings, request.scope, place.ask, request.resends_history
     limits = limits_of(services, request.target, ask.conversation).limits
     profile = choose(settings.compaction, ask.mode or (RELAY if resends else None))
     terms: Any = {"prompts": candidate_prompts(settings, ask.persona), "memory": memory_query(services, ask)}
@@ -59,11 +54,9 @@ async def load_scene(
     return scene
 
 
-async def load_step_scene(
-    services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace, turn: Turn
-) -> Scene:
+async def load_step_scene(services: Services, request: TurnRequest, place: HistoryPlace, turn: Turn) -> Scene:
     """Load the scene of a later step of a turn: as for its first step, so that the text before it stays the same."""
-    ask, version = place.ask, turn.steps[0].manifest.summary_version
+    scope, ask, version = request.scope, place.ask, turn.steps[0].manifest.summary_version
     query = path_query(services, ask.conversation, "", parent=place.parent, budget=ask.token_budget)
     query = replace(query, summary_version=version, whole=request.resends_history)
     scene = await services.store.scene(scope, query)

@@ -61,7 +61,7 @@ def _finish(message: bytes) -> str:
     return "tool_calls" if value.get("tool_calls") else "function_call" if value.get("function_call") else "stop"
 
 
-async def find_reply(services: Services, scope: Scope, request: TurnRequest) -> StoredReply | None:
+async def find_reply(services: Services, request: TurnRequest) -> StoredReply | None:
     """Return the stored answer of a request's key, waiting while its step runs, or None for a new or missing key.
 
     A step without a complete answer counts as none, so that the request can be repeated. Raises KeyReused if the key
@@ -69,7 +69,7 @@ async def find_reply(services: Services, scope: Scope, request: TurnRequest) -> 
     """
     if request.key is None:
         return None
-    name, digest = request.key
+    scope, (name, digest) = request.scope, request.key
     answered = await services.find_answer(scope, request.key)
     if answered is None:
         return None

@@ -83,7 +83,7 @@ class SystemPrompt(Struct, frozen=True, kw_only=True):
 
 
 async def system_prompt(
-    services: Services, scope: Scope, scene: Scene, request: TurnRequest, ask: Ask, *, signals: TurnSignals | None
+    services: Services, scene: Scene, request: TurnRequest, ask: Ask, *, signals: TurnSignals | None
 ) -> SystemPrompt:
     """Build a turn's system prompt. Where only the client's own text applies, there is no mood state either."""
     silent = _is_silent(services, scene, ask)
@@ -96,7 +96,7 @@ async def system_prompt(
         prompt = replace(prompt, mood=mood_text(scene), tasks=tasks)
         metadata[MIND] = mood_to_wire(mood_of(scene))
     if prompt.texts or not ask.relayed:
-        advice, selected = await advise(services, scope, scene, ask, asks_model=request.asks_model)
+        advice, selected = await advise(services, request.scope, scene, ask, asks_model=request.asks_model)
         messages = selected.selected.messages if selected and selected.selected else ()
         prompt = replace(prompt, advice=advice, advice_messages=messages)
         metadata |= told_of(selected) if selected else {}

@@ -27,7 +27,6 @@ from cuebook.engine.turn.system_prompt import system_prompt
 from cuebook.engine.turn.turn_signals import detect_signals, feedback_on_previous_turn
 from cuebook.engine.turn.window_request import window_request
 from cuebook.errors import Busy, Conflict, LeaseLost
-from cuebook.records.memory import Scope
 
 Piece = TypeVar("Piece")
 
@@ -35,26 +34,24 @@ Piece = TypeVar("Piece")
 RETRIES = 50
 
 
-async def answer(
-    services: Services, scope: Scope, request: TurnRequest, speaker: Speaker[Piece]
-) -> AsyncGenerator[Piece, None]:
+async def answer(services: Services, request: TurnRequest, speaker: Speaker[Piece]) -> AsyncGenerator[Piece, None]:
     """Answer a request. The query is durable before the model is called, and the answer before the last piece.
 
-    `scope`: the tenant, and the user whose data may be read. A repeated Idempotency-Key gets the stored answer. Raises
-    Busy, Conflict, InvalidInput, KeyReused, and the errors of the speaker.
+    A repeated Idempotency-Key gets the stored answer. Raises Busy, Conflict, InvalidInput, KeyReused, and the errors of
+    the speaker.
     """
-    reply = await find_reply(services, scope, request)
+    reply = await find_reply(services, request)
     if reply is None:
-        request = await name_conversation(services, scope, request)
-        queue = services.queue.hold(scope.tenant, request.ask.conversation)
+        request = await name_conversation(services, request)
+        queue = services.queue.hold(request.scope.tenant, request.ask.conversation)
         async with nullcontext() if request.resends_history else queue:
-            step = await open_step(services, scope, request)
+            step = await open_step(services, request)
             if step is not None:
                 async with step, aclosing(speaker.stream(step)) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
-        reply = await find_reply(services, scope, request)  # the same request was first, in another process
+        reply = await find_reply(services, request)  # the same request was first, in another process
         if reply is None:
             msg = f"Conversation {request.ask.conversation!r} was changed by another request. Try again."
             raise Conflict(msg)
@@ -63,27 +60,24 @@ async def answer(
 
 
 async def open_step(
-    services: Services,
-    scope: Scope,
-    request: TurnRequest,
-    *,
-    before_attempt: Callable[[], Awaitable[None]] | None = None,
+    services: Services, request: TurnRequest, *, before_attempt: Callable[[], Awaitable[None]] | None = None
 ) -> OpenStep | None:
     """Decide and store a step, again after each concurrent write. Return None if another request used its key.
 
     `before_attempt` runs before each attempt. Raises InvalidInput, LeaseLost if the conversation was erased meanwhile,
     and Conflict after too many concurrent writes.
     """
-    name, in_parallel = request.ask.conversation, request.resends_history and not request.shadow
+    scope, name = request.scope, request.ask.conversation
+    in_parallel = request.resends_history and not request.shadow
     stored_as, is_busy = 0, False  # the row number of the conversation
     with nullcontext() if request.shadow else services.foreground.begin():  # jobs wait for a caller's first token
         for attempt in range(RETRIES):
             retries = services.queue.hold(scope.tenant, name, parallel=True)  # one at a time: each needs few attempts
             async with retries if in_parallel and attempt else nullcontext():
-                place = await align_history(services, scope, request, is_busy=is_busy)
+                place = await align_history(services, request, is_busy=is_busy)
                 if before_attempt is not None:
                     await before_attempt()
-                decision = await decide_turn(services, scope, request, place)
+                decision = await decide_turn(services, request, place)
                 before, stored_as = stored_as, decision.plan.scene.conversation.no
                 if before not in (0, stored_as):
                     msg = f"Conversation {name!r} was erased during this request, with its message."
@@ -103,20 +97,20 @@ async def open_step(
     raise Conflict(msg)
 
 
-async def decide_turn(services: Services, scope: Scope, request: TurnRequest, place: HistoryPlace) -> Decision:
+async def decide_turn(services: Services, request: TurnRequest, place: HistoryPlace) -> Decision:
     """Decide the next step of a turn: load one snapshot of the state, and compute all else from it. Store nothing."""
     if place.waiting_turn is not None:
-        return await decide_step(services, scope, request, place, place.waiting_turn)
+        return await decide_step(services, request, place, place.waiting_turn)
     ask = replace(place.ask, text="", utility=True) if request.adds_nothing else place.ask
     query_vector = await embed_query(services, ask.text) if services.settings.recall else None
-    scene = await load_scene(services, scope, request, replace(place, ask=ask), query_vector=query_vector)
+    scene = await load_scene(services, request, replace(place, ask=ask), query_vector=query_vector)
     signals = outcome = None
     if not (place.is_side_branch or ask.utility):  # these say nothing about the conversation
         signals = await detect_signals(services, scene, ask, place.drafts)
         outcome = feedback_on_previous_turn(services, scene, ask, place.drafts, signals)
-    prompt = await system_prompt(services, scope, scene, request, ask, signals=signals)
+    prompt = await system_prompt(services, scene, request, ask, signals=signals)
     query, turn = recall_query(services, scene, ask), scene.conversation.turns + 1
     memories = select_memories(services, scene, query, turn=turn)
     contents = window_request(services, scene, request, place, prompt, query=query, memories=memories)
-    plan = await compare_with_previous(services, scope, plan_window(services, scene, contents))
+    plan = await compare_with_previous(services, request.scope, plan_window(services, scene, contents))
     return decision_of(services, request, place, prompt, plan, turn=turn, outcome=outcome)

@@ -12,7 +12,6 @@ from typing import Final
 
 from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.records.memory import Scope
 
 #: Least width of a frame, and the width of the words at each end that are looked up. A wide letter (Chinese, Japanese,
 #: Korean) counts as three, so that this is about 14 words of English.
@@ -31,13 +30,13 @@ COMPARED: Final = 4_000
 EARLIER: Final = 8
 
 
-async def has_known_frame(services: Services, scope: Scope, request: TurnRequest) -> bool:
+async def has_known_frame(services: Services, request: TurnRequest) -> bool:
     """Return whether the frame of a request's only message came before around other content."""
     text = services.writer.clean(request.history[0].content.message)
     frame = frame_of(services.settings, text)
     if frame is None:
         return False
-    earlier = await services.store.framed_texts(scope, frame, user=request.ask.user, limit=EARLIER)
+    earlier = await services.store.framed_texts(request.scope, frame, user=request.ask.user, limit=EARLIER)
     return is_framed(text, earlier)
 
 
