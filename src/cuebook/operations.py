@@ -58,6 +58,11 @@ class Parameter(Struct, frozen=True, kw_only=True):
     default: Any = UNSET
 
     @property
+    def asked(self) -> bool:
+        """Return whether a caller provides it; the others come from authentication."""
+        return self.argument.source in ("request", "user")
+
+    @property
     def required(self) -> bool:
         """Return whether a request must contain it."""
         return self.default is UNSET
@@ -109,26 +114,46 @@ class Parameter(Struct, frozen=True, kw_only=True):
         return (self.meta.description if self.meta else None) or ""
 
 
-class Declaration(Struct, frozen=True, kw_only=True):
-    """The route, role and options that `@operation` declares for a method."""
+class Declaration(Struct, frozen=True):
+    """Declare a public method as an operation: `@operation("POST /learning/knowledge", role="editor", …)`.
 
-    method: str
-    path: str
+    Without a route (""), it has no HTTP form. `cli` is its command without the program's name, `tool` its MCP tool; ""
+    for none. `stores`: it honors `idempotency_key`. `hidden`: callers without the role get 404 instead of 403. `heavy`
+    names an expensive request; one runs at a time. `none` is what the command line prints for an empty list. With
+    `wrap` the JSON answer is an object with the answer under this name.
+    """
+
+    route: str
     role: Role
-    status: int
-    cli: str
-    tool: str
-    examples: tuple[str, ...]
-    stores: bool
-    hidden: bool
-    heavy: str
-    none: str
-    wrap: str
+    status: int = 200
+    cli: str = ""
+    tool: str = ""
+    examples: tuple[str, ...] = ()
+    stores: bool = False
+    hidden: bool = False
+    heavy: str = ""
+    none: str = "no results"
+    wrap: str = ""
 
     @property
-    def route(self) -> str:
-        """Return its method and path: `GET /api/memories`."""
-        return f"{self.method} {self.path}"
+    def method(self) -> str:
+        """Return the HTTP method."""
+        return self.route.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        """Return the path, with its parameters in braces."""
+        return self.route.partition(" ")[2]
+
+    def __call__(self, function: Method) -> Method:
+        """Return the method with checked arguments and, if it `stores`, with Idempotency-Keys."""
+        declared = _checked(function, stores=self.stores)
+        setattr(declared, MARK, self)
+        return declared  # type: ignore[return-value]  # the same signature
+
+
+#: The decorator of a method.
+operation = Declaration
 
 
 class Operation(Struct, frozen=True, kw_only=True):
@@ -143,7 +168,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 
     def asked(self) -> list[Parameter]:
         """Return the parameters that a caller provides; the others come from authentication."""
-        return [each for each in self.parameters if each.argument.source in ("request", "user")]
+        return [each for each in self.parameters if each.asked]
 
     def parameters_in(self, place: Literal["path", "query", "body"]) -> list[Parameter]:
         """Return the parameters that a request has in its path, its query or its body."""
@@ -189,41 +214,6 @@ class Operation(Struct, frozen=True, kw_only=True):
         return method
 
 
-def operation(
-    route: str,
-    *,
-    role: Role,
-    status: int = 200,
-    cli: str = "",
-    tool: str = "",
-    examples: tuple[str, ...] = (),
-    stores: bool = False,
-    hidden: bool = False,
-    heavy: str = "",
-    none: str = "no results",
-    wrap: str = "",
-) -> Callable[[Method], Method]:
-    """Declare a public method as an operation: `@operation("POST /learning/knowledge", role="editor", …)`.
-
-    `cli` is its command without the program's name, `tool` its MCP tool; "" for none. `stores`: it honors
-    `idempotency_key`. `hidden`: callers without the role get 404 instead of 403. `heavy` names an expensive request;
-    one runs at a time. `none` is what the command line prints for an empty list. With `wrap` the JSON answer is an
-    object with the answer under this name. Without a route (""), it has no HTTP form.
-    """
-    method, _, path = route.partition(" ")
-    declaration = Declaration(
-        method=method, path=path, role=role, status=status, cli=cli, tool=tool, examples=examples, stores=stores,
-        hidden=hidden, heavy=heavy, none=none, wrap=wrap,
-    )  # fmt: skip
-
-    def declare(function: Method) -> Method:
-        declared = _checked(function, stores=stores)
-        setattr(declared, MARK, declaration)
-        return declared  # type: ignore[return-value]  # the same signature
-
-    return declare
-
-
 def _checked(function: Callable[..., Any], *, stores: bool) -> Callable[..., Any]:
     """Return the method with checked arguments and, if it `stores`, with Idempotency-Keys.
 
@@ -232,17 +222,10 @@ def _checked(function: Callable[..., Any], *, stores: bool) -> Callable[..., Any
     """
     signature = inspect.signature(function)
 
-    @cache
-    def parameters() -> tuple[Mapping[str, Parameter], Any]:
-        hints = get_type_hints(function, include_extras=True)
-        asked = [_parameter(each, hints) for each in list(signature.parameters.values())[1:]]
-        return {each.name: each for each in asked if each.argument.source in ("request", "user")}, hints["return"]
-
     def check_all(arguments: Mapping[str, Any]) -> None:
-        known, _ = parameters()
-        for name, value in arguments.items():
-            if name in known:
-                known[name].check(value)
+        for each in _signature(function)[0]:
+            if each.asked and each.name in arguments:
+                each.check(arguments[each.name])
 
     @wraps(function)
     async def run(self: Any, /, *arguments: Any, **values: Any) -> Any:
@@ -251,10 +234,11 @@ def _checked(function: Callable[..., Any], *, stores: bool) -> Callable[..., Any
         key = values.pop("idempotency_key", None) if stores else None
         if key is None:
             return await function(self, *arguments, **values)
-        known, returns = parameters()
+        parameters, returns = _signature(function)
+        known = [each.name for each in parameters if each.asked]
         asked = (function.__qualname__, {name: value for name, value in bound.items() if name in known})
         work = partial(function, self, *arguments, **values)
-        user = next((values.get(name) for name, each in known.items() if each.argument.source == "user"), None)
+        user = next((values.get(each.name) for each in parameters if each.argument.source == "user"), None)
         return await self._run_once(key, asked, returns, work, user=user)
 
     @wraps(function)
@@ -286,15 +270,19 @@ def _declared(namespace: str, kind: type) -> Iterator[Operation]:
     for name, each in methods.items():
         declaration = getattr(each, MARK, None)
         if declaration is not None:
-            hints = get_type_hints(each, include_extras=True)
-            parameters = tuple(
-                _parameter(part, hints) for part in list(inspect.signature(each).parameters.values())[1:]
-            )
+            parameters, returns = _signature(each)
             doc = inspect.getdoc(each) or ""
             yield Operation(
-                namespace=namespace, name=name, declaration=declaration, parameters=parameters,
-                returns=hints["return"], doc=doc,
-            )  # fmt: skip
+                namespace=namespace, name=name, declaration=declaration, parameters=parameters, returns=returns, doc=doc
+            )
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> tuple[tuple[Parameter, ...], Any]:
+    """Return the parameters of a method and its return type."""
+    hints = get_type_hints(function, include_extras=True)
+    parts = list(inspect.signature(function).parameters.values())[1:]
+    return tuple(_parameter(each, hints) for each in parts), hints["return"]
 
 
 def _parameter(part: inspect.Parameter, hints: Mapping[str, Any]) -> Parameter:
