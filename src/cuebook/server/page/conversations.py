@@ -8,7 +8,6 @@ from litestar import Response, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 
-from cuebook.app.json_shapes import iso
 from cuebook.app.transcript_views.live import kinds_of
 from cuebook.app.transcript_views.transcript import read_stretch
 from cuebook.app.turns.turns import HIGHEST
@@ -104,30 +103,16 @@ def _shown_name(conversation: str, title: str) -> str:
 
 def _turn_rows(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     """Return turns as table rows, newest first, with their prompts as bars on one scale."""
-    rows = [_turn_row(each) for each in reversed(last_attempts(turns))]
-    most = max((each["tokens"] for each in rows), default=0) or 1
-    return [{**each, "bar": kinds_shown(each["kinds"], of=max(most, sum(each["kinds"].values())))} for each in rows]
-
-
-def _turn_row(turn: Turn) -> dict[str, Any]:
-    """Return a turn as a table row."""
-    data, manifest = turn.metadata, turn.steps[-1].manifest if turn.steps else None
-    sentiment = data.get("sentiment") or {}
-    cache = (data.get("window") or {}).get("cache") or {}
-    return {
-        "n": turn.n,
-        "state": turn.state,
-        "steps": len(turn.steps),
-        "attempt": len(data.get(RETRY_OF, ())) + 1,
-        "tokens": manifest.tokens if manifest else 0,
-        "kinds": kinds_of(manifest) if manifest else {},
-        "cached": cache.get("readTokens") or 0,
-        "dropped": sum(each.count for each in manifest.dropped) if manifest else 0,
-        "score": sentiment.get("score"),
-        "events": sentiment.get("events") or [],
-        "mood": (data.get("mind") or {}).get("mood", ""),
-        "at": iso(turn.created_at),
-    }
+    rows: list[dict[str, Any]] = []
+    for turn in reversed(last_attempts(turns)):
+        manifest = turn.steps[-1].manifest if turn.steps else None
+        attempt = len(turn.metadata.get(RETRY_OF, ())) + 1
+        rows.append({"turn": turn, "manifest": manifest, "attempt": attempt})
+    most = max((each["manifest"].tokens for each in rows if each["manifest"]), default=0) or 1
+    for each in rows:
+        kinds = kinds_of(each["manifest"]) if each["manifest"] else {}
+        each["bar"] = kinds_shown(kinds, of=max(most, sum(kinds.values())))
+    return rows
 
 
 @get(ONE + "/forget", role="editor")

@@ -1,7 +1,7 @@
 """Render the prompt pages: list, version graph, variant scores, rollbacks, similar prompts and diffs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Annotated, Any, Final
 
@@ -9,7 +9,6 @@ from litestar import Response, get
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from cuebook import Cuebook
-from cuebook.app.json_shapes import iso
 from cuebook.app.prompts import Course
 from cuebook.app.prompts.answers import VersionSummary
 from cuebook.app.prompts.impact import MOST_TURNS
@@ -29,8 +28,6 @@ from cuebook.server.page.render import show
 MAX_ROLLBACKS: Final = 5
 #: The smallest log10 of the evidence that a plot shows.
 _MIN_LOG: Final = -3.0
-#: Names of the groups of conversations that the evidence compares.
-_GROUPS: Final = {"baseline": "before", "window": "since", "control": "control group", "new": "trial group"}
 _STAKES: Final = {"began": "first turns of conversations", "whole": "full conversations"}
 
 
@@ -44,18 +41,7 @@ async def describe_rollbacks(cue: Cuebook, slug: str, events: Sequence[PromptEve
 
 def _rollback(event: PromptEvent, course: Course | None) -> dict[str, Any]:
     evidence, new, old = event.evidence, f"{event.branch}:{event.number}", f"{event.branch}:{event.to}"
-    rollback: dict[str, Any] = {
-        "version": new,
-        "to": old,
-        "at": iso(event.at),
-        "by": event.by,
-        "reason": event.reason,
-        "since": iso(evidence["since"]) if evidence.get("since") else "",
-        "groups": _groups(evidence, new, old),
-        "checks": _checks(evidence),
-        "score_plot": None,
-        "evidence_plot": None,
-    }
+    rollback = {"event": event, "version": new, "to": old, "score_plot": None, "evidence_plot": None}
     if course is None:
         return rollback
     markers = [(event.at, f"{new} rolled back")]
@@ -72,40 +58,6 @@ def _rollback(event: PromptEvent, course: Course | None) -> dict[str, Any]:
         tops = [value for points in evidence_lines.values() for _, value in points]
         rollback["evidence_plot"] = plot_over_time(evidence_lines, low=min(tops), high=max(tops), events=markers)
     return rollback
-
-
-def _groups(evidence: Mapping[str, Any], new: str, old: str) -> list[dict[str, Any]]:
-    """Return the mean score and the number of conversations of each group, with the group's version."""
-    means, counts = evidence.get("means", {}), evidence.get("n", {})
-    versions = {"baseline": old, "control": old, "window": new, "new": new}
-    return [
-        {"name": versions[key], "group": name, "n": counts.get(key), "mean": means[key]}
-        for key, name in _GROUPS.items()
-        if key in means
-    ]
-
-
-def _checks(evidence: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the statistics of a rollback, each with its threshold and its meaning."""
-    statistics, bounds = evidence.get("statistics", {}), evidence.get("thresholds", {})
-    chance = f"{bounds['alpha']:.1%}" if "alpha" in bounds else "a small share"
-    meanings = {
-        "drop": "drop of the mean score; the threshold is the smallest drop that triggers a rollback",
-        "sd": "standard deviation of the earlier scores",
-        "effect": "effect of the new version on a conversation's score",
-        "wealth": "evidence that the version is worse, starting at 1; "
-        f"by chance, at most {chance} of harmless versions reach the threshold",
-        "detector": "the same evidence since the version was promoted, to detect late regressions",
-        "ratio_p": "p-value of the traffic split; below the threshold, no version is rolled back",
-    }
-    return [
-        {"name": name, "value": _format(value), "bound": _format(bounds.get(name)), "meaning": meanings.get(name, "")}
-        for name, value in statistics.items()
-    ]
-
-
-def _format(value: float | None) -> str:
-    return "" if value is None else f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 def _log(stake: float) -> float:

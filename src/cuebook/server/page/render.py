@@ -159,8 +159,10 @@ def number(value: float | None) -> str:
 
 
 def _figure(value: Any) -> str:
-    """Return a float with four digits, anything else as text."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """Return a float with four digits, or as an integer from 1,000 on, anything else as text."""
+    if not isinstance(value, float):
+        return "" if value is None else str(value)
+    return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.4g}"
 
 
 def percent(value: float | None) -> str:

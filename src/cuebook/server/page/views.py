@@ -1,8 +1,7 @@
 """Render a turn or two turns side by side, and serve the static files."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from litestar import Response, get
 from litestar.exceptions import NotFoundException
@@ -35,19 +34,11 @@ async def compare_turns(
     for each in items:
         if each["window"]:
             each["window"] = await name_blocks(cue, conversation, each, user=user, owner=owner)
-    sides = [_side(each, other["window"]) for each, other in zip(items, reversed(items), strict=True)]
-    return show("turns.html", conversation=conversation, sides=sides)
-
-
-def _side(turn: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
-    window, metadata = turn["window"], turn["metadata"]
-    return {
-        "turn": turn,
-        "cache": (window or {}).get("cache") or {},
-        "sentiment": metadata.get("sentiment") or {},
-        "mind": metadata.get("mind") or {},
-        "window": mark_differences(window, other) if window else None,
-    }
+    windows = [
+        each["window"] and mark_differences(each["window"], other["window"])
+        for each, other in zip(items, reversed(items), strict=True)
+    ]
+    return show("turns.html", conversation=conversation, sides=list(zip(items, windows, strict=True)))
 
 
 ONE = "/page/conversations/{conversation:str}"
