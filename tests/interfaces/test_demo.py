@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from commands import CUEBOOK
+from profile_table import README, readme
 
 from cuebook.cli import main as cli
 
@@ -109,6 +110,17 @@ def test_value_only_in_the_summary_is_found(bundled: dict[str, Any]) -> None:
 def test_bundled_demo_costs_less_than_the_full_history(bundled: dict[str, Any]) -> None:
     assert bundled["ours"]["tokens"] < 0.3 * bundled["everything"]["tokens"]
     assert bundled["survival"]["held"] >= 0.88 * bundled["survival"]["current"]
+
+
+def test_readme_shows_the_figures_of_the_demo(bundled: dict[str, Any]) -> None:
+    text = README.read_text("utf-8")
+    assert text == readme(bundled["profiles"]), "run tests/interfaces/profile_table.py"
+    [standard] = [each for each in bundled["profiles"] if each["profile"] == "standard"]
+    ours, whole = bundled["ours"]["tokens"], bundled["everything"]["tokens"]
+    assert f"prompts use {standard['tokens'] / standard['clientTokens']:.0%} of the tokens" in text
+    assert f"sends {ours / whole:.0%} of the tokens" in " ".join(text.split())
+    figures = (README.parent / "docs/figures.md").read_text("utf-8")
+    assert f"| {ours:,} | the full history each time: {whole:,} | {ours / whole:.0%} |" in figures
 
 
 def test_demo_output_is_the_same_in_every_folder(tmp_path: Path) -> None:

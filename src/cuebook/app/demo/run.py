@@ -27,6 +27,7 @@ from cuebook.app.replay import (
     posts_of,
     recorded_answer,
 )
+from cuebook.app.reports.profiles import ProfileFigures
 from cuebook.app.transcripts.sniff import read_transcripts
 from cuebook.app.transcripts.transcript import Transcript
 from cuebook.config import Config, ConfigSections, MemoryConfig, SecretsConfig, StoreConfig
@@ -153,6 +154,7 @@ class ReplayReport(Struct, frozen=True, kw_only=True, rename="camel"):
     rule: CacheRule
     rendered: int
     identical: int
+    profiles: tuple[ProfileFigures, ...]  # of the same calls, as in the shadow report; () without calls
 
 
 def shipped() -> tuple[Transcript, list[Fact]]:
@@ -235,9 +237,10 @@ class Stage:
         self.clock, self.dice, self.upstream = FrozenClock(0.0), ReplayDice(), ScriptedUpstream()
         self._model = model
         self._system: list[Mapping[str, Any]] = []
+        self._history: list[Mapping[str, Any]] = []
 
     async def play(self, cue: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
-        """Send the new messages and store them and the recorded answer under their own ids."""
+        """Send the whole history, as clients do, and store the new messages and the recorded answer under their ids."""
         advance_to(self.clock, call.new[-1].when)
         if call.answer is None or call.answer.role != "assistant":
             await self._listen(cue, transcript, call, meter)
@@ -247,10 +250,11 @@ class Stage:
         self.dice.ids.extend([post.id for post in posts] + [call.answer.id])
         self.upstream.say(recorded_answer(call.answer.message, self._model))
         self.upstream.requests.clear()
-        messages = [*self._system, *(post.message for post in posts)]
-        body = msgspec.json.encode({"model": "recorded", "messages": messages})
+        self._history += [post.message for post in posts]
+        body = msgspec.json.encode({"model": "recorded", "messages": [*self._system, *self._history]})
+        self._history.append(call.answer.message)
         name, user = transcript.conversation, transcript.user
-        request = Request(body=body, headers={}, conversation=name, user=user, server_history=True)
+        request = Request(body=body, headers={}, conversation=name, user=user)
         async for piece in cue.relay(request):
             if isinstance(piece, Head):
                 advance_to(self.clock, call.answer.when)
@@ -265,7 +269,9 @@ class Stage:
         if text and not self._system:  # an unanswered last question had no prompt
             window = await cue.assemble(Ask(text, transcript.conversation, user=transcript.user))
             meter.measure(call, window)
-        posts = [post.posted() for post in (*call.new, *([call.answer] if call.answer else []))]
+        new = (*call.new, *([call.answer] if call.answer else []))
+        self._history += [post.message for post in new]
+        posts = [post.posted() for post in new]
         await cue.append(transcript.conversation, posts, user=transcript.user)
 
 
@@ -281,6 +287,7 @@ async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], m
         question_results.append(gold.asked(fact, summary=markdown, items=current, hits=hits))
     times = [post.when for post in posts_of(transcript)]
     ours, everything = meter.costs()
+    profiles = (await cue.shadow.report(name)).replay.profiles
     return ReplayReport(
         title=transcript.title or name,
         posts=len(times),
@@ -296,6 +303,7 @@ async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], m
         rule=meter.rule,
         rendered=meter.rendered,
         identical=meter.identical,
+        profiles=profiles if any(each.calls for each in profiles) else (),
     )
 
 

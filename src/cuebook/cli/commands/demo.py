@@ -12,6 +12,7 @@ from cuebook.app.demo.run import HITS, ReplayReport, demo_config, demo_folder, r
 from cuebook.app.gold import MemoryLine, QuestionResult
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
+from cuebook.cli.output.profiles import lines_of
 from cuebook.cli.output.report import report
 from cuebook.cli.state import State
 from cuebook.server.app import listen
@@ -41,12 +42,12 @@ def demo(
         int, typer.Option("--port", metavar="P", min=0, max=65535, help="Port; 0 selects a free one.")
     ] = 8760,
     price_as: Annotated[
-        str, typer.Option("--price-as", metavar="MODEL", help="Model whose prices the inspector uses for costs.")
+        str, typer.Option("--price-as", metavar="MODEL", help="Model whose prices are used for costs.")
     ] = "gpt-5-mini",
 ) -> None:
     """Replay a long conversation without a model or network, and report prompt cost, memory and recall."""
     if not serve:
-        _tell(_replay(file), state)
+        _tell(_replay(file, model=price_as), state)
         if not state.json:
             screen.say()
             screen.say("To inspect each prompt in a browser, run: cuebook demo --serve")
@@ -92,6 +93,7 @@ def _rendered(found: ReplayReport) -> str:
         hits=HITS,
         upto=datetime.fromtimestamp(summary.upto_at, UTC).date() if summary else "",
         stands={where: sum(each.stands_in(where) for each in asked) for where in ("summary", "item", "hit")},
+        profiles=lines_of(found.profiles) if found.profiles else (),
         answers=[(each, list(_places(each))) for each in asked[::step][:SHOWN]],
     )
 

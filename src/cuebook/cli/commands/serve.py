@@ -120,7 +120,8 @@ def print_banner(cue: Cuebook, address: str, *, as_json: bool) -> None:
         )
         screen.say(f"  Inspector        {address}")
         chosen = f"{cue.shadow.profile}{', for all conversations' if settings.memory.profile else ''}"
-        screen.say(f"  Profile          {chosen}; `cuebook shadow report` compares profiles on your traffic")
+        sample = "compare profiles with `cuebook shadow report`, or on a sample with `cuebook demo`"
+        screen.say(f"  Profile          {chosen}; {sample}")
         if settings.upstream.shadow:
             screen.say("  Shadow mode      traffic is forwarded unchanged; run `cuebook shadow report` for the results")
         if settings.persona.default and settings.persona.speaks == "always" and upstream:

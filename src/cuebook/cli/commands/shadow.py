@@ -5,6 +5,7 @@ from cuebook.app.reports.shadow import ModelCost, ShadowReport
 from cuebook.cli.group import new_app
 from cuebook.cli.operations import add_operations
 from cuebook.cli.output import screen
+from cuebook.cli.output.profiles import COLUMNS, rows_of
 from cuebook.records.expression import counted
 
 app = new_app(
@@ -41,21 +42,7 @@ def _profiles(found: ShadowReport) -> None:
         return
     state = "a server uses" if found.serving else "configured"
     screen.heading(f"The newest {counted(profiles[0].calls, 'call')} under each profile ({state}: {found.profile})")
-    rows = [
-        (
-            each.profile,
-            f"{each.tokens:,}",
-            f"{each.tokens / max(1, each.client_tokens):.0%}",
-            f"{each.cache_read:,}",
-            money(each.costs) or UNKNOWN,
-            f"{each.summarized_messages:,}",
-            f"{each.summarized_tokens:,}",
-            "" if each.recall is None else f"{each.recall:.0%} of {each.questions}",
-        )
-        for each in profiles
-    ]
-    columns = ("profile", "tokens", "% of client", "cached", "input cost", "summarized", "tokens summarized", "recall")
-    screen.table(columns, rows, right=columns[1:])
+    screen.table(COLUMNS, rows_of(profiles), right=COLUMNS[1:])
     if replay.unpriced:
         names = ", ".join(each or "(unnamed)" for each in replay.unpriced)
         screen.say(f"{UNKNOWN}: {names}. Add one in config/prices.json.")
