@@ -100,12 +100,12 @@ def _redacted(transaction: Transaction, row: ConversationRow, erased: ErasedPost
     tally.counts["auditTexts"] += _erase_audit(transaction, row.id, repeats)
 
 
-def _erase_user(transaction: Transaction, user: str, tally: ErasureTally, erasing: ErasureInput) -> None:
+def _erase_user(transaction: Transaction, user: str, tally: ErasureTally) -> None:
     """Erase all data of a user."""
     for row in transaction.records(ConversationRow, "conversations_of_user", user=user):
         _erase_conversation(transaction, row, tally)
     for row in conversations_of_others(transaction, user):
-        erased = redact(transaction, row, user, tally, weigh=erasing.weigh, now=erasing.now)
+        erased = redact(transaction, row, user, tally)
         _redacted(transaction, row, erased, tally)
     memories = transaction.records(Memory, "memories_of_user", user=user)
     take(transaction, memories, tally, anew=False)
@@ -136,13 +136,13 @@ def _left(tally: ErasureTally) -> Counter[Staying]:
     return tally.stays + more
 
 
-def _stop(transaction: Transaction, tally: ErasureTally, *, now: float) -> None:
+def _stop(transaction: Transaction, tally: ErasureTally) -> None:
     """End the turns that repeat erased data, whose late writes are refused; delete answers that may repeat it."""
     transaction.run("answers_drop")
     for no in sorted(tally.running):
         row = access.by_no(transaction, no)
         if row is not None:
-            stop(transaction, row, now=now)
+            stop(transaction, row, now=tally.now)
 
 
 def conversations_of_others(transaction: Transaction, user: str) -> list[ConversationRow]:
@@ -308,24 +308,24 @@ def _find(transaction: Transaction, erasing: ErasureInput) -> _Subject:
 
 
 def _erase(transaction: Transaction, erasing: ErasureInput, subject: _Subject) -> ErasureTally:
-    target, tally = erasing.target, ErasureTally()
+    target, tally = erasing.target, ErasureTally(erasing.now, erasing.weigh)
     conversations, memories, told = subject
     for row in conversations:
         if target.kind == "conversation":
             _erase_conversation(transaction, row, tally)
         elif target.kind == "item":
             posts = erasing.posts[row.id]
-            erased = redact_posts(transaction, row, posts, tally, weigh=erasing.weigh, now=erasing.now)
+            erased = redact_posts(transaction, row, posts, tally)
             _redacted(transaction, row, erased, tally)
     for user in _users(transaction.scope, target):
-        _erase_user(transaction, user, tally, erasing)
+        _erase_user(transaction, user, tally)
     tally.stays["sourcePosts"] += take(transaction, memories, tally, anew=False)
     for row, each in told:
         counts = forgotten(transaction, row, each)
         tally.counts.update(counts)
         if counts and (row.lease_until or parallel_turns(transaction, row)):  # the running turn may repeat it
             tally.running.add(row.no)
-    _stop(transaction, tally, now=erasing.now)
+    _stop(transaction, tally)
     return tally
 
 
@@ -362,9 +362,9 @@ def delete(transaction: Transaction, conversation: str) -> dict[str, int]:
     """Delete a conversation and all data derived from it, without a receipt. Return the rows per table."""
     row = access.need(transaction, conversation)
     raise_epoch(transaction)
-    tally = ErasureTally()
+    tally = ErasureTally(row.updated_at)
     _erase_conversation(transaction, row, tally)
-    _stop(transaction, tally, now=row.updated_at)
+    _stop(transaction, tally)
     transaction.run("optimize_text")
     transaction.failpoint("delete.stored")
     return dict(tally.rows)

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from secrets import token_bytes
 
 import msgspec
@@ -14,7 +14,7 @@ from cuebook.memory.recall import Query, akin_among, match_expression, read_quer
 from cuebook.memory.scopes import KEPT, Participants, effective, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.memory.tokenizer import memory_key
-from cuebook.records.conversation import digest_of
+from cuebook.records.conversation import PathPost, digest_of
 from cuebook.records.erasure import AffectedConversation, Staying
 from cuebook.records.memory import Dense, Memory, Place, Source
 from cuebook.records.turn import Manifest
@@ -324,8 +324,10 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 
 
 class ErasureTally(Struct):
-    """Counts of what an erasure has deleted so far, and of what remains."""
+    """An erasure at a time: counts of what it has deleted so far, and of what remains."""
 
+    now: float
+    weigh: Callable[[PathPost], int] = lambda post: post.tokens  # counts the tokens of a redacted post
     salt: bytes = field(default_factory=lambda: token_bytes(16))  # of the pseudonyms; never stored
     rows: Counter[str] = field(default_factory=Counter)  # by table of a conversation
     counts: Counter[str] = field(default_factory=Counter)  # of other objects, by kind as in a receipt

@@ -6,13 +6,13 @@ audit texts that repeat the erased words.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.memory.redundancy import CopyIndex
-from cuebook.records.conversation import ASSISTANT, Part, PathPost, Role, calls_in, chain, digest_of
+from cuebook.records.conversation import ASSISTANT, PathPost, Post, Role, calls_in, chain, digest_of
 from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, CLIENT, RECALLED, Manifest
@@ -20,7 +20,8 @@ from cuebook.storage import outcomes
 from cuebook.storage.access import ConversationRow, encode_json, lose_corrections, need, raise_epoch, unuse
 from cuebook.storage.database.transaction import Transaction, columns
 from cuebook.storage.memories import ErasureTally, deliver_anew, unlearn
-from cuebook.storage.tree import SHIFT, decode_parts, read_body, tip_at
+from cuebook.storage.reads import posts_on
+from cuebook.storage.tree import SHIFT, tip_at
 from cuebook.storage.turns import end_expired, end_parallel, parallel_turns
 from cuebook.storage.writes import company_of, leave_waiting, set_head
 
@@ -29,53 +30,24 @@ _manifest = msgspec.json.Decoder(Manifest).decode
 _DERIVED = ("rollingSummary", RECALLED, "retrievedContext", ASKED)
 
 
-class _StoredPost(Struct):
-    """A post with its text, as stored. `tokens` is the number after the erasure."""
-
-    seq: int
-    id: str
-    parent: int
-    round: int
-    role: Role
-    sender: str
-    state: str
-    message: str | None
-    parts: bytes | None
-    body: bytes | None
-    tokens: int
-    digest: bytes
-
-
 class ErasedPosts(Struct):
     """The posts to erase: among all of a conversation's, with their rounds, turns and texts, and the erased user."""
 
-    posts: list[_StoredPost]
-    gone: list[_StoredPost]
+    posts: list[Post]
+    gone: list[Post]
     rounds: set[int]
     quoted: CopyIndex
     user: str | None = None
     turns: frozenset[int] = frozenset()  # that answered the rounds
 
 
-def _stored_posts(transaction: Transaction, row: ConversationRow) -> list[_StoredPost]:
-    return transaction.records(_StoredPost, "posts_told", no=row.no)
-
-
-def redact(
-    transaction: Transaction,
-    row: ConversationRow,
-    user: str,
-    tally: ErasureTally,
-    *,
-    weigh: Callable[[PathPost], int],
-    now: float,
-) -> ErasedPosts | None:
+def redact(transaction: Transaction, row: ConversationRow, user: str, tally: ErasureTally) -> ErasedPosts | None:
     """Erase a user's posts in a conversation of others; None if they have no posts there and take no part."""
-    posts = _stored_posts(transaction, row)
+    posts = posts_on(transaction, row, [(1, row.last_seq)])
     own = [post for post in posts if post.sender == user and post.role == "user"]
     if not own and user not in row.participants:
         return None
-    texts = {post.seq: _texts(transaction, post) for post in posts} if own else {}
+    texts = {post.seq: _texts(post) for post in posts} if own else {}
     quoted = CopyIndex(text for post in own for text in texts[post.seq])
     rounds = {post.seq for post in own}
     gone = own + [
@@ -86,69 +58,51 @@ def redact(
     ]
     going = ErasedPosts(posts, gone, rounds, quoted, user)
     if own:
-        row = _take(transaction, row, going, tally, weigh=weigh, now=now)
+        row = _take(transaction, row, going, tally)
     return _done(transaction, row, going, tally)
 
 
 def redact_posts(
-    transaction: Transaction,
-    row: ConversationRow,
-    seqs: Collection[int],
-    tally: ErasureTally,
-    *,
-    weigh: Callable[[PathPost], int],
-    now: float,
+    transaction: Transaction, row: ConversationRow, seqs: Collection[int], tally: ErasureTally
 ) -> ErasedPosts | None:
     """Erase posts; tool calls and their results are erased together. Return None if all are already empty.
 
     Other posts that repeat their words remain, derived data does not. An erased head moves back.
     """
-    posts = _stored_posts(transaction, row)
-    gone = [post for post in _paired(transaction, posts, set(seqs)) if post.state != GONE]
+    posts = posts_on(transaction, row, [(1, row.last_seq)])
+    gone = [post for post in _paired(posts, set(seqs)) if post.state != GONE]
     if not gone:
         return None
-    quoted = CopyIndex(text for post in gone for text in _texts(transaction, post))
+    quoted = CopyIndex(text for post in gone for text in _texts(post))
     going = ErasedPosts(posts, gone, {post.round for post in gone}, quoted)
-    row = _take(transaction, row, going, tally, weigh=weigh, now=now)
+    row = _take(transaction, row, going, tally)
     empty = {post.seq for post in gone} | {post.seq for post in posts if post.state == GONE}
     parents, head = {post.seq: post.parent for post in posts}, row.head
     while head in empty:
         head = parents[head]
     if head != row.head:
-        set_head(transaction, row, head, now=now)
+        set_head(transaction, row, head, now=tally.now)
     return _done(transaction, row, going, tally)
 
 
-def _paired(transaction: Transaction, posts: list[_StoredPost], seqs: set[int]) -> list[_StoredPost]:
+def _paired(posts: list[Post], seqs: set[int]) -> list[Post]:
     """Return posts together with the posts of matching tool calls and results.
 
     Call ids are unique only within a round.
     """
     rounds = {post.round for post in posts if post.seq in seqs}
-    calls = {
-        post.seq: {(post.round, call) for call in calls_in(_said(transaction, post)[1])}
-        for post in posts
-        if post.round in rounds
-    }
+    calls = {post.seq: {(post.round, call) for call in calls_in(post.parts)} for post in posts if post.round in rounds}
     own = {call for seq in seqs for call in calls.get(seq, ())}
     return [post for post in posts if post.seq in seqs or own & calls.get(post.seq, set())]
 
 
-def _take(
-    transaction: Transaction,
-    row: ConversationRow,
-    going: ErasedPosts,
-    tally: ErasureTally,
-    *,
-    weigh: Callable[[PathPost], int],
-    now: float,
-) -> ConversationRow:
+def _take(transaction: Transaction, row: ConversationRow, going: ErasedPosts, tally: ErasureTally) -> ConversationRow:
     """Erase the text of posts and all derived data; end the running turn. Return the conversation's row."""
-    stop(transaction, row, now=now)
+    stop(transaction, row, now=tally.now)
     row = need(transaction.within(Scope(row.tenant)), row.id)
     ids = {post.id for post in going.gone}
     counts = Counter(_take_derived(transaction, row, going))
-    counts["fullText"] = _empty(transaction, row, going, weigh=weigh)
+    counts["fullText"] = _empty(transaction, row, going, tally)
     tally.rows.update(+counts)
     lose_corrections(transaction, row, ids)
     unlearn(transaction, row.no, tally, ids)
@@ -167,17 +121,9 @@ def _done(transaction: Transaction, row: ConversationRow, going: ErasedPosts, ta
     return going
 
 
-def _texts(transaction: Transaction, post: _StoredPost) -> list[str]:
+def _texts(post: Post) -> list[str]:
     """Return the texts of a post and its parts."""
-    message, parts = _said(transaction, post)
-    return [text for text in (message, *(part.content for part in parts)) if text]
-
-
-def _said(transaction: Transaction, post: _StoredPost) -> tuple[str | None, tuple[Part, ...]]:
-    message, parts = post.message, post.parts
-    if post.body is not None:
-        message, parts, _ = read_body(transaction, post.body)
-    return message, decode_parts(parts)
+    return [text for text in (post.message, *(part.content for part in post.parts)) if text]
 
 
 def stop(transaction: Transaction, row: ConversationRow, *, now: float) -> None:
@@ -232,26 +178,27 @@ def _quotes(transaction: Transaction, digest: bytes, quoted: CopyIndex) -> bool:
     return body is not None and quoted.stand_in(body.decode("utf-8", "replace"))
 
 
-def _empty(
-    transaction: Transaction, row: ConversationRow, going: ErasedPosts, *, weigh: Callable[[PathPost], int]
-) -> int:
+def _empty(transaction: Transaction, row: ConversationRow, going: ErasedPosts, tally: ErasureTally) -> int:
     """Empty the text of posts; return the number of index entries."""
     found = 0
+    empty: dict[int, tuple[int, bytes]] = {}  # tokens and digests by seq
     for post in going.gone:
         role: Role = ASSISTANT if post.role == "tool" else post.role  # the result no longer refers to a call
         sender = NOBODY if going.user is not None and post.sender == going.user else post.sender
-        empty = PathPost(post.seq, "", 0, role, sender, ERASED, 0, None, 0, 0, 0.0, None, None, GONE)
-        post.tokens = weigh(empty)
-        post.digest = digest_of(f"{GONE}\x00{row.no}\x00{post.seq}".encode())
-        values = {"sender": sender, "role": role, "message": ERASED, "tokens": post.tokens, "digest": post.digest}
+        tokens = tally.weigh(PathPost(post.seq, "", 0, role, sender, ERASED, 0, None, 0, 0, 0.0, None, None, GONE))
+        digest = digest_of(f"{GONE}\x00{row.no}\x00{post.seq}".encode())
+        empty[post.seq] = tokens, digest
+        body = transaction.value("post_body", no=row.no, seq=post.seq)
+        values = {"sender": sender, "role": role, "message": ERASED, "tokens": tokens, "digest": digest}
         transaction.run("post_erase", no=row.no, seq=post.seq, **values)
-        if post.body is not None:
-            unuse(transaction, row.no, post.body)
+        if body is not None:
+            unuse(transaction, row.no, body)
         found += transaction.run("post_text_delete", id=row.no << SHIFT | post.seq).rowcount
     sums, chains = {0: 0}, {0: b""}
     for post in going.posts:
-        sums[post.seq] = sums[post.parent] + post.tokens
-        chains[post.seq] = chained = chain(chains[post.parent], [post.digest])
+        tokens, digest = empty.get(post.seq, (post.tokens, post.digest))
+        sums[post.seq] = sums[post.parent] + tokens
+        chains[post.seq] = chained = chain(chains[post.parent], [digest])
         transaction.run("post_sum", no=row.no, seq=post.seq, path_tokens=sums[post.seq], chain=chained)
     return found
 

@@ -1084,9 +1084,9 @@ SELECT 1 FROM post WHERE tenant = :tenant AND conversation = :no AND sender = :u
 -- Count the posts of a conversation that are not erased.
 SELECT count(*) FROM post WHERE tenant = :tenant AND conversation = :no AND state <> 'erased';
 
--- name: posts_told
--- Select the text and sender of each post of a conversation, by seq.
-SELECT seq, id, parent, round, role, sender, state, message, parts, body, tokens, digest FROM post WHERE tenant = :tenant AND conversation = :no ORDER BY seq;
+-- name: post_body
+-- Select the digest of a post's body that is stored apart.
+SELECT body FROM post WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 
 -- name: post_erase
 -- Empty the text of a post; the post stays in its tree.
