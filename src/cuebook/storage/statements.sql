@@ -378,10 +378,6 @@ UPDATE idempotency SET response = :response WHERE tenant = :tenant AND key = :ke
 -- Delete the stored answers of requests that belong to no conversation.
 DELETE FROM idempotency WHERE tenant = :tenant AND conversation = 0 AND turn = 0;
 
--- name: idempotency_old
--- Check whether there are idempotency keys older than a time.
-SELECT 1 FROM idempotency WHERE created_at < :before LIMIT 1;
-
 -- name: idempotency_forget
 -- Delete idempotency keys older than a time, oldest first.
 DELETE FROM idempotency WHERE (tenant, key) IN (

@@ -13,7 +13,7 @@ from cuebook.records.memory import Scope
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, encode_json, raise_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Transaction, columns, read_all, write, write_all
+from cuebook.storage.database.transaction import Noun, Transaction, columns, write, write_all
 from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
 
 #: What `take_out` deletes, in this order: the conversation's own row is last.
@@ -86,18 +86,9 @@ class ConversationWriter(Noun):
         chained(transaction, audit)
         return row.record()
 
-    async def forget_keys(self, *, before: float, limit: int = 1000) -> int:
-        """Delete Idempotency-Keys older than a time, oldest first; return their number."""
-        if not await self._old_keys(before):
-            return 0  # nothing to write
-        return await self._forget_keys(before, limit)
-
-    @read_all
-    def _old_keys(self, transaction: Transaction, before: float) -> bool:
-        return transaction.one("idempotency_old", before=before) is not None
-
     @write_all
-    def _forget_keys(self, transaction: Transaction, before: float, limit: int) -> int:
+    def forget_keys(self, transaction: Transaction, *, before: float, limit: int = 1000) -> int:
+        """Delete Idempotency-Keys older than a time, oldest first; return their number."""
         return transaction.run("idempotency_forget", before=before, limit=limit).rowcount
 
 
