@@ -13,13 +13,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from itertools import pairwise
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
 from cuebook.memory.tokenizer import is_pair, query_words, read_period, words
 from cuebook.records.answer import Time
-from cuebook.records.memory import NO_MODEL_LABEL, Hit, SearchResult
+from cuebook.records.memory import NO_MODEL_LABEL, Hit, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of posts by bm25.
 NEIGHBOURS_OF: Final = 100  # the best of these posts, whose neighbours on the path are fetched too,
@@ -58,6 +58,7 @@ SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or n
 PARTS: Final = ("session", "neighbours", "answer", "speaker", "time")  # named in a hit's `why` if they contribute
 TELLING: Final = 0.05  # more than this
 _PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
+C = TypeVar("C", bound=RecallCandidate)
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
 
 
@@ -71,23 +72,6 @@ class Query(Struct, frozen=True):
     about: frozenset[str] = frozenset()  # the terms that are other names: written with a capital within a sentence
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
     zone: tzinfo = UTC  # the time zone of its days
-
-
-class RecallCandidate(Struct, frozen=True):
-    """A post that may answer. `seq` is unique among the candidates and grows along a path; `key` is its `key_text`."""
-
-    seq: int
-    speaker: str
-    when: float  # Unix seconds
-    key: str
-    previous: int | None = None  # seq of the post before it on the path
-    conversation: int = 0  # sessions and neighbours never cross conversations
-    cosine: float | None = None  # between its vector and the query's; None = one of them has none
-
-
-#: A found post's seq, its score in [0, 1], and why it was found. The score is its share of the best score, times the
-#: best hit's share of the query.
-RankedPost = tuple[int, float, str]
 
 
 # ---- the query ------------------------------------------------------------------------------------------------------
@@ -156,7 +140,7 @@ def _topic(query: Query) -> Sequence[str]:
 class _CandidateFeatures(Struct):
     """A candidate's features: how often each term occurs in its best passage, and that passage's length in words."""
 
-    post: RecallCandidate
+    post: Any
     counts: Mapping[str, float]
     length: int
     asks: bool
@@ -174,12 +158,14 @@ class _CandidateFeatures(Struct):
     parts: tuple[float, ...] = ()  # contributions of PARTS
 
 
-def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: SearchResult, *, limit: int) -> list[RankedPost]:
+def rank(query: Query, candidates: Iterable[C], corpus: SearchResult, *, limit: int) -> list[tuple[C, float, str]]:
     """Return the best `limit` candidates, best first, equal ones newest first, none with less than FLOOR of the query.
+
+    Each has its score in [0, 1], its share of the best score times the best hit's share of the query, and the reason.
 
     Posts adjacent to matches should be among the candidates (NEIGHBOURS_OF, REACH). About 10 µs a post.
     """
-    posts = sorted({post.seq: post for post in candidates}.values(), key=lambda post: (post.conversation, post.seq))
+    posts = sorted({(post.no, post.seq): post for post in candidates}.values(), key=lambda post: (post.no, post.seq))
     seen = any(post.cosine is not None for post in posts)
     if not posts or not (query.terms or seen) or limit <= 0:
         return []
@@ -197,31 +183,13 @@ def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: SearchResu
 
 
 def rank_found(
-    search_result: SearchResult,
-    query: Query | None,
-    *,
-    limit: int,
-    skip: Collection[int] = (),
+    search_result: SearchResult, query: Query | None, *, limit: int, skip: Collection[int] = ()
 ) -> list[Hit]:
     """Rank search results, best first, as hits of kind `post`. Without a query, there are none."""
     if query is None or all(each.seq in skip for each in search_result.found):
         return []  # usual case: a window shows a whole short path
-    by_place = {(each.no << 32) | each.seq: each for each in search_result.found}
-    candidates = [
-        RecallCandidate(
-            place,
-            each.sender,
-            each.created_at,
-            each.key,
-            (each.no << 32) | each.previous if each.previous else None,
-            each.no,
-            each.cosine,
-        )
-        for place, each in by_place.items()
-    ]
     hits: list[Hit] = []
-    for place, score, why in rank(query, candidates, search_result, limit=limit + len(skip)):
-        each = by_place[place]
+    for each, score, why in rank(query, search_result.found, search_result, limit=limit + len(skip)):
         if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
             continue
         hits.append(
@@ -300,16 +268,16 @@ def _best_passage(places: Mapping[str, list[int]], head: int, idf: Mapping[str, 
 
 def _link(readings: Sequence[_CandidateFeatures]) -> None:
     """Set the session number, and link each post to the previous and next one of its session."""
-    place = {reading.post.seq: at for at, reading in enumerate(readings)}
+    place = {(reading.post.no, reading.post.seq): at for at, reading in enumerate(readings)}
     session, first = 0, readings[0].post
     for earlier, later in pairwise(readings):
         a, b = earlier.post, later.post
-        same = a.conversation == b.conversation and abs(b.when - a.when) <= SESSION_GAP_S
+        same = a.no == b.no and abs(b.created_at - a.created_at) <= SESSION_GAP_S
         if not same or b.seq - first.seq >= SESSION_POSTS:
             session, first = session + 1, b
         later.session = session
     for at, reading in enumerate(readings):
-        before = -1 if reading.post.previous is None else place.get(reading.post.previous, -1)
+        before = place.get((reading.post.no, reading.post.previous), -1)
         if 0 <= before < at and readings[before].session == reading.session:
             reading.before, readings[before].after = before, at
 
@@ -384,8 +352,8 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
     speaker = query.named[0] if len(query.named) == 1 else None
     for reading, score in zip(readings, fused, strict=True):
         lent, asked = _lent(reading, readings, fused)
-        names = speaker == reading.post.speaker
-        timely = query.period is not None and query.period[0] <= reading.post.when < query.period[1]
+        names = speaker == reading.post.sender
+        timely = query.period is not None and query.period[0] <= reading.post.created_at < query.period[1]
         reading.score = (score + lent + asked) * (1 + SPEAKER * names) * (1 + PERIOD * timely)
         reading.parts = (SESSION * best[reading.session], lent, asked, names, timely)
 
@@ -411,7 +379,7 @@ def _brevity(reading: _CandidateFeatures) -> float:
 
 def _choose(
     readings: Sequence[_CandidateFeatures], limit: int, *, akin: float, about: frozenset[str]
-) -> list[RankedPost]:
+) -> list[tuple[Any, float, str]]:
     closest = max(reading.post.cosine or 0.0 for reading in readings)
     known = bool(about) and about <= {term for reading in readings for term in reading.counts}  # of all it asks about
     if max(reading.held for reading in readings) < SILENCE and closest < akin and not known:
@@ -419,9 +387,9 @@ def _choose(
     candidate_features = [reading for reading in readings if reading.held >= FLOOR or (reading.close or 0.0) >= CLEAR]
     if not candidate_features:
         return []
-    candidate_features.sort(key=lambda reading: (-reading.score, -reading.post.when, -reading.post.seq))
+    candidate_features.sort(key=lambda each: (-each.score, -each.post.created_at, -each.post.no, -each.post.seq))
     unit = max(candidate_features[0].held, candidate_features[0].post.cosine or 0.0) / candidate_features[0].score
-    return [(reading.post.seq, min(1.0, reading.score * unit), _why(reading)) for reading in candidate_features[:limit]]
+    return [(reading.post, min(1.0, reading.score * unit), _why(reading)) for reading in candidate_features[:limit]]
 
 
 def _why(reading: _CandidateFeatures) -> str:

@@ -189,22 +189,27 @@ class Dense(Struct, frozen=True):
     akin: float
 
 
-class PostMatch(Struct, frozen=True):
-    """A post found by full-text search, or a neighbor of one (`direct` false)."""
+class RecallCandidate(Struct, frozen=True):
+    """A text that may answer a query: a post or a memory. `seq` grows along a path."""
 
     seq: int
+    sender: str
+    created_at: float  # Unix seconds
+    key: str  # its indexed words (`key_text`)
+    previous: int = 0  # seq of the post before it on the path, 0 for none
+    no: int = 0  # the conversation's row number; sessions and neighbors never cross conversations
+    cosine: float | None = None  # between its vector and the query's, if both exist
+
+
+class PostMatch(RecallCandidate, frozen=True, kw_only=True):
+    """A post found by full-text search, or a neighbor of one (`direct` false)."""
+
     id: str
     role: Role
-    sender: str
     text: str
-    created_at: float
     tokens: int
-    previous: int  # the post before it on the path, 0 for none
     direct: bool
     conversation: str = ""
-    key: str = ""  # the post's indexed words
-    no: int = 0  # the conversation's row number
-    cosine: float | None = None  # between its vector and the query's, if both exist
 
 
 class SearchResult(Struct, frozen=True, kw_only=True):

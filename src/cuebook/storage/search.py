@@ -315,8 +315,9 @@ def _with_neighbours(
     post_matches = []
     for seq, id_, role, sender, message, created_at, tokens, parent, body, key in posts:
         text = decode_body(apart[body])[0] if body in apart else message or ""
-        fields = (seq, id_, role, sender, text, created_at, tokens, parent)
-        post_matches.append(PostMatch(*fields, seq in direct, row.id, key or "", row.no))
+        fields = {"id": id_, "role": role, "text": text, "tokens": tokens, "direct": seq in direct}
+        match = PostMatch(seq, sender, created_at, key or "", parent, row.no, conversation=row.id, **fields)
+        post_matches.append(match)
     return post_matches
 
 

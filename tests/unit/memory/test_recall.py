@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from cuebook.memory.excerpt import excerpt, pack
-from cuebook.memory.recall import RecallCandidate, match_expression, rank, read_query
+from cuebook.memory.recall import match_expression, rank, read_query
 from cuebook.memory.tokenizer import KEY_WORDS, key_text, query_words, read_period, words
-from cuebook.records.memory import SearchResult
+from cuebook.records.memory import RecallCandidate, SearchResult
 
 DAY = 86_400.0
 MONDAY = datetime(2024, 5, 13, 9, tzinfo=UTC).timestamp()
@@ -58,14 +58,14 @@ def search(db, text, scope="c1", speakers=()):
 def posts(*said, gap=60.0):
     """Return the candidates of one path from (speaker, text) pairs, a minute apart."""
     return [
-        RecallCandidate(n, speaker, MONDAY + n * gap, key_text(speaker, MONDAY + n * gap, text), n - 1 or None)
+        RecallCandidate(n, speaker, MONDAY + n * gap, key_text(speaker, MONDAY + n * gap, text), n - 1)
         for n, (speaker, text) in enumerate(said, 1)
     ]
 
 
 def order(query, candidates, *, limit=50, size=None, now=None):
-    read = read_query(query, speakers=sorted({post.speaker for post in candidates}), now=now)
-    return [seq for seq, *_ in rank(read, candidates, SearchResult(posts=size or len(candidates)), limit=limit)]
+    read = read_query(query, speakers=sorted({post.sender for post in candidates}), now=now)
+    return [post.seq for post, *_ in rank(read, candidates, SearchResult(posts=size or len(candidates)), limit=limit)]
 
 
 def count(text):
@@ -276,8 +276,8 @@ def test_a_time_in_the_query_affects_the_ranking():
 
 def test_neighbours_and_sessions_stay_in_their_conversation():
     one = RecallCandidate(1, "user", MONDAY, key_text("user", MONDAY, "What is my cat called?"))
-    two = RecallCandidate(2, "user", MONDAY, key_text("user", MONDAY, "Biscuit."), previous=1, conversation=1)
-    assert [seq for seq, *_ in rank(read_query("cat"), [one, two], SearchResult(posts=9), limit=9)] == [1]
+    two = RecallCandidate(2, "user", MONDAY, key_text("user", MONDAY, "Biscuit."), previous=1, no=1)
+    assert [post.seq for post, *_ in rank(read_query("cat"), [one, two], SearchResult(posts=9), limit=9)] == [1]
 
 
 @pytest.mark.parametrize(
@@ -302,8 +302,8 @@ def test_a_named_speaker_returns_results():
 def test_counted_word_frequencies_are_used():
     candidates = posts(("Anna", "the red door"), ("Bob", "the old kayak"), gap=DAY)
     read = read_query("red kayak")
-    assert rank(read, candidates, SearchResult(posts=900, frequencies={"red": 600, "kayak": 2}), limit=1)[0][0] == 2
-    assert rank(read, candidates, SearchResult(posts=900, frequencies={"red": 2, "kayak": 600}), limit=1)[0][0] == 1
+    assert rank(read, candidates, SearchResult(posts=900, frequencies={"red": 600, "kayak": 2}), limit=1)[0][0].seq == 2
+    assert rank(read, candidates, SearchResult(posts=900, frequencies={"red": 2, "kayak": 600}), limit=1)[0][0].seq == 1
 
 
 def test_chinese_and_japanese_words_are_found_inside_text():

@@ -13,10 +13,10 @@ from cuebook.interfaces import Embedder
 from cuebook.interfaces.store import MemoryMatches, Scene
 from cuebook.languages import reads
 from cuebook.memory.owner_memories import standing
-from cuebook.memory.recall import Query, RecallCandidate, rank, read_query
+from cuebook.memory.recall import Query, rank, read_query
 from cuebook.memory.tokenizer import memory_key, normal, said_of
 from cuebook.records.answer import Time
-from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, SearchResult
+from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, RecallCandidate, SearchResult
 from cuebook.records.turn import RECALLED, Ask
 from cuebook.window.tokens import Counter
 
@@ -130,7 +130,7 @@ def _by_query(
             "",
             each.valid_from,
             keys.get(each.no) or memory_key(each, zone=query.zone),
-            conversation=each.no,
+            no=each.no,
             cosine=matched.cosines.get(each.no),
         )
         for each in known.values()
@@ -141,8 +141,8 @@ def _by_query(
     ranked = rank(query, candidates, corpus, limit=limit)
     by_id = {(each.place, each.id): each for each in memories}
     hits: dict[str, Hit] = {}
-    for no, score, why in ranked:
-        memory = known[no]
+    for candidate, score, why in ranked:
+        memory = known[candidate.seq]
         newest = _newest(memory, by_id)
         for found in (newest, memory):  # newest first: an earlier quote never appears alone
             hits.setdefault(found.id, _hit(found, score=round(score, 6), why=_why(why), count=count))
