@@ -42,14 +42,12 @@ from cuebook.server.openai import conversations as conversations_v1
 from cuebook.server.openai import responses
 from cuebook.server.page import audit as audit_views
 from cuebook.server.page import conversations as conversation_views
-from cuebook.server.page import landing as pages
-from cuebook.server.page import live, views
-from cuebook.server.page import login as keyed
+from cuebook.server.page import live, site
 from cuebook.server.page import memories as memory_views
 from cuebook.server.page import mood as mind_views
 from cuebook.server.page import prompts as prompt_views
 from cuebook.server.page import shadow as shadow_views
-from cuebook.server.page.login import error_page
+from cuebook.server.page import turns as turn_views
 from cuebook.server.streaming import RunningTurns
 
 VERSION = "1"
@@ -61,8 +59,8 @@ KEEP_S = 5
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
 _PAGES = [
-    *keyed.ROUTES, *live.ROUTES, *views.ROUTES, *conversation_views.ROUTES, *memory_views.ROUTES, *prompt_views.ROUTES,
-    *mind_views.ROUTES, *audit_views.ROUTES, *pages.ROUTES, *shadow_views.ROUTES,
+    *site.ROUTES, *live.ROUTES, *turn_views.ROUTES, *conversation_views.ROUTES, *memory_views.ROUTES,
+    *prompt_views.ROUTES, *mind_views.ROUTES, *audit_views.ROUTES, *shadow_views.ROUTES,
 ]  # fmt: skip
 _V1 = [*v1.ROUTES, *responses.ROUTES, *conversations_v1.ROUTES, *messages.ROUTES]
 DESCRIPTION = """\
@@ -100,8 +98,8 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
             description=DESCRIPTION,
             components=Components(security_schemes={"key": SecurityScheme(type="http", scheme="bearer")}),
             security=[{"key": []}, {}],
-            render_plugins=[pages.ReferencePage()],
-            openapi_router=pages.documents(),
+            render_plugins=[site.ReferencePage()],
+            openapi_router=site.documents(),
         ),
         request_max_body_size=settings.max_body,
     )
@@ -112,7 +110,7 @@ def hand_over(app: Litestar, cue: Cuebook, *, host: str | None = None, port: int
     """Connect an app to a project."""
     exposed = host is not None and not is_local(host)
     app.state = State(
-        {"cue": cue, "running": RunningTurns(), "known_query": {}, "exposed": exposed, "error_page": error_page}
+        {"cue": cue, "running": RunningTurns(), "known_query": {}, "exposed": exposed, "error_page": site.error_page}
         | {"watching": Counter(), "measures": Measures()}  # live connections by key, and expensive requests
     )
     app.asgi_handler = Guard(

@@ -106,8 +106,12 @@ _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+x
 
 def show(template: str, /, status: int = 200, **values: Any) -> Response[bytes]:
     """Return a response with a rendered template; each value is escaped."""
-    body = _template(template).render(values).encode("utf-8", "replace")
-    return Response(body, media_type="text/html", status_code=status, headers=HEADERS)
+    return Response(page(template, **values), media_type="text/html", status_code=status, headers=HEADERS)
+
+
+def page(template: str, /, **values: Any) -> bytes:
+    """Return a rendered template; each value is escaped."""
+    return _template(template).render(values).encode("utf-8", "replace")
 
 
 def asset(name: str) -> Response[bytes] | None:

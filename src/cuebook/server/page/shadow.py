@@ -9,11 +9,11 @@ from litestar import Response, get, post
 from cuebook.app.reports.prices import UNKNOWN
 from cuebook.app.reports.shadow import ModelCost, ShadowCall, ShadowReport
 from cuebook.server.caller import AnyRequest, actor_of, caller_of, cue_of, user_of
-from cuebook.server.page.block_sources import post_address
 from cuebook.server.page.memories import go
 from cuebook.server.page.mood import ConversationQuery
 from cuebook.server.page.plots import plot_lines
 from cuebook.server.page.render import show
+from cuebook.server.page.turns import post_address
 from cuebook.server.route_parts import UserQuery
 
 #: Maximum number of calls in the table, newest first.

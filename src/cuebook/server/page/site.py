@@ -1,19 +1,67 @@
-"""Sign a browser in with an API key (stored in a cookie), and render error pages."""
+"""Render the settings, the sign-in with an API key, errors and the API reference, and serve the static files."""
 
 from typing import Any
 from urllib.parse import quote
 
-from litestar import Response, get, post
+from litestar import Response, Router, get, post
 from litestar.datastructures import Cookie
-from litestar.params import FromQuery
+from litestar.exceptions import NotFoundException
+from litestar.openapi.plugins import OpenAPIRenderPlugin
+from litestar.params import FromPath, FromQuery
 from litestar.response import Redirect
 
 from cuebook import Cuebook
+from cuebook.app.setup.project_files import setting_rows, shown_setting
 from cuebook.errors import CuebookError
 from cuebook.server.authorization import COOKIE, is_page
-from cuebook.server.caller import OPEN, AnyRequest
+from cuebook.server.caller import OPEN, AnyRequest, cue_of
 from cuebook.server.error_responses import Failure
-from cuebook.server.page.render import HEADERS, show
+from cuebook.server.guard import name_in
+from cuebook.server.page.render import HEADERS, asset, page, show
+
+
+@get("/page/settings", role="owner")
+async def settings(request: AnyRequest) -> Response[bytes]:
+    """Render every setting with its value (secrets hidden) and its source."""
+    config = cue_of(request).config
+    rows = [{**each, "value": shown_setting(each["value"])} for each in setting_rows(config)]
+    sections: dict[str, list[dict[str, str]]] = {}
+    for each in rows:
+        sections.setdefault(each["name"].partition(".")[0] if "." in each["name"] else "environment", []).append(each)
+    return show("settings.html", sections=sections, folder=config.folder)
+
+
+@get("/page/static/{name:str}", role=OPEN)
+async def static(name: FromPath[str]) -> Response[bytes]:
+    """Return a style sheet, script or icon of the inspector."""
+    response = asset(name_in(name))
+    if response is None:
+        raise NotFoundException(detail=f"Unknown file {name_in(name)!r}.")
+    return response
+
+
+# ---- API reference --------------------------------------------------------------------------------------------------
+
+
+class ReferencePage(OpenAPIRenderPlugin):
+    """Renders the OpenAPI document as HTML. Litestar's own pages load remote scripts."""
+
+    def __init__(self) -> None:
+        super().__init__(path="/")
+
+    def render(self, request: AnyRequest, openapi_schema: dict[str, Any]) -> bytes:
+        _ = request
+        return page("reference.html", **openapi_schema)
+
+
+def documents() -> Router:
+    """Return the router of the OpenAPI document and its page."""
+    opt = {"role": "viewer"}
+    return Router("/schema", route_handlers=[], include_in_schema=False, opt=opt, response_headers=HEADERS)
+
+
+# ---- API key and errors ---------------------------------------------------------------------------------------------
+
 
 KEY = "/page/key"
 #: Maximum length of a form field in characters.
@@ -65,4 +113,4 @@ def _local_address(address: str) -> str:
     return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
 
 
-ROUTES = [ask_key, keep_key]
+ROUTES = [settings, static, ask_key, keep_key]
