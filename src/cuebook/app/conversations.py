@@ -100,7 +100,9 @@ class Conversations(Namespace):
         def draft_all() -> tuple[Draft, ...]:
             return dated([self._draft(each, number, user, persona, now) for number, each in enumerate(posts)], zone)
 
-        large = len(posts) > MANY or any(_size(each) > LARGE for each in posts)
+        large = len(posts) > MANY or any(
+            len(each.message if isinstance(each, Posted) else str(each.get("content", ""))) > LARGE for each in posts
+        )
         drafts = await asyncio.to_thread(draft_all) if large else draft_all()
         key = None
         if idempotency_key:
@@ -516,11 +518,6 @@ def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) ->
     if role is not None:
         return role_rounds(rounds, role, include_failed=include_failed)
     return rounds if include_failed else [each for each in rounds if each.state != "failed"]
-
-
-def _size(value: Posted | Mapping[str, Any]) -> int:
-    """Return the approximate number of characters of a post."""
-    return len(value.message) if isinstance(value, Posted) else len(str(value.get("content", "")))
 
 
 def _check_said(message_content: MessageContent, where: str) -> None:

@@ -201,12 +201,7 @@ class Rehearsal:
         for owner, most in FACTS.items():
             posts = [post for post in self.heard[start:end] if (post.role == "user") == (owner == "user")]
             for token in some([token for post in posts for token in tokens_of(post.text)], most):
-                yield TrackedFact(owner, token, _rest(token))
-
-
-def _rest(token: FactToken) -> str:
-    """Return the search query for a fact: its sentence without the value."""
-    return token.sentence.replace(token.value, " ")
+                yield TrackedFact(owner, token, token.sentence.replace(token.value, " "))
 
 
 def on_path(transcript: Transcript) -> list[RecordedPost]:

@@ -53,7 +53,7 @@ from cuebook.records.erasure import Receipt
 from cuebook.records.key import Caller
 from cuebook.records.memory import Hit, Item, Scope
 from cuebook.records.memory_answers import ItemEntry, item_entry
-from cuebook.validate import unknown
+from cuebook.validate import check_known, refuse
 
 #: A longer post is shown as its best excerpt (on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
 QUOTE_TOKENS = 120
@@ -119,7 +119,7 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
         organization and the project. A time excludes later posts and memories that were not valid then. New posts are
         found at once.
         """
-        _check_scopes(scopes)
+        refuse(check_known("scope", (("scopes", each) for each in scopes or ()), SCOPES))
         zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
         dense = await embed_query(self._services, query)
         known: Sequence[Hit] = ()
@@ -325,10 +325,3 @@ async def listed_items(
     if as_of is not None:
         return [each for each in entries if each.valid_from <= as_of < (each.valid_to or math.inf)]
     return [each for each in entries if ended or each.valid_to is None]
-
-
-def _check_scopes(scopes: Sequence[str] | None) -> None:
-    for scope in scopes or ():
-        if scope not in SCOPES:
-            msg = f"scopes: {unknown('scope', scope, SCOPES)}"
-            raise InvalidInput(msg, where="scopes")

@@ -531,12 +531,9 @@ async def find_beside(prompts: "PromptReading", other: Version, text: str) -> Ve
 
 async def differ(before: Version, after: Version) -> Difference:
     """Return the difference between two versions. Large ones are compared in a thread: up to 0.5 s."""
-    large = sum(len(text) for each in (before, after) for text in _texts(each)) > LARGE
+    texts = [text for each in (before, after) for text in (*each.sections.values(), *each.override_sections.values())]
+    large = sum(map(len, texts)) > LARGE
     return await asyncio.to_thread(difference, before, after) if large else difference(before, after)
-
-
-def _texts(version: Version) -> list[str]:
-    return [*version.sections.values(), *version.override_sections.values()]
 
 
 def _labelled(family: Family, label: str, *, branch: str | None, version: int | None) -> tuple[str, int]:

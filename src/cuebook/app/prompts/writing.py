@@ -4,7 +4,7 @@ A migrated branch that is new starts from the most similar version, of `main` if
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -41,7 +41,7 @@ from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import bump, check_semver, difference, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
-from cuebook.prompts.inherit import Clash, merge3
+from cuebook.prompts.inherit import merge3
 from cuebook.prompts.learn import score
 from cuebook.prompts.migrate import MigrationStep, plan, slugs
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference, read_place
@@ -225,8 +225,10 @@ class Prompts(PromptReading):
         (sections, clashes), (over, others) = [
             await asyncio.to_thread(merge3, *pair) if large else merge3(*pair) for pair in pairs
         ]
-        if clashes or others:
-            raise _merge_conflict(branch, into, [*clashes, *others])
+        if conflicts := [*clashes, *others]:
+            names = ", ".join(repr(each["section"]) for each in conflicts)
+            msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
+            raise MergeConflict(msg, conflicts=conflicts)
         version = replace(ours, sections=sections, override_sections=over, number=0, digest="", author="")
         stored = await self.store([await _numbered(version, ours, None)], by=by)
         return as_answer(VersionIdentity, stored[0])
@@ -410,7 +412,8 @@ class Prompts(PromptReading):
         Raises InvalidInput naming the path of the first error, Conflict after a concurrent write.
         """
         services = self._services
-        existing = await _existing(services, await asyncio.to_thread(slugs, document))
+        families = await services.prompts.families(Scope(), list(await asyncio.to_thread(slugs, document)))
+        existing = [each for slug in families for each in await services.prompts.versions(Scope(), slug)]
         steps, skipped = await asyncio.to_thread(plan, document, existing)
         await self.check([replace(step.version, number=step.number) for step in steps])
         if dry_run or not steps:
@@ -478,21 +481,9 @@ async def _numbered(version: Version, before: Version | None, semver: str | None
     return replace(version, semver=next_semver(before.semver, bump(await differ(before, version))))
 
 
-def _merge_conflict(branch: str, into: str, conflicts: Sequence[Clash]) -> MergeConflict:
-    names = ", ".join(repr(each["section"]) for each in conflicts)
-    msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
-    return MergeConflict(msg, conflicts=list(conflicts))
-
-
 def _params(value: Any) -> tuple[Param, ...]:
     ready = isinstance(value, tuple) and all(isinstance(each, Param) for each in value)
     return value if ready else read_params(value)
-
-
-async def _existing(services: Services, named: Iterable[str]) -> list[Version]:
-    """Return all versions of prompts and of their ancestors."""
-    families = await services.prompts.families(Scope(), list(named))
-    return [version for slug in families for version in await services.prompts.versions(Scope(), slug)]
 
 
 def _begins(steps: Sequence[MigrationStep], existing: Sequence[Version]) -> list[tuple[str, int] | None]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -157,6 +157,7 @@ class ShadowCalls(Namespace):
             lost.update(self._shadow.lost)
         reported = [call.usage for call in calls if call.usage is not None and call.usage.input is not None]
         added = sorted(call.entry.added_ms for call in calls)
+        models = sorted({call.entry.model for call in calls})
         truncated = {(call.conversation, seq) for call in calls for seq in call.entry.truncated_seqs}
         return ShadowReport(
             calls=len(calls),
@@ -175,7 +176,7 @@ class ShadowCalls(Namespace):
             client_read=sum(call.entry.client.read for call in calls if call.entry.client),
             window_read=sum(call.entry.ours.read for call in calls if call.entry.ours),
             prices_as_of=prices.as_of,
-            models=_models(calls, prices),
+            models=[_cost(model, [each for each in calls if each.entry.model == model], prices) for model in models],
             posts=sum(call.entry.path for call in newest),
             neither=sum(call.entry.neither for call in newest),
             client_alone=sum(call.entry.client_alone for call in newest),
@@ -267,13 +268,6 @@ def _answered(calls: Sequence[ShadowedCall]) -> list[ShadowedCall]:
 def _output(call: ShadowedCall) -> int:
     counted = call.usage.output if call.usage is not None else None
     return call.reply_tokens if counted is None else counted
-
-
-def _models(calls: Sequence[ShadowedCall], prices: Prices) -> list[ModelCost]:
-    named: defaultdict[str, list[ShadowedCall]] = defaultdict(list)
-    for call in calls:
-        named[call.entry.model].append(call)
-    return [_cost(model, shadowed_calls, prices) for model, shadowed_calls in sorted(named.items())]
 
 
 def _cost(model: str, calls: Sequence[ShadowedCall], prices: Prices) -> ModelCost:

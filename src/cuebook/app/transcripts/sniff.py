@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from cuebook.app.files import decode, read_bytes
 from cuebook.app.transcripts.posts import id_of, post_of, read_messages, read_posts
@@ -201,14 +201,10 @@ def _one(value: object, place: FilePlace, stem: str) -> list[Transcript]:
         return [_posts(value, place, stem)]
     if isinstance(value.get("rounds"), list):
         return [_taskweaver(value, place, stem)]
-    if _is_message(value):
-        return [_openai({"messages": [value]}, place, stem, bare=True)]
-    return _unknown(value, place)
-
-
-def _unknown(value: Mapping[str, Any], place: FilePlace) -> NoReturn:
-    keys = ", ".join(map(str, list(value)[:6])) or "nothing"
-    place.refuse(f"unknown format (keys: {keys}). Supported formats: {_KNOWN}")
+    if not _is_message(value):
+        keys = ", ".join(map(str, list(value)[:6])) or "nothing"
+        place.refuse(f"unknown format (keys: {keys}). Supported formats: {_KNOWN}")
+    return [_openai({"messages": [value]}, place, stem, bare=True)]
 
 
 def _lines(lines: list[tuple[FilePlace, Mapping[str, Any]]], place: FilePlace, stem: str) -> Transcript:

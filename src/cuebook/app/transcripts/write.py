@@ -57,18 +57,15 @@ def _own(conversation: Conversation, posts: Sequence[Post], *, one_line: bool) -
 
 def _post(post: Post, ids: dict[int, str]) -> dict[str, Any]:
     data: dict[str, Any] = to_wire(post_entry(post, ids))
-    data["attachments"] = [_part(portable.part_to_dict(part)) for part in post.parts]
+    empty = {"id": "", "extra": None}
+    parts = [portable.part_to_dict(part).items() for part in post.parts]
+    data["attachments"] = [{key: value for key, value in part if value != empty.get(key, ...)} for part in parts]
     data["timestamp"] = _exact(post.created_at)
     if post.wire is not None:
         data["wire"] = _verbatim(post.wire)
     if post.state == "complete":
         del data["state"]
     return {key: value for key, value in data.items() if value not in ("", []) or key in _ALWAYS}
-
-
-def _part(fields: dict[str, Any]) -> dict[str, Any]:
-    empty = {"id": "", "extra": None}
-    return {key: value for key, value in fields.items() if key not in empty or value != empty[key]}
 
 
 def _exact(when: float) -> str:

@@ -13,7 +13,6 @@ from cuebook.errors import Denied, InvalidInput
 from cuebook.prompts.names import parse_reference
 from cuebook.records.conversation_answers import PostsLeftOut, WhatIfEntry, WindowChange, block_entry, window_entry
 from cuebook.records.memory import NO_MODEL, Scope
-from cuebook.records.prompt import Version
 
 #: Maximum number of prompts, and of memories, per question.
 MOST = 100
@@ -42,7 +41,9 @@ async def what_if(
             msg = f"{where}: {len(values)} exceed the limit of {MOST}."
             raise InvalidInput(msg, where=where)
     turn = await services.store.turn(scope, conversation, n)
-    versions = [await _version(services, each) for each in with_prompt]
+    prompts, references = PromptReading(services), [each.removeprefix("prompt:") for each in with_prompt]
+    places = [parse_reference(each, where="withPrompt") for each in references]
+    versions = [await prompts.get(each.slug, branch=each.branch, version=each.number) for each in places]
     when = None if as_of is None else await _moment(services, scope, conversation, as_of)
     recorded = await read_recorded(services, scope, stored, turn)
     if ask and services.model.name == NO_MODEL:
@@ -76,11 +77,6 @@ def what_if_entry(diff: WindowDiff) -> WhatIfEntry:
         before=window_entry(diff.before),
         after=window_entry(diff.after) if diff.after else None,
     )
-
-
-async def _version(services: Services, name: str) -> Version:
-    reference = parse_reference(name.removeprefix("prompt:"), where="withPrompt")
-    return await PromptReading(services).get(reference.slug, branch=reference.branch, version=reference.number)
 
 
 async def _moment(services: Services, scope: Scope, conversation: str, value: datetime | str | int) -> float:
