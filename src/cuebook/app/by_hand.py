@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
+from cuebook.app.cuebook import Cuebook
 from cuebook.app.memories.reading import check_item
-from cuebook.app.parts import Parts
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.records.erasure import Receipt
 from cuebook.records.memory import Hit
@@ -17,7 +17,7 @@ READ = 20
 
 
 async def matching_memories(
-    cue: Parts, query: str, *, conversation: str | None = None, user: str | None = None, limit: int = 10
+    cue: Cuebook, query: str, *, conversation: str | None = None, user: str | None = None, limit: int = 10
 ) -> list[StoredMemory]:
     """Return the memories that match a query and that the caller may delete, best first.
 
@@ -34,7 +34,7 @@ async def matching_memories(
     return list(memories.values())[:limit]
 
 
-async def _behind(cue: Parts, hit: Hit, user: str | None) -> list[str]:
+async def _behind(cue: Cuebook, hit: Hit, user: str | None) -> list[str]:
     """Return the ids of the memories that a hit came from. Raises NotFound."""
     if hit.kind != "post":
         return [hit.memory_id]
@@ -42,7 +42,7 @@ async def _behind(cue: Parts, hit: Hit, user: str | None) -> list[str]:
     return [item.memory_id for item in items if set(item.sources) & set(hit.sources)]
 
 
-async def _own(cue: Parts, name: str, user: str | None) -> StoredMemory:
+async def _own(cue: Cuebook, name: str, user: str | None) -> StoredMemory:
     """Return a memory if the caller may delete it. Raises NotFound, Denied."""
     memory = await cue.memory.get(name, user=user)
     await check_item(cue.services, name, user)
@@ -52,7 +52,7 @@ async def _own(cue: Parts, name: str, user: str | None) -> StoredMemory:
     return memory
 
 
-async def forget(cue: Parts, ids: Sequence[str], *, user: str | None = None, reason: str = "") -> Receipt:
+async def forget(cue: Cuebook, ids: Sequence[str], *, user: str | None = None, reason: str = "") -> Receipt:
     """Delete memories by id, all or none, with everything derived from them. Return the receipt.
 
     Raises InvalidInput, NotFound naming the unknown id, Conflict naming a hold, and, if `user` is given, Denied for

@@ -9,10 +9,9 @@ from cuebook.app.arguments import OWNER, Actor, CallerOf, IdempotencyKey
 from cuebook.app.keys import LONGEST, record_of
 from cuebook.app.namespace import Namespace
 from cuebook.engine.core.drafts import check_text
-from cuebook.engine.core.services import Services
 from cuebook.operations import Argument, operation
 from cuebook.records.key import OrganizationMemoryChange, OrganizationSettings, checked
-from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.memory import Scope
 
 OrganizationId = Annotated[
     str,
@@ -23,10 +22,6 @@ OrganizationId = Annotated[
 
 class Organizations(Namespace):
     """The organizations of one tenant. An organization without settings has the defaults."""
-
-    def __init__(self, services: Services, tenant: str = DEFAULT_TENANT) -> None:
-        super().__init__(services)
-        self._scope = Scope(tenant)
 
     @operation(
         "GET /api/organizations/{organization}/settings",
@@ -39,7 +34,7 @@ class Organizations(Namespace):
         """Return an organization's settings, or the defaults. Only for its admins. Raises InvalidInput, NotFound."""
         check_text(organization, "organization")
         caller.check_organization(organization)
-        return await self._services.store.keys.organization(self._scope, organization)
+        return await self._services.store.keys.organization(Scope(), organization)
 
     @operation("PATCH /api/organizations/{organization}/settings", role="admin", hidden=True, stores=True)
     async def change(
@@ -61,4 +56,4 @@ class Organizations(Namespace):
         value = {"memory": msgspec.to_builtins(change)}
         record = record_of(self._services, f"organization:{organization}", "organization", by=by, said=value)
         store, now = self._services.store.keys, self._services.clock.now()
-        return await store.change_organization(self._scope, organization, change, now=now, audit=[record])
+        return await store.change_organization(Scope(), organization, change, now=now, audit=[record])
