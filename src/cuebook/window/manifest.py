@@ -96,24 +96,18 @@ def _ranges(post_in_forms: Sequence[PostInForm]) -> list[ManifestRange]:
 
 def dropped_ranges(posts: Sequence[PathPost], reason: str) -> list[Dropped]:
     """Return omitted posts as ranges of consecutive seqs, oldest first."""
-    droppeds: list[Dropped] = []
-    start = 0
-    for end, post in enumerate(posts, 1):
-        if end == len(posts) or posts[end].seq != post.seq + 1:
-            path_posts = posts[start:end]
-            tokens = sum(each.tokens for each in path_posts)
-            droppeds.append(
-                Dropped(
-                    kind="post",
-                    reason=reason,
-                    tokens=tokens,
-                    count=len(path_posts),
-                    first=path_posts[0].seq,
-                    last=path_posts[-1].seq,
-                )
-            )
-            start = end
-    return droppeds
+    runs = [[post for _, post in run] for _, run in groupby(enumerate(posts), key=lambda each: each[1].seq - each[0])]
+    return [
+        Dropped(
+            kind="post",
+            reason=reason,
+            tokens=sum(map(_TOKENS, run)),
+            count=len(run),
+            first=run[0].seq,
+            last=run[-1].seq,
+        )
+        for run in runs
+    ]
 
 
 def anchored(manifest: Manifest) -> frozenset[int]:
