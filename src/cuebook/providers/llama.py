@@ -1,21 +1,20 @@
-"""Run a local model: a GGUF file with llama.cpp, in its own thread, one answer at a time."""
+"""Run a local model: a GGUF file with the server of llama.cpp, in this process."""
 
 import asyncio
 import importlib.util
 import secrets
 import struct
-import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from cuebook.errors import BackendError, InvalidInput, UpstreamError
+from cuebook.errors import InvalidInput
 from cuebook.interfaces import ModelRequest, Piece, RelayRequest
-from cuebook.providers.openai import read_pieces, request_fields
+from cuebook.providers.openai import HttpAnswer, HttpUpstream, OpenAIModel
 
 # ---- GGUF files -----------------------------------------------------------------------------------------------------
 
@@ -106,12 +105,13 @@ PACKAGE: Final = "package:"
 BATCH: Final = 64
 #: Most tokens of the context window, unless the file or the budget sets less.
 CONTEXT: Final = 8_192
-#: Request options: token counts, and progress while the prompt is read, so that it can be cancelled then too.
-_STREAMED: Final = {"stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
 
 
 class LlamaModel:
-    """A model in llama.cpp on one thread. The file is loaded with the first request."""
+    """A model in llama.cpp, one answer at a time. Its server in this process is started with the first request.
+
+    The server listens on this machine; only this process knows its key. A closed connection cancels the answer.
+    """
 
     def __init__(self, name: str, *, folder: Path, context: int = CONTEXT, reply: int = 1_024) -> None:
         """`name` is a file relative to `folder`, or package:NAME. `context` and `reply` are limits in tokens.
@@ -126,10 +126,10 @@ class LlamaModel:
         self.context = min(context, context_of(self._file) or CONTEXT)
         self.name = self._file.stem
         self._reply = reply
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cuebook-llama")
-        self._server: Any = None
         self._tools: bool | None = None  # not known yet
-        self._stopping = threading.Event()
+        self._starting = asyncio.Lock()
+        self._server: Any = None
+        self._client: OpenAIModel | None = None
 
     @property
     def base_url(self) -> str:
@@ -143,110 +143,51 @@ class LlamaModel:
         return self._tools
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
-        """Yield the answer as it is computed. Raises UpstreamError for an unreadable request, else BackendError."""
-        messages = [msgspec.json.decode(message) for message in request.messages]
-        body = {"max_tokens": self._reply} | request_fields(request) | {"messages": messages} | _STREAMED
-        async with aclosing(self._said(body)) as events:
-            async for piece in read_pieces(events, self.name):
+        """Yield the answer as it is computed. Raises UpstreamError."""
+        client = await self._started()
+        limited = replace(request, model="", max_tokens=request.max_tokens or self._reply)
+        async with aclosing(client.stream(limited)) as pieces:
+            async for piece in pieces:
                 yield piece
 
-    async def send(self, request: RelayRequest) -> "LlamaAnswer":
-        """Answer a chat completion like an OpenAI server, including tools; always as a stream.
-
-        Raises BackendError if the model fails.
-        """
+    async def send(self, request: RelayRequest) -> HttpAnswer:
+        """Answer a chat completion like an OpenAI server, including tools; always as a stream. Raises UpstreamError."""
         body: dict[str, Any] = msgspec.json.decode(request.body)
         value = body.get("max_tokens")
         most = min(value, self._reply) if isinstance(value, int) and value > 0 else self._reply
-        events = self._said(body | _STREAMED | {"max_tokens": most})
-        try:
-            first = await anext(events, dict[str, Any]())
-        except UpstreamError as error:  # an unreadable request
-            first = {"error": {"message": str(error), "code": error.status}}
-        return LlamaAnswer(first, events, self.name)
+        body |= {"model": self.name, "stream": True, "stream_options": {"include_usage": True}, "max_tokens": most}
+        client = await self._started()
+        return await client.send(replace(request, body=msgspec.json.encode(body)))
 
-    async def _said(self, body: dict[str, Any]) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield the computed events. Raises UpstreamError, BackendError."""
-        loop, stop = asyncio.get_running_loop(), threading.Event()
-        heard: asyncio.Queue[Any] = asyncio.Queue()
+    async def _started(self) -> OpenAIModel:
+        """Return a client of the server, which is started once."""
+        async with self._starting:
+            if self._client is None:
+                key = secrets.token_hex(32)
+                self._server = await asyncio.to_thread(self._start, key)
+                url = f"{self._server.listening_address}/v1"
+                self._client = OpenAIModel(self.name, HttpUpstream(url, api_key=key, own_key_first=True))
+        return self._client
 
-        def tell(event: Any) -> bool:
-            """Pass on an event; return whether to stop."""
-            if stop.is_set() or self._stopping.is_set():
-                return True
-            with suppress(RuntimeError):  # the loop is closed: nobody is waiting
-                loop.call_soon_threadsafe(heard.put_nowait, event)
-            return False
+    def _start(self, key: str) -> Any:
+        import xllamacpp
 
-        answering = loop.run_in_executor(self._thread, self._answer, body, tell, stop)
-        answering.add_done_callback(lambda done: heard.put_nowait(None if done.cancelled() else done.exception()))
-        try:
-            while isinstance(event := await heard.get(), dict):
-                yield event
-            if event is not None:
-                raise _failed(self.name, event)
-        finally:
-            stop.set()  # the computation ends with its next token or prompt batch; do not wait for it
-            answering.cancel()
-
-    def _answer(self, body: dict[str, Any], tell: Any, stop: threading.Event) -> None:
-        if not (stop.is_set() or self._stopping.is_set()):
-            self._loaded().handle_chat_completions(body, tell)
-
-    def _loaded(self) -> Any:
-        """Return the model, loaded once."""
-        if self._server is None:
-            import xllamacpp
-
-            params = xllamacpp.CommonParams()
-            params.model.path = str(self._file)
-            params.n_ctx, params.n_parallel = self.context, 1
-            params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-            params.n_batch = params.n_ubatch = min(BATCH, self.context)
-            params.warmup, params.verbosity = False, -1
-            # The server listens on this machine; only this process knows the key.
-            params.ui = params.endpoint_slots = False
-            params.api_keys = [secrets.token_hex(32)]
-            self._server = xllamacpp.Server(params)
-        return self._server
+        params = xllamacpp.CommonParams()
+        params.model.path = str(self._file)
+        params.model_alias = {self.name}
+        params.n_ctx, params.n_parallel = self.context, 1
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
+        params.n_batch = params.n_ubatch = min(BATCH, self.context)
+        params.warmup, params.verbosity = False, -1
+        params.ui = params.endpoint_slots = False
+        params.api_keys = [key]
+        return xllamacpp.Server(params)
 
     async def aclose(self) -> None:
         """Cancel the running answer and release the memory."""
-        self._stopping.set()
-        await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
-        self._server = None
-
-
-class LlamaAnswer:
-    """An answer of llama.cpp in OpenAI's format."""
-
-    def __init__(self, first: dict[str, Any], events: AsyncGenerator[dict[str, Any], None], name: str) -> None:
-        """`first` is the first event, which may be an error. `name` replaces the file name in the answer."""
-        self._first, self._events, self._name = first, events, name
-        error = first.get("error")
-        code = error.get("code") if isinstance(error, dict) else None
-        self.status: int = 200 if not error else code if isinstance(code, int) and 400 <= code < 600 else 502
-        self.headers: dict[str, str] = {"content-type": "application/json" if error else "text/event-stream"}
-
-    async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Yield the answer as it is computed. Raises BackendError."""
-        if self.status != 200:
-            yield msgspec.json.encode(self._first)
-            return
-        finished = False
-        yield self._line(self._first)
-        async for event in self._events:
-            finished = finished or any(each.get("finish_reason") for each in event.get("choices") or ())
-            yield self._line(event)
-        if finished:
-            yield b"data: [DONE]\n\n"
-
-    def _line(self, event: dict[str, Any]) -> bytes:
-        return b"data: " + msgspec.json.encode(event | {"model": self._name}) + b"\n\n"
-
-    async def aclose(self) -> None:
-        """Cancel the answer."""
-        await self._events.aclose()
+        if self._client is not None:
+            await self._client.aclose()
+        self._client = self._server = None
 
 
 def file_named(name: str, folder: Path) -> Path:
@@ -273,13 +214,3 @@ def _places(package: str) -> list[Path]:
     except ValueError:  # not a package name
         return []
     return [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
-
-
-def _failed(name: str, error: BaseException) -> Exception:
-    """Return the error for an exception of llama.cpp: an unreadable request, or a failure of the model."""
-    if isinstance(error, ValueError | RuntimeError):
-        failure: BackendError = UpstreamError(f"{name} rejected the request: {error}", status=400)
-    else:
-        failure = BackendError(f"{name} failed with {type(error).__name__}")
-    failure.__cause__ = error
-    return failure

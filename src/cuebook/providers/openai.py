@@ -3,7 +3,7 @@
 import os
 import sys
 from array import array
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from math import isfinite, sqrt
 from typing import Any
 from urllib.parse import urlsplit
@@ -88,16 +88,17 @@ class HttpUpstream:
         base_url: str,
         *,
         forward_auth: bool = True,
+        api_key: str = "",
         api_key_env: str = "",
         own_key_first: bool = False,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 300.0,
     ) -> None:
-        """`own_key_first`: the key in `api_key_env`, if set, replaces the client's key."""
+        """`own_key_first`: our key, `api_key` or the one in `api_key_env`, replaces the client's."""
         self._url = base_url.rstrip("/")
         self.base_url = shown_url(self._url)
         self._forward_auth = forward_auth
-        self._api_key_env = api_key_env
+        self._api_key, self._api_key_env = api_key, api_key_env
         self._own_key_first = own_key_first
         self._timeouts = (connect_timeout_s, read_timeout_s)
         self._client: Any = None
@@ -143,7 +144,7 @@ class HttpUpstream:
     def _headers(self, values: Mapping[str, str], *, verbatim: bool = False) -> list[tuple[bytes, bytes]]:
         label = next((value for name, value in values.items() if name.lower() == "connection"), "")
         hop = _HOP | {name.strip().lower() for name in label.split(",")}
-        key = os.environ.get(self._api_key_env, "") if self._api_key_env else ""
+        key = self._api_key or (os.environ.get(self._api_key_env, "") if self._api_key_env else "")
         forwards = self._forward_auth and not (key and self._own_key_first)
         headers = {
             name: value
@@ -219,7 +220,7 @@ class OpenAIModel:
         """Forward a request to the server. Raises UpstreamError."""
         return await self._upstream.send(request)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Piece, None]:
         """Yield the answer in chunks. Raises UpstreamError for an error answer and for a stream that ends early."""
         answer = await self._upstream.send(
             RelayRequest(
