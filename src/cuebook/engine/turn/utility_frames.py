@@ -7,7 +7,7 @@ same user are compared.
 
 import unicodedata
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import Final
 
 from cuebook.engine.core.services import Services, Settings
@@ -97,4 +97,5 @@ def _width(text: str) -> int:
 
 def _reach(text: str) -> int:
     """Return how many letters are at least END wide."""
-    return next((n for n in range(1, END) if _width(text[:n]) >= END), END)
+    widths = accumulate(map(_width, text[:END]))
+    return next((n for n, width in enumerate(widths, 1) if width >= END), END)
