@@ -109,7 +109,7 @@ async def _in_memory(cue: Cuebook) -> AsyncRound:
     scene = await services.store.scene(SCOPE, path_query(services, CONVERSATION, _ASK.text, parent=None, budget=None))
     request = read_ask(services, _ASK, post_id="query")
     place = await align_history(services, SCOPE, request)
-    query = recall_query(services, scene, _ASK)
+    query = recall_query(services, scene, _ASK, quotes=False)
     content = window_request(services, scene, request, place, SystemPrompt(), query=query)
 
     async def one() -> float:

@@ -148,6 +148,7 @@ class PathQuery(Struct, frozen=True, kw_only=True):
     small_after: int = 0  # `small_tokens` applies after this many in full; 0 = after `full_tokens`
     post_tokens: int = 0  # most tokens of one post counted in `full_tokens`: no window shows more of it; 0 = no limit
     search: SearchLook | None = None
+    quotes: bool = False  # search even if the memory policy recalls nothing
     use_summary: bool = True
     whole: bool = False  # load the path from its start; by default from the summary's mark
     prompts: tuple[str, ...] = ()  # prompts for the system prompt, including the project's own

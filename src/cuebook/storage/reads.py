@@ -102,6 +102,8 @@ class ConversationReader(Noun):
         behind = runs if path_query.whole else runs_after(runs, mark)
         path, left = _read_path(transaction, no, behind, path_query, self.paths, epoch=epoch)
         said = last.metadata.get(RECALLED, {}).get("durable", ()) if last else ()
+        known = _known(transaction, path_query, row, self.cache, said=said)
+        recalls = path_query.quotes or known is None or known.policy.recalls
         return Scene(
             conversation=row.record(),
             parent=parent,
@@ -112,7 +114,7 @@ class ConversationReader(Noun):
             waiting_turn=_turn(transaction, waiting) if waiting else None,
             previous=previous,
             found=search.search(transaction, row, runs, path_query.search, self.cache)
-            if path_query.search
+            if path_query.search and recalls
             else search.NOTHING,
             speakers=tuple(row.speakers),
             told=last.metadata if last else {},
@@ -122,7 +124,7 @@ class ConversationReader(Noun):
             families=families,
             epoch=epoch,
             corrected=last_correction(transaction, row) if version else 0,
-            known=_known(transaction, path_query, row, self.cache, said=said),
+            known=known,
         )
 
     @read

@@ -46,9 +46,14 @@ class SelectedMemories(Struct, frozen=True, kw_only=True):
     uses: Mapping[str, int] = {}
 
 
-def recall_query(services: Services, scene: Scene, ask: Ask) -> Query | None:
-    """Return the words and dates of a request to recall by, or None without recall."""
-    if not (services.settings.recall and ask.text):
+def recall_query(services: Services, scene: Scene, ask: Ask, *, quotes: bool) -> Query | None:
+    """Return the words and dates of a request to recall by, or None if nothing is recalled.
+
+    `quotes`: recall posts even if the memory policy does not.
+    """
+    known = scene.known
+    recalls = quotes or known is None or known.policy.recalls or known.places
+    if not (services.settings.recall and ask.text and recalls):
         return None
     zone = services.settings.zone_of(ask.time_zone, scene.conversation)
     return read_query(ask.text, speakers=scene.speakers, now=services.clock.now(), zone=zone)

@@ -43,7 +43,9 @@ async def load_scene(
     terms |= {"project": ask.project, "otherwise": settings.project}
     terms |= {"steady_posts": profile.tail + profile.most if profile.trigger == "posts" else 0}
     where: Any = {"parent": place.parent, "limits": limits, "budget": ask.token_budget, "dense": query_vector}
-    query = replace(path_query(services, ask.conversation, ask.text, **where), **terms, whole=resends)
+    query = replace(
+        path_query(services, ask.conversation, ask.text, **where), **terms, whole=resends, quotes=request.quotes
+    )
     scene = await services.store.scene(scope, query)
     if scene.summary and scene.summary.corrected < scene.corrected:
         await correct_summary(services, scope, ask.conversation, upto=scene.summary.upto_seq)

@@ -109,7 +109,7 @@ async def decide_turn(services: Services, request: TurnRequest, place: HistoryPl
         signals = await detect_signals(services, scene, ask, place.drafts)
         outcome = feedback_on_previous_turn(services, scene, ask, place.drafts, signals)
     prompt = await system_prompt(services, scene, request, ask, signals=signals)
-    query, turn = recall_query(services, scene, ask), scene.conversation.turns + 1
+    query, turn = recall_query(services, scene, ask, quotes=request.quotes), scene.conversation.turns + 1
     memories = select_memories(services, scene, query, turn=turn)
     contents = window_request(services, scene, request, place, prompt, query=query, memories=memories)
     plan = await compare_with_previous(services, request.scope, plan_window(services, scene, contents))
