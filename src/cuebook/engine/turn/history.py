@@ -96,6 +96,7 @@ class Continuation(Struct, frozen=True):
     is_side_branch: bool = False
     matched: int = 0
     answered: bool = False
+    paths: tuple[StoredPath, ...] | None = None  # those of the conversation that equal the start of the history
 
 
 async def name_conversation(services: Services, request: TurnRequest) -> TurnRequest:
@@ -114,7 +115,8 @@ async def name_conversation(services: Services, request: TurnRequest) -> TurnReq
     if request.ask.conversation:
         return request
     name = continuation.conversation.id if continuation else services.dice.new_id("conv")
-    return replace(request, ask=replace(request.ask, conversation=name))
+    paths = continuation.paths if continuation else ()
+    return replace(request, ask=replace(request.ask, conversation=name), paths=paths)
 
 
 async def _is_utility(services: Services, request: TurnRequest, continuation: Continuation | None) -> bool:
@@ -156,11 +158,13 @@ async def align_history(services: Services, request: TurnRequest, *, is_busy: bo
     if request.only_new:
         return await _place(services, request, new)
     answers = _answers(request)
-    paths = await _paths(services, request, conversation=ask.conversation)
-    continuation: Continuation | None
+    paths = request.paths
+    if paths is None:
+        paths = await _paths(services, request, conversation=ask.conversation)
+    continuation = None
     if paths:
         continuation = continue_path(max(paths, key=lambda path: (path.leads_to_head, path.seqs[-1])), answers)
-    else:
+    elif request.paths is None:
         digests = [each.digest for each in history]
         alignments = await services.store.align(request.scope, digests, conversation=ask.conversation)
         stored = bool(alignments and alignments[0].conversation.last_seq)
@@ -245,7 +249,7 @@ async def _recognize(services: Services, request: TurnRequest) -> Continuation |
             if not may_be_ours(path.conversation.id) and path.conversation.last_seq == len(history)
         ]
         if same:
-            return continue_path(max(same, key=lambda path: path.conversation.updated_at), answers)
+            return _recognized(max(same, key=lambda path: path.conversation.updated_at), same, answers)
     if request.lists and history[-1].role != ASSISTANT:
         since = services.clock.now() - LISTED_S
         listed = [
@@ -256,7 +260,7 @@ async def _recognize(services: Services, request: TurnRequest) -> Continuation |
             and path.conversation.updated_at >= since
         ]
         if len(listed) == 1:  # several equal conversations are ambiguous
-            return continue_path(listed[0], answers)
+            return _recognized(listed[0], listed, answers)
     if not sought:
         return await _summarized(services, request)
     paths = [
@@ -266,11 +270,16 @@ async def _recognize(services: Services, request: TurnRequest) -> Continuation |
     ]
     if paths:  # an answer matches, so that two users' "hi" stay separate
         best = max(paths, key=lambda path: (path.seqs[-1] == path.conversation.head, path.conversation.updated_at))
-        return continue_path(best, answers)
+        return _recognized(best, paths, answers)
     alignments = await services.store.align(request.scope, digests, conversation=None, anchors=sought)
     unnamed = [each for each in alignments if not may_be_ours(each.conversation.id)]
     found = same_conversation(unnamed, answers, states=_states(request))
     return found or await _summarized(services, request)
+
+
+def _recognized(best: StoredPath, paths: Sequence[StoredPath], answers: frozenset[int]) -> Continuation:
+    same = tuple(path for path in paths if path.conversation.no == best.conversation.no)
+    return replace(continue_path(best, answers), paths=same)
 
 
 async def _summarized(services: Services, request: TurnRequest) -> Continuation | None:
@@ -295,7 +304,7 @@ async def _summarized(services: Services, request: TurnRequest) -> Continuation 
 
 async def _paths(
     services: Services, request: TurnRequest, *, conversation: str | None, whole: bool = False
-) -> list[StoredPath]:
+) -> tuple[StoredPath, ...]:
     """Return the stored paths that equal the history up to its last messages, or with `whole` all of it.
 
     If the path goes on and several messages are new, alignment must look for a run further down: return none.
@@ -306,7 +315,7 @@ async def _paths(
     )
     longest_first = list(enumerate(chains))[:0:-1][: 1 if whole else NEW + 1]
     paths = await services.store.stored_paths(request.scope, longest_first, conversation=conversation)
-    return [path for path in paths if many - len(path.seqs) < TAIL or path.seqs[-1] == path.conversation.head]
+    return tuple(path for path in paths if many - len(path.seqs) < TAIL or path.seqs[-1] == path.conversation.head)
 
 
 def continue_path(path: StoredPath, answers: frozenset[int]) -> Continuation:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from cuebook.engine.core.context_limits import ModelTarget
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Key
+from cuebook.interfaces.store import StoredPath
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask
 from cuebook.window.window import ClientSystem
@@ -30,6 +31,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     history: tuple[ResentMessage, ...] = ()
     only_new: bool = False  # the history has no stored posts; it follows `parent`
     parent: int | None = None  # by default the head
+    paths: tuple[StoredPath, ...] | None = None  # stored paths that the history continues; None: to be looked up
     lists: bool = False  # the client may store its messages as items of a conversation that it created
     utility: UtilitySign = ""  # how it looks like a utility call
     retried: bool = False  # the client marks the request as a retry

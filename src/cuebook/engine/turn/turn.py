@@ -75,6 +75,7 @@ async def open_step(
             retries = services.queue.hold(scope.tenant, name, parallel=True)  # one at a time: each needs few attempts
             async with retries if in_parallel and attempt else nullcontext():
                 place = await align_history(services, request, is_busy=is_busy)
+                request = replace(request, paths=None)  # they may have grown before another attempt
                 if before_attempt is not None:
                     await before_attempt()
                 decision = await decide_turn(services, request, place)
