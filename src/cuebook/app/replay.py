@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from cuebook.app.transcripts.transcript import Transcript
 from cuebook.engine.core.drafts import Posted, role_of, sender_of
+from cuebook.records.answer import as_answer
 from cuebook.records.conversation import Post
 from cuebook.testing.doubles import FrozenClock
 from cuebook.testing.upstream import HttpReply
@@ -37,15 +38,7 @@ class RecordedPost(Struct, frozen=True, kw_only=True):
 
     def posted(self) -> Posted:
         """Return the post to store."""
-        message_content = read_message(self.message)
-        return Posted(
-            sender=self.sender,
-            message=message_content.message,
-            parts=message_content.parts,
-            id=self.id,
-            created_at=self.when,
-            role=message_content.role,
-        )
+        return as_answer(Posted, read_message(self.message), sender=self.sender, id=self.id, created_at=self.when)
 
 
 def is_dated(transcript: Transcript) -> bool:
@@ -89,19 +82,8 @@ def _times(known: Sequence[float | None]) -> list[float]:
 
 def _recorded_post(posted: Posted, id_: str, when: float, transcript: Transcript, *, people: bool) -> RecordedPost:
     role = posted.role or role_of(posted.sender, transcript.persona)
-    post = Post(
-        id=posted.id or id_,
-        seq=0,
-        parent=0,
-        round=0,
-        sender=posted.sender,
-        recipient=posted.recipient,
-        role=role,
-        message=posted.message,
-        created_at=when,
-        tokens=0,
-        parts=posted.parts,
-    )
+    place = {"id": posted.id or id_, "seq": 0, "parent": 0, "round": 0, "tokens": 0, "state": "complete"}
+    post = as_answer(Post, posted, **place, role=role, created_at=when)
     message = msgspec.json.decode(write_message(post, user=transcript.user))
     kind = "listened" if people and posted.sender != transcript.user else ""
     return RecordedPost(id=post.id, when=post.created_at, sender=posted.sender, message=message, kind=kind)

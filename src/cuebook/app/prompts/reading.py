@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import Meta
@@ -43,7 +42,7 @@ from cuebook.prompts.registry import twin
 from cuebook.prompts.rollback_evidence import Course, course
 from cuebook.prompts.select import EPSILON, Selection
 from cuebook.prompts.template import render
-from cuebook.records.answer import Answer, Page, as_answer
+from cuebook.records.answer import Answer, Page, Time, as_answer
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Branch, Label, Observation, PromptEvent, ResolvedVersion, Strategy, Version
 
@@ -436,15 +435,12 @@ class PromptReading(Namespace):
 
     def _rendered(self, resolved: ResolvedVersion, data: Mapping[str, Any]) -> RenderedPrompt:
         version = resolved.version
-        now = datetime.fromtimestamp(self._services.clock.now(), UTC)
-        return RenderedPrompt(
-            text=render(text_of(resolved), data, engine=resolved.version.engine, declared=set(data)),
-            slug=version.slug,
-            branch=version.branch,
+        return as_answer(
+            RenderedPrompt,
+            version,
+            text=render(text_of(resolved), data, engine=version.engine, declared=set(data)),
             version=version.number,
-            semver=version.semver,
-            digest=version.digest,
-            timestamp=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            timestamp=str(Time(self._services.clock.now())),
             lineage=resolved.lineage,
         )
 

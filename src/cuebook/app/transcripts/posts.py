@@ -8,6 +8,7 @@ import msgspec
 from cuebook.app.transcripts.transcript import FilePlace
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import InvalidInput
+from cuebook.records.answer import as_answer
 from cuebook.records.conversation import Part, Post, PostState, Role
 from cuebook.records.portable import part_from_dict
 from cuebook.wire.chat_messages import read_message
@@ -106,17 +107,7 @@ def post_of(post: Post, place: FilePlace) -> Posted:
     """Convert a post of another store, with its verbatim message if it has one."""
     if post.wire is not None:
         _check_message(post.wire, place)
-    return Posted(
-        sender=post.sender,
-        recipient=post.recipient,
-        message=post.message,
-        parts=post.parts,
-        id=post.id,
-        created_at=post.created_at or None,
-        role=post.role,
-        state=post.state,
-        wire=post.wire,
-    )
+    return as_answer(Posted, post, created_at=post.created_at or None)
 
 
 def id_of(post: Given) -> str:

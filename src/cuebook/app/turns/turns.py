@@ -26,7 +26,6 @@ from cuebook.app.turns.what_if import what_if_entry
 from cuebook.engine.replay.redecide import WindowDiff
 from cuebook.engine.turn.compare import render_again
 from cuebook.errors import NotFound
-from cuebook.interfaces.store import Alignment
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page, as_answer
 from cuebook.records.conversation import Conversation as StoredConversation
@@ -67,10 +66,9 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 def replay_entry(found: Replay) -> ReplayEntry:
     """Return a replay as an answer."""
-    return ReplayEntry(
-        verdict=found.verdict,
-        digest=found.digest,
-        reason=found.reason,
+    return as_answer(
+        ReplayEntry,
+        found,
         window=window_entry(found.window) if found.window else None,
         counterfactual=what_if_entry(found.counterfactual) if found.counterfactual else UNSET,
     )
@@ -292,12 +290,13 @@ class Turns(Namespace):
         summary = await self._services.store.summary(scope, conversation, version=version) if version else None
         if summary is None:
             return []
-        [place] = await self._services.store.align(scope, (), conversation=conversation)
-        covered = _upto(place, summary.upto_seq)
-        if covered:
-            return covered
-        posts = await self._services.store.posts(scope, conversation, head=summary.upto_seq)  # on another branch
-        return _ranges([post.seq for post in posts])
+        runs = await self._services.store.talks.runs(scope, conversation)
+        spans, seq = [], summary.upto_seq
+        while seq:
+            run = next(each for each in reversed(runs) if each.first <= seq)
+            spans.append((run.first, seq))
+            seq = run.parent
+        return spans[::-1]
 
     async def _render(self, scope: Scope, conversation: str, manifest: Manifest) -> Replay:
         found = await self._services.store.conversation(scope, conversation)
@@ -335,29 +334,6 @@ def _is_guest(conversation: StoredConversation, scope: Scope) -> bool:
 def _for_guest(turn: Turn) -> Turn:
     """Return a turn without the names of memories, which contain their words."""
     return replace(turn, metadata={name: value for name, value in turn.metadata.items() if name != RECALLED})
-
-
-def _upto(place: Alignment, upto: int) -> list[tuple[int, int]]:
-    """Return the head's path up to one of its posts as ranges, oldest first; nothing for a post on another branch."""
-    runs: list[tuple[int, int]] = []
-    seq = place.conversation.head
-    run = place.posts[seq].run if seq in place.posts else 0
-    while seq:
-        runs.append((run, seq))
-        seq, run = place.runs[run]
-    if not any(first <= upto <= last for first, last in runs):
-        return []
-    return [(first, min(last, upto)) for first, last in reversed(runs) if first <= upto]
-
-
-def _ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
-    results: list[tuple[int, int]] = []
-    for seq in seqs:
-        if results and results[-1][1] == seq - 1:
-            results[-1] = (results[-1][0], seq)
-        else:
-            results.append((seq, seq))
-    return results
 
 
 def _cache(turn: Turn, step: Step) -> dict[str, Any]:
