@@ -21,7 +21,7 @@ from cuebook.app.arguments import (
 )
 from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.keys import record_of
-from cuebook.app.namespace import Namespace, appended_before, check_first
+from cuebook.app.namespace import Namespace, append_once, check_first
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
 from cuebook.app.session import session_of
 from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
@@ -30,7 +30,6 @@ from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.interfaces.store import Batch
-from cuebook.memory.scopes import Participants, personal_places
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
 from cuebook.records.conversation import Appended, Draft, LoadedConversation, Post, Round
@@ -109,27 +108,10 @@ class Conversations(Namespace):
             data = b"".join(draft.digest for draft in drafts)
             asked = msgspec.json.encode([conversation, parent]) + data
             key = (idempotency_key, self._services.settings.request_digest(asked))
-            if repeated := await appended_before(self._services, Scope(user=user), key):
-                return repeated
         batch = Batch(
-            conversation=conversation,
-            drafts=drafts,
-            time_zone=time_zone,
-            now=now,
-            user=user,
-            persona=persona,
-            parent=parent,
-            idempotency=self._services.settings.keyed_digest_of(key),
-            delivers=bool(personal_places(self._services.settings.memory_policy, Participants(user=user, persona="-"))),
+            conversation=conversation, drafts=drafts, time_zone=time_zone, now=now, persona=persona, parent=parent
         )
-        try:
-            appended = await self._services.store.append(Scope(user=user), batch)
-        except Conflict:  # an identical concurrent request may have been stored first
-            if key and (repeated := await appended_before(self._services, Scope(user=user), key)):
-                return repeated
-            raise
-        self._services.notify_jobs()
-        return appended
+        return await append_once(self._services, Scope(user=user), batch, key)
 
     def _draft(
         self, value: Posted | Mapping[str, Any], number: int, user: str | None, persona: str | None, now: float

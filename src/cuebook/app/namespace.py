@@ -5,9 +5,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from cuebook.engine.core.services import Key, Services
-from cuebook.errors import InvalidInput, KeyReused, NotFound
+from cuebook.errors import Conflict, InvalidInput, KeyReused, NotFound
+from cuebook.interfaces.store import Batch
+from cuebook.memory.scopes import Participants, personal_places
 from cuebook.records.answer import from_json, to_json
 from cuebook.records.conversation import Appended
 from cuebook.records.key import Caller
@@ -62,6 +65,23 @@ async def appended_before(services: Services, scope: Scope, key: Key | None) -> 
         msg = f"Idempotency-Key {key[0]!r} was used with a different request. Choose a new key."
         raise KeyReused(msg, where="Idempotency-Key")
     return msgspec.json.decode(answered.response, type=Appended)
+
+
+async def append_once(services: Services, scope: Scope, batch: Batch, key: Key | None) -> Appended:
+    """Store a batch of the caller's posts, or return what an earlier request with the same key appended."""
+    if repeated := await appended_before(services, scope, key):
+        return repeated
+    places = personal_places(services.settings.memory_policy, Participants(user=scope.user, persona="-"))
+    delivers, digest = bool(batch.drafts and places), services.settings.keyed_digest_of(key)
+    batch = structs.replace(batch, user=scope.user, idempotency=digest, delivers=delivers)
+    try:
+        appended = await services.store.append(scope, batch)
+    except Conflict:  # an identical concurrent request may have been stored first
+        if repeated := await appended_before(services, scope, key):
+            return repeated
+        raise
+    services.notify_jobs()
+    return appended
 
 
 async def check_first(services: Services, conversation: str, user: str | None, caller: Caller, what: str) -> None:

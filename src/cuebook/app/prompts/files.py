@@ -72,8 +72,7 @@ class ProjectPrompts(Prompts):
         naming the invalid file, and Conflict if the database changed too; `force` then stores the file's text as the
         newest version.
         """
-        shelf, base = self._shelf(folder)
-        contents, agreed = await asyncio.to_thread(_read, shelf, base)
+        shelf, base, contents, agreed = await self._read(folder)
         families = await families_of(self._services, [each.place[0] for each in contents.prompts])
         standings = await compare(self._services, contents, families, agreed)
         if not force:
@@ -127,8 +126,7 @@ class ProjectPrompts(Prompts):
         `slugs` limits it to these prompts. An edited file is kept; if the database changed too, this raises Conflict,
         unless `force` overwrites both.
         """
-        shelf, base = self._shelf(folder)
-        contents, agreed = await asyncio.to_thread(_read, shelf, base)
+        shelf, base, contents, agreed = await self._read(folder)
         families = await families_of(self._services, slugs)
         compared = await compare(self._services, contents, families, agreed)
         standings = [each for each in compared if slugs is None or each.place[0] in families]
@@ -155,8 +153,7 @@ class ProjectPrompts(Prompts):
 
         A database without prompts, as after a fresh checkout, is not compared if there is a registry.
         """
-        shelf, base = self._shelf(folder)
-        contents, agreed = await asyncio.to_thread(_read, shelf, base)
+        shelf, _, contents, agreed = await self._read(folder)
         families = await families_of(self._services, None)
         standings = await compare(self._services, contents, families, agreed)
         fine = ("same",) if families or contents.registry is None else ("same", "new")
@@ -192,8 +189,7 @@ class ProjectPrompts(Prompts):
         place, slug, branch = read_place(prompt), active.slug, active.branch
         if place.number is not None or place.branch not in (None, branch):
             return None
-        shelf, base = self._shelf(None)
-        contents, agreed = await asyncio.to_thread(lambda: (shelf.read(lenient=True), read_base(base)))
+        shelf, _, contents, agreed = await self._read(None, lenient=True)
         ours = {path_of(slug, branch), *(path for place, (_, path) in agreed.items() if place == (slug, branch))}
         for path, why in contents.odd:
             if path in {shelf.display_name(each) for each in ours}:
@@ -207,11 +203,21 @@ class ProjectPrompts(Prompts):
 
     # ---- inside
 
-    def _shelf(self, folder: Path | None) -> tuple[PromptFolder, Path | None]:
-        """Return a folder and its synchronized state, which is stored for the project's own folder only."""
-        if folder is None or folder.resolve() == self._root.resolve():
-            return PromptFolder(self._root), self._base
-        return PromptFolder(folder), None
+    async def _read(
+        self, folder: Path | None, *, lenient: bool = False
+    ) -> tuple[PromptFolder, Path | None, Contents, Agreed]:
+        """Return a folder and the file of its synchronized state, with the contents of both.
+
+        The state is stored for the project's own folder only.
+        """
+
+        def read() -> tuple[PromptFolder, Path | None, Contents, Agreed]:
+            shelf, base = PromptFolder(self._root), self._base
+            if folder is not None and folder.resolve() != self._root.resolve():
+                shelf, base = PromptFolder(folder), None
+            return shelf, base, shelf.read(lenient=lenient), read_base(base)
+
+        return await asyncio.to_thread(read)
 
     async def _point(self, place: Place, labels: Sequence[tuple[str, int]], active: int) -> None:
         """Restore the labels and the active version that file and registry have for a branch."""
@@ -264,10 +270,6 @@ async def push_by_itself(prompts: ProjectPrompts) -> None:
             await prompts.push()  # another process may have pushed the same files
     except CuebookError as error:
         _log.warning("%s (using the stored prompts; retry with `cuebook prompt push`)", error)
-
-
-def _read(shelf: PromptFolder, base: Path | None) -> tuple[Contents, Agreed]:
-    return shelf.read(), read_base(base)
 
 
 def _refuse_clash(shelf: PromptFolder, standings: Sequence[BranchState], way_out: str) -> None:

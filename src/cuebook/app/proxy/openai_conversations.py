@@ -6,14 +6,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from cuebook.app.namespace import appended_before
+from cuebook.app.namespace import append_once, appended_before
 from cuebook.engine.core.drafts import dated
 from cuebook.engine.core.services import Key, Services
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import Batch
-from cuebook.memory.scopes import Participants, personal_places
-from cuebook.records.conversation import Appended, Conversation, Draft, Post
+from cuebook.records.conversation import Conversation, Draft, Post
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.wire.chat_messages import read_message
@@ -60,11 +59,9 @@ class OpenAIConversations:
         seed = f"{user}\x00{idempotency_key}" if idempotency_key else self._services.dice.new_id("conv")
         name = conversation_id(self._services.settings.request_digest(seed.encode()))
         key = self._key(idempotency_key, ["conversations", items, metadata])
-        if await appended_before(self._services, Scope(user=user), key) is None:
-            batch = Batch(
-                conversation=name, drafts=drafts, now=self._services.clock.now(), metadata={ATTACHED: attached}
-            )
-            await self._append(batch, user=user, key=key)
+        now, metadata = self._services.clock.now(), {ATTACHED: attached}
+        batch = Batch(conversation=name, drafts=drafts, now=now, metadata=metadata)
+        await append_once(self._services, Scope(user=user), batch, key)
         return await self.get(name, user=user)
 
     async def get(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
@@ -102,7 +99,7 @@ class OpenAIConversations:
             zone = self._services.settings.zone_of(None, stored)
             new = dated(drafts[len(posts) :], zone)
             batch = Batch(conversation=conversation, drafts=new, now=self._services.clock.now(), begins=False)
-            appended = await self._append(batch, user=user, key=key)
+            appended = await append_once(self._services, scope, batch, key)
         posts += await self._services.store.posts(
             scope, conversation, after=appended.last_seq - appended.stored, limit=appended.stored, path=False
         )
@@ -194,16 +191,6 @@ class OpenAIConversations:
             )
             for number, message in enumerate(read_items(items, "items"))
         )  # fmt: skip
-
-    async def _append(self, batch: Batch, *, user: str | None, key: Key | None) -> Appended:
-        participants = Participants(user=user, persona="-")
-        delivers = bool(batch.drafts) and bool(personal_places(self._services.settings.memory_policy, participants))
-        batch = msgspec.structs.replace(
-            batch, user=user, idempotency=self._services.settings.keyed_digest_of(key), delivers=delivers
-        )
-        appended = await self._services.store.append(Scope(user=user), batch)
-        self._services.notify_jobs()
-        return appended
 
     def _key(self, idempotency_key: str | None, asked: Sequence[Any]) -> Key | None:
         return (idempotency_key, self._services.settings.request_digest(_encode(asked))) if idempotency_key else None
