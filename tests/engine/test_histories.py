@@ -350,7 +350,7 @@ The open question is whether the luggage may stay at the station after checkout.
         (SUMMARY, f"This session continues an earlier one.\n\n{SUMMARY}\n\nGo on.", True),
         (f"<analysis>None.</analysis>\n<summary>\n{SUMMARY}\n</summary>", f"Summary:\n{SUMMARY}", True),
         (SUMMARY, f"Another session.\n\n{SUMMARY[:150]}\n\nGo on with the plan.", False),
-        (SUMMARY, SUMMARY.swapcase(), False),
+        (SUMMARY, "> " + SUMMARY.upper().replace("\n", "\n> "), True),
         ("Noted.", f"Noted.\n{SUMMARY}", False),
     ],
 )
@@ -367,6 +367,31 @@ async def test_a_summary_inside_the_first_message_continues_its_conversation(tmp
         assert (await client.say("And then?", "As planned.") == first) is same
         path = [post.message for post in await cue.services.store.posts(Scope(), first)]
         assert (last in path and "As planned." in path) is same, "the branch that the client continues becomes the path"
+
+
+async def test_a_pasted_last_answer_continues_no_conversation(tmp_path):
+    async with cue_on(tmp_path, upstream=(upstream := ScriptedUpstream())) as cue:
+        client = Client(cue, upstream, conversation=None)
+        first = await client.say("Where are we?", SUMMARY)
+        client.history = []
+        assert await client.say(f"What does this mean?\n\n{SUMMARY}") != first
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_rewritten_first_answer_is_an_edit_of_its_conversation(tmp_path, ends):
+    async with cue_on(tmp_path, upstream=(upstream := ScriptedUpstream())) as cue:
+        client = Client(cue, upstream, conversation=None)
+        first = await client.say("Which ferry leaves first?", '{"island": "Vlieland", "minutes": 95}')
+        if ends:  # somebody else asked the same, and got another answer
+            client.history[-1] = bot("The ferry to Texel, at noon.")
+            assert await client.say("Why?") != first
+            return
+        client.history[-1] = bot('Calling tools: [{"island": "Vlieland", "minutes": 95}]')
+        assert await client.say("And the next?", "Texel.") == first
+        assert await client.say("And then?", "None.") == first
+        path = [post.message for post in await cue.services.store.posts(Scope(), first)]
+        assert path == [each["content"] for each in client.history], "the client's own form is the path"
+        assert len((await cue.conversations.list()).items) == 1
 
 
 async def test_a_summary_of_another_user_continues_no_conversation(tmp_path):

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.resent_answers import LEAST, asks_for_summary, contains_summary, is_rewritten
 from cuebook.engine.turn.utility_frames import has_known_frame
 from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot, StoredPath
 from cuebook.memory.rolling import RELAY
@@ -37,11 +38,6 @@ from cuebook.wire.responses_items import is_compaction
 ANCHORS = 32
 #: Seconds for which a call may belong to a conversation that its client created and filled just before.
 LISTED_S = 60.0
-#: Least letters of a summary that a client resends inside a message, and least part of that answer.
-SUMMARY = 200
-RESENT = 1 / 3
-#: Least letters of a line that is sought in the message.
-LINE = 12
 #: Last answers among which such a summary is searched, and newest conversations of all users looked up for them.
 LAST_ANSWERS = 8
 LOOKED = 200
@@ -274,7 +270,7 @@ async def _recognize(services: Services, request: TurnRequest) -> Continuation |
     alignments = await services.store.align(request.scope, digests, conversation=None, anchors=sought)
     unnamed = [each for each in alignments if not may_be_ours(each.conversation.id)]
     found = same_conversation(unnamed, answers, states=_states(request))
-    return found or await _summarized(services, request)
+    return found or await _rewritten(services, request, min(answers)) or await _summarized(services, request)
 
 
 def _recognized(best: StoredPath, paths: Sequence[StoredPath], answers: frozenset[int]) -> Continuation:
@@ -283,19 +279,37 @@ def _recognized(best: StoredPath, paths: Sequence[StoredPath], answers: frozense
 
 
 async def _summarized(services: Services, request: TurnRequest) -> Continuation | None:
-    """Return the conversation whose last answer the user's messages contain, or None.
+    """Return the conversation whose last answer is a summary that the user's messages contain, or None.
 
-    A client asked for that answer to replace its history (`/compact`). It may put words around it and leave parts out.
+    A client asked for that summary to replace its history (`/compact`). It may put words around it and leave parts out.
+    Another last answer that somebody pastes into a new chat continues nothing.
     """
     said = (each.content for each in request.history if each.role == "user")
     text = "\n".join(part for each in said for part in (each.message, *(part.content for part in each.parts)))
-    if len(text) < SUMMARY:
+    if len(text) < LEAST:
         return None
-    for conversation, answer in await services.store.answers_at_heads(request.scope, looked=LOOKED, limit=LAST_ANSWERS):
-        lines = [line for each in answer.splitlines() if len(line := each.strip()) >= LINE]
-        resent = sum(len(line) for line in lines if line in text)
-        if resent >= max(SUMMARY, RESENT * len(answer)):
+    heads = await services.store.answers_at_heads(request.scope, looked=LOOKED, limit=LAST_ANSWERS)
+    for conversation, question, answer in heads:
+        if asks_for_summary(question) and contains_summary(text, answer):
             return Continuation(conversation, is_side_branch=True)
+    return None
+
+
+async def _rewritten(services: Services, request: TurnRequest, first: int) -> Continuation | None:
+    """Return the path of a conversation with only one answer, which the client rewrote, or None.
+
+    Message `first` has the new form of that answer. The history continues as an edit, before the answer.
+    """
+    length, written = first, request.history[first].content
+    chained = chain(b"", [each.digest for each in request.history[:length]])
+    paths = await services.store.stored_paths(request.scope, [(length, chained)], conversation=None) if length else []
+    for path in paths:
+        conversation, last = path.conversation, path.seqs[-1]
+        if may_be_ours(conversation.id) or conversation.last_seq != last + 1 or conversation.head != last + 1:
+            continue
+        [answer] = await services.store.posts(request.scope, conversation.id, head=last + 1, last=1)
+        if answer.role == ASSISTANT and is_rewritten(answer, written):
+            return replace(continue_path(path, frozenset()), answered=True)
     return None
 
 
