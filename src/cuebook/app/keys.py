@@ -7,14 +7,13 @@ from typing import Annotated
 from msgspec import Meta, structs
 
 from cuebook.app.arguments import Actor
-from cuebook.app.json_shapes import Wire
 from cuebook.app.namespace import Namespace
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, Unproven
 from cuebook.operations import Argument, operation
-from cuebook.records.answer import Page, to_wire
+from cuebook.records.answer import Page, Wire, to_wire
 from cuebook.records.audit import Record
 from cuebook.records.key import (
     OF_ONE_USER,

@@ -11,6 +11,8 @@ from msgspec import UNSET, Struct
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
+#: The values of a JSON object.
+Wire = dict[str, Any]
 
 
 class Time(float):

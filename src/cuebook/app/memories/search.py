@@ -4,14 +4,13 @@ import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from functools import partial
 from typing import Annotated
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from cuebook.app import json_shapes as shapes
 from cuebook.app.arguments import (
     OWNER,
     AsOf,
@@ -150,7 +149,7 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
                 posts = [replace(hit, scope="user") for hit in posts]
         # a memory derived from a post ranks before the post
         hits = sorted([*known, *posts], key=lambda each: -each.score) if known else posts
-        hits = [replace(hit, day=shapes.day(hit.timestamp, zone)) for hit in hits]
+        hits = [replace(hit, day=datetime.fromtimestamp(hit.timestamp, zone).date().isoformat()) for hit in hits]
         return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
 
     async def zone(

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.answers import VersionIdentity
 from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.reading import standing
@@ -16,7 +15,7 @@ from cuebook.prompts.difference import raised
 from cuebook.prompts.files import read_file, read_stated, write_file
 from cuebook.prompts.inherit import parents_first
 from cuebook.prompts.names import check_branch, read_place
-from cuebook.records.answer import as_answer, to_wire
+from cuebook.records.answer import Wire, as_answer, to_wire
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import BODY, MAIN, Version
 

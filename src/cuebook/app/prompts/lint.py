@@ -6,7 +6,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.engine.core.services import Services
@@ -15,6 +14,7 @@ from cuebook.prompts.lint import LintFinding, Severity, lint
 from cuebook.prompts.lint import rules as lint_rules
 from cuebook.prompts.names import candidates, own_names, parse_reference
 from cuebook.prompts.rating import QualityRating, rate
+from cuebook.records.answer import Wire
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 

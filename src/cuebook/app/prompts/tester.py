@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts import answers
 from cuebook.app.prompts.reading import whole_text
 from cuebook.app.prompts.writing import Prompts
@@ -10,7 +9,7 @@ from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.prompts.difference import unified
 from cuebook.prompts.inherit import text_of
-from cuebook.records.answer import to_wire
+from cuebook.records.answer import Wire, to_wire
 
 
 async def try_out(

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from cuebook.app.files import decode, read_bytes
-from cuebook.app.json_shapes import Wire
 from cuebook.app.setup.persona_files import folder_of, own_methods, read_folder
 from cuebook.config import Config, StoreConfig, build, without_secret
 from cuebook.errors import InvalidInput
@@ -17,6 +16,7 @@ from cuebook.memory.rolling import SHIPPED, Compaction, override, read_compactio
 from cuebook.prompts import strict_json
 from cuebook.prompts.names import PROJECTS, instructions
 from cuebook.prompts.presets import NONE, Presets, read_presets
+from cuebook.records.answer import Wire
 from cuebook.records.persona import Persona
 from cuebook.records.redaction import spans
 from cuebook.signals.profiles import SHIPPED as SENTIMENT

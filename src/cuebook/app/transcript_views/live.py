@@ -11,7 +11,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.json_shapes import iso
 from cuebook.app.reports.prices import Prices, load_prices
 from cuebook.app.reports.usage import MOST as MOST_SUMMED
 from cuebook.app.reports.usage import TURNS, CallUsage, usage_of
@@ -19,6 +18,7 @@ from cuebook.app.setup.compose import Within
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
+from cuebook.records.answer import Time
 from cuebook.records.conversation import Conversation
 from cuebook.records.expression import shortened
 from cuebook.records.memory import Scope
@@ -62,7 +62,7 @@ class LiveTurn(Struct, frozen=True, kw_only=True, rename="camel"):
     attempt: int = 1  # a repeated request after failed turns is 2 or more
     first: int = 0  # the turn of its first attempt
     state: str
-    at: str | None
+    at: str
     query: str
     reply: str
     tokens: int = 0
@@ -100,7 +100,7 @@ class Live:
             turns = await lines_of(self._services, conversation, user, last=share)
             took = await self.usage(conversation.id, turns[0].turn, turns[-1].turn, user=user) if turns else {}
             live_turns += [replace(each, spent=took.get(each.turn, CallUsage())) for each in turns]
-        return sorted(live_turns, key=lambda each: each.at or "", reverse=True)
+        return sorted(live_turns, key=lambda each: each.at, reverse=True)
 
     async def changes(self, *, user: str | None = None) -> AsyncGenerator[LiveTurn | Sums | None, None]:
         """Yield each changed turn, then the sums; None after a poll without changes, and first of all.
@@ -264,7 +264,7 @@ class LiveReader:
             for turn in await lines_of(self._services, conversation, None, last=LOOKED_AT)
         ]
         self._running = {conversation.id for conversation, turn in results if turn.state == "running"}
-        for conversation, turn in sorted(results, key=lambda each: each[1].at or ""):
+        for conversation, turn in sorted(results, key=lambda each: each[1].at):
             name = (turn.conversation, turn.turn)
             if self._seen.get(name) == turn:
                 continue
@@ -338,7 +338,7 @@ def _line(conversation: Conversation, turn: Turn, query: str, reply: str) -> Liv
         attempt=len(earlier) + 1,
         first=min(earlier, default=turn.n),
         state=turn.state,
-        at=iso(turn.created_at),
+        at=str(Time(turn.created_at)),
         query=shortened(query, SAID),
         reply=_tail(reply) if turn.state == "running" else shortened(reply, SAID),
         tokens=manifest.tokens if manifest else 0,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cuebook.app.json_shapes import Wire
+from cuebook.records.answer import Wire
 from cuebook.records.expression import shortened
 from cuebook.records.turn import SHADOW
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.answers import BranchStatus, VersionIdentity
 from cuebook.app.prompts.arguments import ForkOrigin
 from cuebook.cli.group import command
@@ -15,7 +14,7 @@ from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, slug_of, wait, write_through
 from cuebook.cli.state import State
 from cuebook.errors import MergeConflict
-from cuebook.records.answer import Page, to_wire
+from cuebook.records.answer import Page, Wire, to_wire
 from cuebook.records.prompt import MAIN, Label
 from cuebook.records.prompt import Branch as BranchState
 

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.json_shapes import Wire
 from cuebook.app.prompts.tester import try_out as render_for_author
 from cuebook.cli.group import Project, command
 from cuebook.cli.operations import pairs, whoever
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, Number, app, wait
 from cuebook.cli.state import State
+from cuebook.records.answer import Wire
 
 Named = Annotated[
     str | None, typer.Option("--prompt", metavar="ID", help="Prompt ID; append @BRANCH, :N or @BRANCH:N for a version.")

@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from cuebook.engine.core.services import Services
 from cuebook.prompts.chain import SALT_SIZE, seal
+from cuebook.records.answer import Time
 from cuebook.records.audit import PERSONAL, Record
 from cuebook.records.prompt import MAIN, Version
 
@@ -30,9 +30,8 @@ def receipt(
     """Return the record of an action on a version. Secrets are redacted. Texts are salted and can be erased."""
     name = services.dice.new_id("salt").encode()
     salt = hashlib.blake2b(name, key=services.settings.key[:64], digest_size=SALT_SIZE * len(PERSONAL)).digest()
-    now = datetime.fromtimestamp(services.clock.now(), UTC)
     bare = Record(
-        timestamp=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        timestamp=str(Time(services.clock.now())),
         agent=agent,
         prompt_id=version.slug,
         version=version.semver,

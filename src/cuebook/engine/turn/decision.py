@@ -1,7 +1,6 @@
 """The decision of a step, with the `metadata` of its reply (AgentOS's names)."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
@@ -30,6 +29,7 @@ from cuebook.memory.scopes import (
     published_place,
     unshared,
 )
+from cuebook.records.answer import Time
 from cuebook.records.prompt import Outcome
 from cuebook.records.turn import ASKED, BRANCH, RECALLED, RETRY_OF, SHADOW, SIDE, Ask
 from cuebook.window.partition import marks_metadata
@@ -222,13 +222,8 @@ def rolling_summary(scene: Scene, profile: CompactionProfile) -> dict[str, Any]:
         state |= {
             "summaryText": summary.markdown,
             "summaryJson": summary.memory_json,
-            "summaryUptoTimestamp": iso(summary.upto_at),
+            "summaryUptoTimestamp": str(Time(summary.upto_at)),
             "summaryUptoSeq": summary.upto_seq,
         }
     reasons = {True: "compacted", False: "current" if summary else "below_threshold" if profile.enabled else "disabled"}
     return state | {"reason": reasons[did]}
-
-
-def iso(when: float) -> str:
-    """Return a Unix time as ISO 8601 UTC."""
-    return datetime.fromtimestamp(when, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

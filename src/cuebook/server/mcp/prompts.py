@@ -1,6 +1,6 @@
 """List managed prompts as MCP prompts with their parameters, and render them."""
 
-from cuebook.app.json_shapes import Wire
+from cuebook.records.answer import Wire
 from cuebook.records.prompt import MAIN, Param
 from cuebook.server.mcp.schemas import Asker
 

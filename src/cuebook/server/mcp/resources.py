@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
-from cuebook.app.json_shapes import Wire
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.records.answer import to_json
+from cuebook.records.answer import Wire, to_json
 from cuebook.records.expression import counted
 from cuebook.records.memory_answers import StoredMemory
 from cuebook.server.mcp.schemas import Asker

@@ -11,8 +11,7 @@ from litestar import Request
 from msgspec import Meta, Struct
 
 from cuebook import Cuebook
-from cuebook.app.json_shapes import Wire
-from cuebook.records.answer import schema_of_time
+from cuebook.records.answer import Wire, schema_of_time
 from cuebook.records.key import Caller
 from cuebook.records.memory import KNOWLEDGE, Hit
 from cuebook.server.api.types import Out

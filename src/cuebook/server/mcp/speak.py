@@ -5,8 +5,8 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, Literal, get_args
 
-from cuebook.app.json_shapes import Wire
 from cuebook.errors import CuebookError, InvalidInput
+from cuebook.records.answer import Wire
 from cuebook.server.caller import header
 from cuebook.server.mcp.prompts import get_prompt, list_prompts
 from cuebook.server.mcp.resources import TEMPLATES, complete, list_resources, read_resource

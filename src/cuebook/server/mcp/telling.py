@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, Final
 
-from cuebook.app.json_shapes import Wire
 from cuebook.errors import CuebookError
+from cuebook.records.answer import Wire
 from cuebook.server.mcp.changes import PROMPTS, RESOURCES, TOOLS, Again, ChangeWatcher, news, readable
 from cuebook.server.mcp.schemas import Asker
 

@@ -9,11 +9,10 @@ from msgspec.structs import asdict
 
 from cuebook import Cuebook, Posted
 from cuebook.app import by_hand
-from cuebook.app.json_shapes import Wire
 from cuebook.app.turns.explanation import told_of, window_lines
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
 from cuebook.operations import Operation, operations_of, summary_of
-from cuebook.records.answer import as_answer, to_wire
+from cuebook.records.answer import Wire, as_answer, to_wire
 from cuebook.records.key import Role
 from cuebook.server.api.types import In
 from cuebook.server.mcp import schemas

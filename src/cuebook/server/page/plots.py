@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cuebook.app.json_shapes import iso
+from cuebook.records.answer import Time
 
 #: Width and height of the picture in units, and the margins for labels.
 WIDTH, HEIGHT, LEFT, TOP = 1000, 240, 84, 12
@@ -72,4 +72,4 @@ def plot_over_time(
 ) -> dict[str, Any] | None:
     """Return the same plot for points with Unix seconds as x."""
     plot = plot_lines(lines, low=low, high=high, events=events)
-    return plot and plot | {"first": iso(plot["first"]), "last": iso(plot["last"])}
+    return plot and plot | {name: str(Time(plot[name])) for name in ("first", "last")}

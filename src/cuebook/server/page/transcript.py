@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from cuebook.app.json_shapes import iso
 from cuebook.app.transcript_views.transcript import TranscriptStretch
+from cuebook.records.answer import Time
 from cuebook.records.conversation import CALL, ERROR, RESULT, TOOL, Part, Post
 from cuebook.records.memory import Summary
 from cuebook.records.turn import TurnEntry
@@ -74,7 +74,7 @@ def _post(post: Post, names: Mapping[str, str]) -> dict[str, Any]:
     separate = (CALL, RESULT, ERROR) if result else (CALL,)
     return {
         "post": post,
-        "at": iso(post.created_at),
+        "at": str(Time(post.created_at)),
         "calls": calls,
         "result": result,
         "attachments": [

@@ -9,10 +9,9 @@ from litestar import Response, get, post
 from litestar.params import FromPath, QueryParameter
 
 from cuebook import Cuebook
-from cuebook.app.json_shapes import iso
 from cuebook.app.turns.explanation import told_of
 from cuebook.app.turns.turns import HIGHEST, replay_entry
-from cuebook.records.answer import to_wire
+from cuebook.records.answer import Time, to_wire
 from cuebook.records.expression import counted
 from cuebook.records.memory import NO_MODEL, Scope
 from cuebook.records.turn import SHADOW, PostPlace
@@ -54,7 +53,7 @@ def source_of(
         href = post_address(conversation, rest)
         return {
             "name": f"{seq} · {who}{_age(then - post_place.at)}", "href": href,
-            "title": f"{rest} · {(iso(post_place.at) or '')[:19].replace('T', ' ')}",
+            "title": f"{rest} · {str(Time(post_place.at))[:19].replace('T', ' ')}",
         }  # fmt: skip
     return {
         "name": _source_name(kind, rest, source),
