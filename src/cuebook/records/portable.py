@@ -91,14 +91,15 @@ def round_to_dict(round_: Round) -> dict[str, Any]:
 
 
 def conversation_to_dict(transcript: PortableConversation) -> dict[str, Any]:
-    """Write a conversation with its rounds."""
+    """Write a conversation with its rounds. Without its head, a reader would assume the last post."""
+    conversation = transcript.conversation
     return {
-        "id": transcript.conversation.id,
+        "id": conversation.id,
         "plugins": _plain(list(transcript.plugins), "plugins"),
         "roles": list(transcript.roles),
         "enabled": transcript.enabled,
         "rounds": [round_to_dict(round_) for round_ in transcript.rounds],
-        _OURS: _rest(transcript.conversation, "id"),
+        _OURS: {"head": conversation.head, "last_seq": conversation.last_seq} | _rest(conversation, "id"),
     }
 
 
@@ -169,10 +170,7 @@ def conversation_from_dict(data: object, *, where: str = "") -> PortableConversa
     for each, path in _placed(conversation_dict.rounds, join(where, "rounds")):
         rounds.append(_round(each, path, last))
         last = rounds[-1].posts[-1].seq if rounds[-1].posts else last
-    base = {
-        "no": 0, "user": None, "persona": None, "participants": (), "head": last, "last_seq": last,
-        "turns": 0, "generation": 0, "created_at": 0.0, "updated_at": 0.0,
-    }  # fmt: skip
+    base = {"head": last, "last_seq": last}
     own = {"id": conversation_dict.id}
     return PortableConversation(
         conversation=check({**base, **conversation_dict.cuebook, **own}, Conversation, join(where, _OURS)),

@@ -42,6 +42,7 @@ POST = st.builds(
 ROUND = st.builds(Round, id=TEXT, seq=NUMBER, user_query=TEXT, posts=st.lists(POST, max_size=2).map(tuple))
 CONVERSATION = st.builds(
     Conversation, id=TEXT, user=st.none() | TEXT, persona=st.none() | TEXT, created_at=FLOAT, updated_at=FLOAT,
+    no=NUMBER, head=NUMBER, last_seq=NUMBER, turns=NUMBER, generation=NUMBER,
     lease_until=FLOAT, participants=st.lists(TEXT, max_size=2).map(tuple),
     metadata=st.dictionaries(TEXT, JSON, max_size=2),
 )  # fmt: skip

@@ -68,8 +68,7 @@ async def _due(services: Services, _: DueQuery) -> list[DueWork[int]]:
         written = file is None or progress.end == (last, _size(file))
         if not last or (written and not await _is_unsigned(services, last)):
             return []
-        missing = 0 if written else last - (progress.end[0] if progress.end else 0)
-        return [DueWork("", "the audit log", last, missing)]
+        return [DueWork("", "the audit log", last, 0 if file is None or written else await _missing(file, last))]
 
 
 async def _run(services: Services, _: Scope, __: int) -> bool:
@@ -166,6 +165,16 @@ async def erase_mirror(services: Services) -> bool:
             raise BackendError(f"Cannot write audit mirror {file.name!r}: {error.strerror}.") from error
         progress.end = None
     return True
+
+
+async def _missing(file: Path, last: int) -> int:
+    """Return the number of records missing from the file, all if it cannot be read."""
+    try:
+        with file.open("rb") as mirror:
+            record, _ = await asyncio.to_thread(_last, mirror)
+    except OSError:
+        return last
+    return max(0, last - (record.seq if record else 0))
 
 
 async def _appended(services: Services, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
