@@ -23,7 +23,6 @@ from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.keys import record_of
 from cuebook.app.namespace import Namespace, append_once, check_first
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
-from cuebook.app.session import session_of
 from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
 from cuebook.engine.core.services import read_zone
 from cuebook.engine.jobs.compaction import compress_by_hand
@@ -45,6 +44,7 @@ from cuebook.records.conversation_answers import (
     ids_of,
     post_entry,
     round_entry,
+    session_of,
     shared_note,
     summary_state,
 )

@@ -1,6 +1,6 @@
 """The answers of conversation and turn operations as JSON shows them: posts, rounds, summaries, windows, replays."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from msgspec import UNSET, Struct, UnsetType, field
@@ -10,6 +10,9 @@ from cuebook.records.conversation import Conversation, Post, PostState, Role, Ro
 from cuebook.records.memory import Summary
 from cuebook.records.mind import ReflectionEntry
 from cuebook.records.turn import RETRY_OF, Anchor, Block, Dropped, Step, Turn, TurnState, Usage, Window
+
+#: BrowserOS's marker of the message that replaces compressed ones.
+CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"
 
 
 class ConversationEntry(Answer, frozen=True, kw_only=True):
@@ -275,6 +278,32 @@ def conversation_entry(
     if summary is not None:
         metadata["rollingSummaryState"] = to_wire(summary_state(summary))
     return as_answer(ConversationEntry, value, head=head, title=title, metadata=metadata)
+
+
+def session_of(
+    posts: Sequence[Post], summary: Summary | None, *, count: Callable[[str], int], include_compressed: bool
+) -> list[SessionMessage]:
+    """Return a path, oldest first, as a BrowserOS session: the summary first, then the messages kept verbatim.
+
+    Messages that the summary covers are omitted, or with `include_compressed` marked.
+    """
+    reach = summary.upto_seq if summary else 0
+    rows: list[tuple[str, str, float, Post | None]] = []
+    if summary is not None:
+        rows.append(("system", f"{CONTEXT_SUMMARY}\n{summary.markdown}", summary.created_at, None))
+    rows += [
+        (post.role, post.message, post.created_at, post) for post in posts if include_compressed or post.seq > reach
+    ]
+    return [
+        SessionMessage(
+            role=role,
+            content=content,
+            timestamp=Time(when),
+            token_count=post.tokens if post else count(content),
+            is_compressed=post is not None and post.seq <= reach,
+        )
+        for role, content, when, post in rows
+    ]
 
 
 def summary_state(value: Summary) -> SummaryState:

@@ -65,12 +65,11 @@ def no_project(config: Config) -> str:
 
 def load_compaction(config: Config) -> Compaction:
     """Load the compaction profiles of the presets file; the built-in ones if there is no file."""
-    file = Path(config.folder) / config.settings.memory.presets
-    compaction = SHIPPED
-    if file.exists():
-        compaction = read_compaction(_read_json(file), file=str(config.settings.memory.presets))
+    document, name, compaction = _presets(config), config.settings.memory.presets, SHIPPED
+    if document is not None:
+        compaction = read_compaction(document, file=name)
     elif "memory.presets" in config.origins:
-        msg = f"memory.presets: file not found: {str(file)!r}."
+        msg = f"memory.presets: file not found: {str(Path(config.folder) / name)!r}."
         raise InvalidInput(msg, where="memory.presets")
     profile = config.settings.memory.profile
     if profile:
@@ -80,18 +79,14 @@ def load_compaction(config: Config) -> Compaction:
 
 def load_presets(config: Config, prompts: Collection[str]) -> Presets:
     """Load the prompt profiles of the presets file, none without a file. `prompts` are the ids add-ons may use."""
-    file = Path(config.folder) / config.settings.memory.presets
-    if not file.exists():
-        return NONE
-    return read_presets(_read_json(file), file=str(config.settings.memory.presets), prompts=prompts)
+    document = _presets(config)
+    return NONE if document is None else read_presets(document, file=config.settings.memory.presets, prompts=prompts)
 
 
 def modes_of(config: Config) -> set[str]:
     """Return the modes that the presets file configures, for add-ons or for compaction."""
     modes = set(load_compaction(config).by_mode)
-    file = Path(config.folder) / config.settings.memory.presets
-    if file.exists():
-        document = _read_json(file)
+    if (document := _presets(config)) is not None:
         named = {key for each in document.get("presets") or () for key in each.get("addonPromptKeys") or ()}
         presets = load_presets(config, named)
         modes.update(presets.by_mode, *(rule.modes for rule in presets.rules))
@@ -131,9 +126,8 @@ def files_of(config: Config) -> list[str]:
 
 def load_profiles(config: Config, methods: tuple[str, ...] = ()) -> Profiles:
     """Load the sentiment tracking profiles of the presets file; the built-in ones if there is no file."""
-    name, methods = config.settings.memory.presets, methods or own_methods()
-    file = Path(config.folder) / name
-    return read_profiles(_read_json(file), file=name, methods=methods) if file.exists() else SENTIMENT
+    document, name = _presets(config), config.settings.memory.presets
+    return SENTIMENT if document is None else read_profiles(document, file=name, methods=methods or own_methods())
 
 
 def load_personas(config: Config, methods: tuple[str, ...] = ()) -> tuple[dict[str, Persona], str]:
@@ -157,8 +151,10 @@ def load_personas(config: Config, methods: tuple[str, ...] = ()) -> tuple[dict[s
     return personas, default or PLAIN.id
 
 
-def _read_json(file: Path) -> Any:
-    return _read(file, "JSON", lambda text: strict_json.parse(text, where=file.name))
+def _presets(config: Config) -> Any | None:
+    """Return the content of the presets file, None without a file."""
+    file = Path(config.folder) / config.settings.memory.presets
+    return _read(file, "JSON", lambda text: strict_json.parse(text, where=file.name)) if file.exists() else None
 
 
 def _read(file: Path, kind: str, parse: Any) -> Any:
