@@ -187,7 +187,8 @@ class LazyGroup(TyperGroup):
             app = importlib.import_module(name).app
         else:
             app = importlib.import_module("cuebook.cli.operations").group_of(cmd_name, line)
-        loaded = typer.main.get_command(app)
+        group: Any = typer.main.get_command(app)
+        loaded = getattr(group, "commands", {}).get(cmd_name, group)  # a module may have several commands
         loaded.name = cmd_name
         return loaded
 

@@ -56,13 +56,16 @@ COMMANDS = {
 
 #: Groups whose commands are all derived from operations.
 DERIVED = ("knowledge", "optimizer")
+#: Commands in one module.
+PROJECT = ("init", "config", "doctor", "settle")
 
 
 def module_of(name: str) -> str:
     """Return the module of a command, "" for a derived group."""
     if name in DERIVED:
         return ""
-    return f"cuebook.cli.{name}" if name == "prompt" else f"cuebook.cli.commands.{name}"
+    module = "project" if name in PROJECT else name
+    return f"cuebook.cli.{name}" if name == "prompt" else f"cuebook.cli.commands.{module}"
 
 
 class Root(LazyGroup):

@@ -10,14 +10,14 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import CancelledError
-from contextlib import nullcontext, suppress
+from contextlib import aclosing, nullcontext, suppress
 from typing import Any
 
 from cuebook import Config, Cuebook
 from cuebook.records.key import Caller
 from cuebook.server.mcp.schemas import Asker, CallContext
 from cuebook.server.mcp.speak import new_server
-from cuebook.server.mcp.telling import StdioNotifier, ending
+from cuebook.server.mcp.telling import StdioNotifier
 
 #: Bytes read at once.
 PIECE = 65_536
@@ -48,7 +48,7 @@ async def _serve(settings: Config, user: str | None) -> None:
         with suppress(NotImplementedError):  # Windows ends the process without a handler
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     value: Any = LineReader(sys.stdin.fileno())
-    async with cue, stdio_server(stdin=value) as (reads, writes), ending(unasked):
+    async with cue, stdio_server(stdin=value) as (reads, writes), aclosing(unasked):
         await server.run(reads, writes, options)
 
 

@@ -1,8 +1,7 @@
 """Notify MCP clients of changes: on a subscription stream, or over stdio for older protocol revisions."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from cuebook.errors import CuebookError
@@ -95,7 +94,7 @@ class StdioNotifier:
         self._watched.drop(str(params.uri))
         return {}
 
-    async def end(self) -> None:
+    async def aclose(self) -> None:
         """Stop all notifications."""
         if self._telling is not None:
             self._telling.cancel()
@@ -114,12 +113,3 @@ class StdioNotifier:
                     async for name in changed:
                         await (lists[name]() if name in lists else session.send_resource_updated(name))
             await asyncio.sleep(PAUSE_S)
-
-
-@asynccontextmanager
-async def ending(unasked: StdioNotifier) -> AsyncIterator[None]:
-    """Stop notifications at the end of the context."""
-    try:
-        yield
-    finally:
-        await unasked.end()

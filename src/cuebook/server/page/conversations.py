@@ -39,10 +39,14 @@ Words = Annotated[
 
 @get(ALL)
 async def conversations(
-    request: AnyRequest, q: Words = None, cursor: FromQuery[str | None] = None, *, utility: Utility = False
+    request: AnyRequest,
+    *,
+    q: FromQuery[str] = "",
+    cursor: FromQuery[str | None] = None,
+    utility: FromQuery[bool] = False,
 ) -> Response[bytes]:
     """Render the list of conversations or utility calls, most recent first, optionally filtered by words."""
-    words = (q or "").strip()
+    words = q.strip()
     talks, scope = cue_of(request).services.store.talks, Scope(user=user_of(request))
     page = await talks.find(scope, words.split(), limit=LISTED, cursor=cursor, utility=utility)
     query = {**({"q": words} if words else {}), **({"utility": 1} if utility else {}), "cursor": page.next or ""}

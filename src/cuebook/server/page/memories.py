@@ -4,7 +4,7 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from litestar import Response, get, post
-from litestar.params import FromPath, QueryParameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Redirect
 from litestar.response.base import ASGIResponse
 
@@ -40,7 +40,6 @@ NEWEST = 4
 #: Maximum length of a form field in characters.
 _MAX_FIELD = 100_000
 
-Measured = Annotated[bool, QueryParameter(name="measured", description="Measure its usefulness")]
 ConversationQuery = Annotated[
     str | None, QueryParameter(name="conversationId", description="Only memories of this conversation")
 ]
@@ -106,20 +105,19 @@ async def memory(
     *,
     user_id: UserQuery = None,
     organization: OrganizationQuery = None,
-    measured: Measured = False,
+    measured: FromQuery[bool] = False,
 ) -> Response[bytes]:
     """Render a memory with its sources, the memories it supersedes, and forms to correct and forget it.
 
     With `measured` also its usefulness, which reads the newest turns of all the caller's conversations.
     """
-    user, cue, name = user_of(request, None, user_id), cue_of(request), name_in(memory)
-    asker: Any = {"user": user, "organization": organization or None, "caller": caller_of(request)}
+    cue, name, asker = cue_of(request), name_in(memory), _asker(request, user_id, organization)
     found = await cue.memory.get(name, **asker)
     history = await cue.memory.history(name, **asker)
     use = None
     if measured:
         async with request.app.state.measures.hold("a memory measurement"):
-            uses = await cue.memory.utility(user=user, caller=caller_of(request))
+            uses = await cue.memory.utility(user=asker["user"], caller=asker["caller"])
         use = next((each for each in uses.items if each.memory_id == found.id), None)
     return show(
         "memory.html",
@@ -139,9 +137,7 @@ async def export(
     request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> ASGIResponse:
     """Stream all memories of a user or an organization with history and sources, as a file."""
-    found = cue_of(request).memory.export(
-        user=user_of(request, None, user_id), organization=organization or None, caller=caller_of(request)
-    )
+    found = cue_of(request).memory.export(**_asker(request, user_id, organization))
     return StreamResponse(request.app.state.running, exported(found))
 
 
@@ -151,10 +147,7 @@ async def correct(
 ) -> Response[Any]:
     """Replace a memory's text, then redirect to the corrected memory."""
     text = str((await request.form()).get("text", ""))[:_MAX_FIELD]
-    new = await cue_of(request).memory.update(
-        name_in(memory), text, user=user_of(request, None, user_id), organization=organization or None,
-        caller=caller_of(request),
-    )  # fmt: skip
+    new = await cue_of(request).memory.update(name_in(memory), text, **_asker(request, user_id, organization))
     return go(f"{ALL}/{place(new.id)}{query_of(user_id, organization)}")
 
 
@@ -163,11 +156,9 @@ async def ask_forget(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[bytes]:
     """Render a preview of forgetting a memory, with the form that confirms it."""
-    user, name = user_of(request, None, user_id), name_in(memory)
-    found = await cue_of(request).memory.get(
-        name, user=user, organization=organization or None, caller=caller_of(request)
-    )
-    by = None if organization else user
+    asker = _asker(request, user_id, organization)
+    found = await cue_of(request).memory.get(name_in(memory), **asker)
+    by = None if organization else asker["user"]
     return show(
         "forget.html",
         view="Memories",
@@ -184,10 +175,7 @@ async def forget(
     request: AnyRequest, memory: FromPath[str], user_id: UserQuery = None, organization: OrganizationQuery = None
 ) -> Response[Any]:
     """Forget a memory, then redirect to the receipt."""
-    receipt = await cue_of(request).memory.delete(
-        name_in(memory), user=user_of(request, None, user_id), organization=organization or None,
-        caller=caller_of(request),
-    )  # fmt: skip
+    receipt = await cue_of(request).memory.delete(name_in(memory), **_asker(request, user_id, organization))
     return go(f"/page/receipts/{place(receipt.id)}{query_of(user_id)}")
 
 
@@ -197,6 +185,12 @@ async def receipt(request: AnyRequest, receipt: FromPath[str], user_id: UserQuer
     user = user_of(request, None, user_id)
     found = await cue_of(request).memory.receipt(name_in(receipt), user=user, caller=caller_of(request))
     return show("receipt.html", receipt=to_wire(found), owner_query=query_of(user_id))
+
+
+def _asker(request: AnyRequest, user_id: str | None, organization: str | None) -> dict[str, Any]:
+    """Return who asks for a memory: the user, the organization and the caller."""
+    user = user_of(request, None, user_id)
+    return {"user": user, "organization": organization or None, "caller": caller_of(request)}
 
 
 async def _recent_memories(cue: Cuebook, user: str | None) -> list[dict[str, Any]]:

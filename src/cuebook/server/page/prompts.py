@@ -108,10 +108,7 @@ EVENTS = 100
 #: Default number of turns to measure a change on. Each turn assembles two or three prompts.
 TURNS = 20
 
-At = Annotated[str | None, QueryParameter(name="at", description="Version: branch, branch:number or a label")]
 Turns = Annotated[int, QueryParameter(name="turns", ge=0, le=MOST_TURNS, description="Number of turns to measure on")]
-
-Sides = Annotated[bool, QueryParameter(name="sides", description="Show both texts side by side")]
 
 
 @get(ALL)
@@ -132,7 +129,7 @@ async def clusters(request: AnyRequest, prefix: FromQuery[str] = "") -> Response
 
 
 @get(ONE)
-async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
+async def prompt(request: AnyRequest, prompt: FromPath[str], at: FromQuery[str | None] = None) -> Response[bytes]:
     """Render a prompt: the version graph, one version's text, variant scores, rollbacks and history."""
     cue = cue_of(request)
     family, version = await _version(cue, name_in(prompt), at)
@@ -164,7 +161,7 @@ async def prompt(request: AnyRequest, prompt: FromPath[str], at: At = None) -> R
 
 
 @get(ONE + "/quality")
-async def quality(request: AnyRequest, prompt: FromPath[str], at: At = None) -> Response[bytes]:
+async def quality(request: AnyRequest, prompt: FromPath[str], at: FromQuery[str | None] = None) -> Response[bytes]:
     """Render a version's quality score by part, and the prompt's lint findings."""
     cue = cue_of(request)
     family, version = await _version(cue, name_in(prompt), at)
@@ -181,7 +178,7 @@ async def diff(
     a: FromQuery[str],
     b: FromQuery[str],
     turns: Turns = TURNS,
-    sides: Sides = False,
+    sides: FromQuery[bool] = False,
 ) -> Response[bytes]:
     """Render the changes from version `a` to `b`: sections, tokens and the impact on recorded turns."""
     cue = cue_of(request)
