@@ -5,8 +5,7 @@ depend on whether the whole post was loaded, and never truncate anything except 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -44,7 +43,6 @@ _DEEPEST = 16
 encode = msgspec.json.Encoder().encode
 decode: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
 _parts = msgspec.json.Decoder(tuple[Part, ...]).decode
-_ROLE, _STATE, _WIRE, _PARTS = map(attrgetter, ("role", "state", "wire", "parts"))
 
 
 class PostInForm(Struct, frozen=True, gc=False):
@@ -55,13 +53,6 @@ class PostInForm(Struct, frozen=True, gc=False):
     tokens: int
     cut: Cut | None = None
     text: str = ""
-
-
-class _Plain(Struct, frozen=True, gc=False):
-    """A wire message with text only."""
-
-    role: str
-    content: str | None
 
 
 # ---- Tokens of a message --------------------------------------------------------------------------------------------
@@ -208,29 +199,6 @@ def cut_again(post: PathPost, how: Cut) -> PostInForm:
     text = text_of(post)
     content = text[: how.head] + how.marker + (text[-how.tail :] if how.tail else "")
     return PostInForm(post, "cut", how.tokens, how, content)
-
-
-def messages_of(post_in_forms: Sequence[PostInForm], owner: str | None) -> list[bytes]:
-    """Return kept posts' messages, each in its form."""
-    posts = [post_in_form.post for post_in_form in post_in_forms]
-    if not _all_plain(posts, (owner, "user")):
-        return [message_of(post_in_form, owner) for post_in_form in post_in_forms]
-    texts = [
-        post_in_form.post.message if post_in_form.form == "full" else shown_of(post_in_form)
-        for post_in_form in post_in_forms
-    ]
-    return list(map(encode, map(_Plain, map(_ROLE, posts), texts)))
-
-
-def _all_plain(posts: Sequence[PathPost], unnamed: Collection[str | None]) -> bool:
-    """Return whether posts are only text of the user and the assistant, which renders fast."""
-    return (
-        not any(map(_WIRE, posts))
-        and not any(map(_PARTS, posts))
-        and {*map(_STATE, posts)} <= {"complete"}
-        and {*map(_ROLE, posts)} <= {"user", ASSISTANT}
-        and all(post.sender in unnamed for post in posts if post.role == "user")
-    )
 
 
 def message_of(post_in_form: PostInForm, owner: str | None) -> bytes:

@@ -22,7 +22,7 @@ from cuebook.window.post_forms import (
     common_length,
     decode,
     encode,
-    messages_of,
+    message_of,
     shown_of,
     weigh,
     whole,
@@ -121,7 +121,7 @@ def volatile_overhead(count: Counter) -> int:
 def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_tokens: int) -> Window:
     """Render a window. `dropped` lists what was omitted before, in this order."""
     post_in_forms = sheet.partition.kept
-    front, values = _front_messages(sheet), messages_of(post_in_forms, sheet.owner)
+    front, values = _front_messages(sheet), [message_of(each, sheet.owner) for each in post_in_forms]
     query_at = _at(post_in_forms, sheet.query)
     messages = front + values
     if query_at >= 0 and sheet.volatile:

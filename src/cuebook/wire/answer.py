@@ -49,6 +49,7 @@ class StreamReader(ABC):
     def read_line(self, line: bytes) -> str:
         """Parse a line of a stream. Return the text it adds to the first choice."""
         event = self.events.read(line)
+        self.answer.done = self.answer.done or self.events.done
         return self.add(event) if isinstance(event, dict) else ""
 
     def read_body(self, body: bytes) -> None:

@@ -33,14 +33,6 @@ class ChatReader(StreamReader):
         self._resent = resent
         self._messages: dict[int, dict[str, Any]] = {}
 
-    def read_line(self, line: bytes) -> str:
-        """Parse a line of a stream. Return the text it adds to the first choice."""
-        event = self.events.read(line)
-        if isinstance(event, dict):
-            return self._add(event, "delta")
-        self.answer.done = self.events.done
-        return ""
-
     def add(self, event: dict[str, Any]) -> str:
         """Add a chunk. Return the text it adds to the first choice."""
         return self._add(event, "delta")
