@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.clusters import near_duplicates
-from cuebook.prompts.front import ALIASES, KEYS
+from cuebook.prompts.files import ALIASES, KEYS
 from cuebook.prompts.inherit import resolve, text_of
 from cuebook.prompts.names import candidates, overridden, parse_reference
 from cuebook.prompts.template import placeholders, used

@@ -18,7 +18,7 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.turn.prompt_logs import PromptLogs
 from cuebook.errors import BackendError
 from cuebook.prompts.digest import level
-from cuebook.prompts.front import written
+from cuebook.prompts.files import written
 from cuebook.records.prompt import Version
 from cuebook.storage.database.sqlite_files import MEMORY
 
