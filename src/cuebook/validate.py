@@ -124,6 +124,12 @@ def check_unique(path: str, names: Sequence[str]) -> list[Fault]:
     ]
 
 
+def mode_key(by_mode: Collection[str], mode: str) -> str:
+    """Return the key that applies to a mode: its exact name, else the longest key that it contains, "" for none."""
+    keys = [key for key in by_mode if key in mode]
+    return mode if mode in keys else max(keys, key=len, default="")  # in a tie, the file's first
+
+
 def format_value(value: object) -> str:
     """Return an invalid value as the author of a file would write it."""
     if value is None:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct, field
 
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Line
-from cuebook.validate import Document, Fault, check_known, join, refuse, validate
+from cuebook.validate import Document, Fault, check_known, join, mode_key, refuse, validate
 
 Whole = Annotated[int, Meta(ge=0)]
 
@@ -89,14 +89,8 @@ def with_profile(compaction: Compaction, name: str, *, where: str) -> Compaction
 
 def choose(compaction: Compaction, mode: str | None) -> CompactionProfile:
     """Return the profile for a mode: its exact key, else the longest key it contains, else the default."""
-    name = compaction.default
-    if mode:
-        keys = [key for key in compaction.by_mode if key in mode]
-        if mode in compaction.by_mode:
-            name = compaction.by_mode[mode]
-        elif keys:
-            name = compaction.by_mode[max(keys, key=len)]
-    return compaction.profiles[name]
+    key = mode_key(compaction.by_mode, mode or "")
+    return compaction.profiles[compaction.by_mode[key] if key else compaction.default]
 
 
 def read_compaction(document: Mapping[str, Any], *, file: str) -> Compaction:

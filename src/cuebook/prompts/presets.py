@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
-from cuebook.validate import Document, Fault, check_known, check_unique, refuse, validate
+from cuebook.validate import Document, Fault, check_known, check_unique, mode_key, refuse, validate
 
 Text = Annotated[str, Meta(min_length=1)]
 Whole = Annotated[int, Meta(ge=0)]
@@ -128,12 +128,8 @@ def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
     for rule in presets.rules:
         if _applies(rule, text, len(message), mode):
             return rule.preset_id, f"rule:{rule.id}"
-    if mode in presets.by_mode:
-        return presets.by_mode[mode], f"defaultByModeExact:{mode}"
-    keys = [key for key in presets.by_mode if key in mode]
-    if keys:
-        key = max(keys, key=len)  # in a tie, the file's first
-        return presets.by_mode[key], f"defaultByModePattern:{key}"
+    if key := mode_key(presets.by_mode, mode):
+        return presets.by_mode[key], f"defaultByMode{'Exact' if key == mode else 'Pattern'}:{key}"
     return presets.routing.default_preset_id, "default"
 
 

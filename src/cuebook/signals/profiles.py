@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from cuebook.records.persona import METHODS, UNTRACKED, Persona, SentimentTracking, check_method, check_thresholds
-from cuebook.validate import Document, Fault, check_known, refuse, unknown, validate
+from cuebook.validate import Document, Fault, check_known, mode_key, refuse, unknown, validate
 
 SECTION: Final = "sentimentTracking"
 #: The profile if nothing else applies.
@@ -71,18 +71,12 @@ def profile_of(persona: Persona, mode: str | None, profiles: Profiles) -> str:
     """Return the profile from which a persona's tracking in a mode comes; "" if the persona defines it all."""
     if _says_itself(persona):
         return persona.tracking.profile or ""
-    return _by_mode(profiles.by_mode, _fold(mode or "")) or OFF
+    key = mode_key(profiles.by_mode, _fold(mode or ""))
+    return profiles.by_mode[key] if key else OFF
 
 
 def _says_itself(persona: Persona) -> bool:
     return bool(persona.tracked) or persona.tracking != UNTRACKED
-
-
-def _by_mode(by_mode: Mapping[str, str], mode: str) -> str:
-    if mode in by_mode:
-        return by_mode[mode]
-    keys = [key for key in by_mode if key in mode]
-    return by_mode[max(keys, key=len)] if keys else ""  # in a tie, the file's first
 
 
 def _fold(mode: str) -> str:

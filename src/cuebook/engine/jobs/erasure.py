@@ -200,10 +200,15 @@ FORGET = Job(name="forget", due=_pending, run=_finish)
 async def _expired(services: Services, query: DueQuery) -> list[DueWork[Target]]:
     """Return conversations and memories that were inactive for too long, by tenant."""
     settings, results = services.settings, list[DueWork[Target]]()
-    ages: dict[Kind, float] = {"conversation": settings.conversations_days, "memory": settings.memories_days}
-    for kind, days in ages.items():
+    ages: tuple[tuple[Kind, str, float], ...] = (
+        ("conversation", "conversations_idle", settings.conversations_days),
+        ("memory", "memories_untouched", settings.memories_days),
+    )
+    for kind, statement, days in ages:
         names: dict[str, list[str]] = {}
-        for tenant, name in await _too_old(services, kind, days, limit=query.limit):
+        before = services.clock.now() - days * DAY_S
+        due = await services.store.due_pairs(statement, before=before, limit=query.limit) if days else ()
+        for tenant, name in due:
             names.setdefault(tenant, []).append(name)
         results += [DueWork(tenant, f"old {kind}", Target(kind, tuple(ids)), len(ids)) for tenant, ids in names.items()]
     return results
@@ -214,14 +219,6 @@ async def _delete_expired(services: Services, scope: Scope, target: Target) -> R
 
 
 RETENTION = Job(name="retention", due=_expired, run=_delete_expired, batch_size=50)
-
-
-async def _too_old(services: Services, kind: Kind, days: float, *, limit: int) -> Sequence[tuple[str, str]]:
-    """Return tenant and id of expired entries of a kind that may be deleted."""
-    if not days:
-        return ()
-    statement = "conversations_idle" if kind == "conversation" else "memories_untouched"
-    return await services.store.due_pairs(statement, before=services.clock.now() - days * DAY_S, limit=limit)
 
 
 # ---- Erasures since a time -------------------------------------------------------------------------------------------
