@@ -181,13 +181,6 @@ def conversation_from_dict(data: object, *, where: str = "") -> PortableConversa
     )
 
 
-def _shared_entry(data: object, *, where: str = "") -> SharedEntry:
-    """Parse a shared memory entry."""
-    entry_dict = check(data, _EntryDict, where)
-    own = {"type": entry_dict.type, "content": entry_dict.content, "scope": entry_dict.scope, "id": entry_dict.id}
-    return check({**entry_dict.cuebook, **own}, SharedEntry, join(where, _OURS))
-
-
 def _placed(items: Iterable[_T], path: str) -> Iterator[tuple[_T, str]]:
     """Yield items with their paths."""
     return ((each, join(path, at)) for at, each in enumerate(items))
@@ -365,7 +358,9 @@ def _entry(part: Part) -> SharedEntry | None:
     for data in (part.extra, _loaded(part.content)):
         if isinstance(data, dict):
             try:
-                return _shared_entry({"content": part.content, **data})
+                read = check({"content": part.content, **data}, _EntryDict)
+                own = {"type": read.type, "content": read.content, "scope": read.scope, "id": read.id}
+                return check({**read.cuebook, **own}, SharedEntry, _OURS)
             except InvalidInput:
                 continue
     return None

@@ -118,7 +118,8 @@ _CARD = _pattern("card", re.VERBOSE)
 
 def spans(text: str) -> list[Span]:
     """Return all secrets, ordered and disjoint; overlapping secrets are merged under the more specific family."""
-    results = [*_shapes(text), *_private_keys(text), *_url_passwords(text), *_cards(text), *_named(text)]
+    cards = [(start, end, "card") for start, end in _card_numbers(text) if _stands_alone(text, start, end)]
+    results = [*_shapes(text), *_private_keys(text), *_url_passwords(text), *cards, *_named(text)]
     if not results:
         return []
     rank: dict[str, int] = {"": -1}  # a token has priority: secrets that overlap it are ignored
@@ -207,12 +208,6 @@ def _url_passwords(text: str) -> Iterator[Span]:
         for match in _URL.finditer(text):
             if not _is_no_secret(match[1]):
                 yield match.start(1), match.end(1), "url_password"
-
-
-def _cards(text: str) -> Iterator[Span]:
-    for start, end in _card_numbers(text):
-        if _stands_alone(text, start, end):
-            yield start, end, "card"
 
 
 def _card_numbers(text: str) -> Iterator[tuple[int, int]]:

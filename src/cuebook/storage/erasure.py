@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import BackendError
+from cuebook.memory.scopes import owner_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost, digest_of
 from cuebook.records.erasure import (
@@ -341,7 +342,7 @@ def _would_forget(transaction: Transaction, erasing: ErasureInput) -> None:
     if target.kind == "user":
         keys = transaction.rows("keys_of")
         stays["keys"] = sum(each["user_id"] in _users(transaction.scope, target) for each in keys)
-    seen = [row for row in gone if transaction.scope.user in (None, *_users_of(row))]
+    seen = [row for row in gone if transaction.scope.user in (None, owner_of(row.place))]
     raise _UndoneError(
         ForgetPreview(
             kind=target.kind,
@@ -406,18 +407,12 @@ def _named_memories(transaction: Transaction, target: Target) -> list[Memory]:
     return items
 
 
-def _users_of(memory: Memory) -> list[str]:
-    """Return the users that a memory belongs to: its owner, or the user that a persona knows it from."""
-    owner, _, user = memory.owner.partition("\x1f")
-    return [*([owner] if memory.kind == "user" else []), *([user] if user else [])]
-
-
 def _concerned(scope: Scope, target: Target, subject: _Subject) -> set[str]:
     """Return the users whose data is erased, and the requesting user."""
     asking = {scope.user} if scope.user else set()
     if target.kind == "user":
         return asking | set(_users(scope, target))
     conversations, memories, told = subject
-    owners = {user for row in memories for user in _users_of(row)}
+    owners = {user for row in memories if (user := owner_of(row.place))}
     rows = (*conversations, *(row for row, _ in told))
     return asking | owners | {row.user for row in rows if row.user}

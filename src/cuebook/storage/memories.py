@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuebook.interfaces.store import MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
-from cuebook.memory.scopes import KEPT, Participants, effective, read_places
+from cuebook.memory.scopes import KEPT, Participants, effective, owner_of, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.memory.tokenizer import memory_key
 from cuebook.records.conversation import PathPost, digest_of
@@ -54,7 +54,8 @@ def memory_context(
     persona = memory_look.persona or (row.persona if row else "") or memory_look.otherwise
     participants = Participants(user=user, persona=persona, organization=memory_look.organization, alone=not others)
     places = read_places(policy, participants, settings)
-    if others and not _all_of(transaction, memory_look.organization, others):
+    users = json.dumps(others)  # every participant with an own key needs a key of the organization
+    if others and transaction.one("outsiders", organization=memory_look.organization, users=users) is not None:
         places = tuple(each for each in places if each.kind != "organization")
     if not places:
         return MemoryMatches(policy=policy, settings=settings)
@@ -65,12 +66,6 @@ def memory_context(
         again = with_sources(transaction, by_memory_id(transaction, id_))
         memories += [each for each in again if each.place in places]
     return replace(matched, memories=tuple(memories), policy=policy, places=places, settings=settings)
-
-
-def _all_of(transaction: Transaction, organization: str | None, users: Sequence[str]) -> bool:
-    """Return whether every participant with an own key has a key of the organization."""
-    values = {"organization": organization, "users": json.dumps(users)}
-    return transaction.one("outsiders", **values) is None
 
 
 def used(transaction: Transaction, nos: Sequence[int], *, by: float, now: float) -> None:
@@ -159,9 +154,7 @@ def matching(
     match = match_expression(query, token)
     if match is None:
         return MemoryMatches(held=here.held, frequencies=counts)
-    at = {} if memory_query.at is None else {"at": memory_query.at}
-    name = "memory_find" if memory_query.at is None else "memory_find_at"
-    results = transaction.run(name, match=match, limit=memory_query.limit, **at)
+    results = transaction.run("memory_find", match=match, at=memory_query.at, limit=memory_query.limit)
     return MemoryMatches(found=tuple(no for (no,) in results), held=here.held, frequencies=counts)
 
 
@@ -407,7 +400,7 @@ def deliver_anew(transaction: Transaction, no: int) -> None:
 def _from_windows(transaction: Transaction, gone: Collection[Memory], tally: ErasureTally) -> None:
     """Remove the text of memories from the windows that showed them."""
     names = {f"memory:{row.id}" for row in gone}
-    owners = {_owner(row) for row in gone}
+    owners = {owner_of(row.place) for row in gone}
     user = owners.pop() if len(owners) == 1 else None
     for step in transaction.rows("windows_naming", user=user):
         texts = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
@@ -415,10 +408,3 @@ def _from_windows(transaction: Transaction, gone: Collection[Memory], tally: Era
             tally.counts["texts"] += unuse(transaction, step["no"], bytes.fromhex(text.digest))
         if texts and step["state"] == "running":
             tally.running.add(step["no"])
-
-
-def _owner(row: Memory) -> str | None:
-    """Return the only user whose conversations may show a memory; None if others' may."""
-    if row.kind == "user":
-        return str(row.owner)
-    return str(row.owner.partition("\x1f")[2]) if row.kind == "persona" else None

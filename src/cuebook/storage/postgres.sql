@@ -2,18 +2,11 @@
 -- A MATCH expression of FTS5 is `scope : "TOKEN" AND key : ("WORD" OR "WORD")`.
 
 -- name: memory_find
--- Select the best full-text matches among valid memories.
-SELECT t.rowid FROM memory_text t JOIN memory m ON m.no = t.rowid,
-    to_tsquery('simple', translate(replace(substring(:match from 'key : \((.*)\)$'), ' OR ', ' | '), '"', '''')) q
-WHERE t.scope = substring(:match from '^scope : "([^"]*)"') AND to_tsvector('simple', t.key) @@ q AND m.valid_to IS NULL
-ORDER BY ts_rank(to_tsvector('simple', t.key), q) DESC, t.rowid LIMIT :limit;
-
--- name: memory_find_at
--- Select the best full-text matches among memories that were valid at a time.
+-- Select the best full-text matches among memories that are valid, or were at a time.
 SELECT t.rowid FROM memory_text t JOIN memory m ON m.no = t.rowid,
     to_tsquery('simple', translate(replace(substring(:match from 'key : \((.*)\)$'), ' OR ', ' | '), '"', '''')) q
 WHERE t.scope = substring(:match from '^scope : "([^"]*)"') AND to_tsvector('simple', t.key) @@ q
-    AND m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at)
+    AND CASE WHEN :at IS NULL THEN m.valid_to IS NULL ELSE m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) END
 ORDER BY ts_rank(to_tsvector('simple', t.key), q) DESC, t.rowid LIMIT :limit;
 
 -- name: memory_count_of_word

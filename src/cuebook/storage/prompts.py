@@ -64,7 +64,9 @@ class PromptStore(Noun):
     ) -> list[Version]:
         """Return versions of a prompt by branch and number, oldest first, by default all."""
         if numbers and branch is not None:
-            return _numbered(transaction, slug, branch, numbers)
+            wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
+            rows = (transaction.one("prompt_version_get", slug=slug, branch=branch, number=each) for each in wanted)
+            return [_version(row["body"]) for row in rows if row is not None]
         cursor = transaction.run("prompt_versions", slug=slug, branch=branch)
         return [each for (body,) in cursor if (each := _version(body)).number in numbers or not numbers]
 
@@ -224,14 +226,6 @@ def _need(transaction: Transaction, slug: str, branch: str, number: int) -> dict
         msg = f"Unknown version {number} of prompt {slug!r} on branch {branch!r}."
         raise NotFound(msg)
     return row
-
-
-def _numbered(transaction: Transaction, slug: str, branch: str, numbers: Sequence[int]) -> list[Version]:
-    """Return the existing versions of a branch with these numbers."""
-    place = {"slug": slug, "branch": branch}
-    wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
-    found = (transaction.one("prompt_version_get", **place, number=number) for number in wanted)
-    return [_version(row["body"]) for row in found if row is not None]
 
 
 def _note(transaction: Transaction, slug: str, event: PromptEvent) -> None:

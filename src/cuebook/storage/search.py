@@ -188,7 +188,9 @@ def search(
     frequencies: dict[str, int] = {}
     if posts > SMALL:
         frequencies = {term: search_cache.count(transaction, no, term, posts=posts) for term in query.terms}
-        query = _rarer(query, frequencies)
+        topic = {term: count for term, count in frequencies.items() if term not in query.names}
+        if chosen := rarest(topic):  # speakers' names alone are not searched
+            query = Query(text=query.text, terms=tuple(chosen))
     hits = [rowid & _SEQ for rowid in _match(transaction, query, None, rows_of(no), search_look.limit)]
     if posts <= SMALL and len(hits) >= search_look.limit:
         frequencies = {term: search_cache.count(transaction, no, term, posts=posts) for term in query.terms}
@@ -220,12 +222,6 @@ def _placed(post_matches: Sequence[PostMatch], close: Close | None) -> Sequence[
         return post_matches
     cosines = close.of([each.seq for each in post_matches])
     return [msgspec.structs.replace(each, cosine=cosines.get(each.seq)) for each in post_matches]
-
-
-def _rarer(query: Query, counts: Mapping[str, int]) -> Query:
-    """Return a query reduced to its rarest words; speakers' names alone are not searched."""
-    chosen = rarest({term: count for term, count in counts.items() if term not in query.names})
-    return Query(text=query.text, terms=tuple(chosen)) if chosen else query
 
 
 def search_owned(transaction: Transaction, search_look: SearchLook, search_cache: SearchCache) -> SearchResult:

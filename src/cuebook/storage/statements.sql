@@ -642,14 +642,10 @@ ON CONFLICT (tenant, id) DO UPDATE SET settings = excluded.settings, updated_at 
 -- ---- Long-term memories and deliveries -------------------------------------------------------------------
 
 -- name: memory_find
--- Select the best full-text matches among valid memories.
-SELECT t.rowid FROM memory_text t CROSS JOIN memory m ON m.no = t.rowid WHERE memory_text MATCH :match AND m.valid_to IS NULL
-ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
-
--- name: memory_find_at
--- Select the best full-text matches among memories that were valid at a time.
+-- Select the best full-text matches among memories that are valid, or were at a time.
 SELECT t.rowid FROM memory_text t CROSS JOIN memory m ON m.no = t.rowid WHERE memory_text MATCH :match
-    AND m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
+    AND iif(:at IS NULL, m.valid_to IS NULL, m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at))
+ORDER BY bm25(memory_text, 0.0, 1.0) LIMIT :limit;
 
 -- name: memory_keys
 -- Select the indexed words of a place's valid memories.
