@@ -142,3 +142,14 @@ class JsonBody(AbstractDTO[T], Generic[T]):
     def detect_nested_field(cls, field_definition: FieldDefinition) -> bool:
         _ = field_definition
         return False
+
+
+class RawBody(JsonBody[T], Generic[T]):
+    """A body that its route gets as bytes, checked as JSON unless `checks` is false; its type is only documented."""
+
+    checks = True
+
+    def decode_bytes(self, value: bytes) -> Any:
+        if self.checks:
+            check_json(value)
+        return value

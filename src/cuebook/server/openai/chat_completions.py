@@ -22,7 +22,7 @@ from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, caller_of, cue_of, header, idempotency_key, is_ours, user_of
 from cuebook.server.error_responses import Failure, failure_of
 from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in, upstream_role
-from cuebook.server.json_body import JsonBody, check_json
+from cuebook.server.json_body import RawBody
 from cuebook.server.streaming import Headers, Start, StreamResponse, encoded
 
 #: Timeout for the upstream's list of models, in seconds.
@@ -41,17 +41,9 @@ class ChatCompletion(Struct, frozen=True):
     stream: bool | None = None
 
 
-class AsItCame(JsonBody[ChatCompletion]):
-    """A chat completion's body, validated but unchanged; the document lists the fields that Cuebook reads."""
-
-    def decode_bytes(self, value: bytes) -> Any:
-        check_json(value)
-        return value
-
-
 @post(
     "/v1/chat/completions",
-    dto=AsItCame,
+    dto=RawBody[ChatCompletion],
     status_code=200,
     responses=wire.openai_answers(dict[str, Any]),
     operation_class=StreamsToo,

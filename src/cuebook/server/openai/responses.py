@@ -12,7 +12,7 @@ from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, check_first, cue_of, idempotency_key
 from cuebook.server.error_responses import Failure
-from cuebook.server.json_body import JsonBody, check_json
+from cuebook.server.json_body import RawBody
 from cuebook.server.openai.chat_completions import answer_of, begin, call_of, pass_through, sends_new
 from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, stored
 from cuebook.server.streaming import StreamResponse
@@ -28,17 +28,9 @@ class ResponseAsked(Struct, frozen=True):
     conversation: str | dict[str, Any] | None = None
 
 
-class ReadLater(JsonBody[ResponseAsked]):
-    """A body that is checked as JSON, and decoded once the answering side is known."""
-
-    def decode_bytes(self, value: bytes) -> Any:
-        check_json(value)
-        return value
-
-
 @post(
     "/v1/responses",
-    dto=ReadLater,
+    dto=RawBody[ResponseAsked],
     status_code=200,
     responses=wire.openai_answers(dict[str, Any]),
     operation_class=StreamsToo,
@@ -56,7 +48,9 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
     return await _respond(request, data)
 
 
-@post("/v1/responses/compact", dto=ReadLater, status_code=200, responses=wire.openai_answers(dict[str, Any]))
+@post(
+    "/v1/responses/compact", dto=RawBody[ResponseAsked], status_code=200, responses=wire.openai_answers(dict[str, Any])
+)
 async def compact(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIResponse:
     """Compact a conversation by the upstream, and store its compaction item. 404 if the upstream cannot.
 
