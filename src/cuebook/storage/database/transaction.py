@@ -1,7 +1,8 @@
 """The database interface: transactions of named statements, and decorators that make store methods of them.
 
 A noun of the store is a subclass of `Noun`. Its methods are written as synchronous functions of a transaction;
-`@read` and `@write` turn them into coroutines that run in a thread.
+`@read` and `@write` turn them into coroutines that run in a thread for a caller's scope, `@read_all` and `@write_all`
+into ones over all tenants.
 """
 
 import os
