@@ -17,7 +17,7 @@ from cuebook.engine.core.drafts import Posted
 from cuebook.interfaces.store import Batch
 from cuebook.memory.compress import compress
 from cuebook.memory.tokenizer import key_text
-from cuebook.records.conversation import Draft
+from cuebook.records.conversation import Draft, chain
 from cuebook.records.redaction import Redactor
 from cuebook.storage.database.sqlite import transaction_on
 from cuebook.storage.store import sqlite_store
@@ -27,8 +27,9 @@ WORDS = 100
 _AT_ONCE = 25  # appends per round
 #: The same rows by position, which is the fastest way to bind values.
 _INSERT = """INSERT INTO post (tenant, conversation, seq, id, parent, run_start, run_parent, round, sender, recipient,
-    role, state, message, small, parts, wire, body, created_at, tokens, small_tokens, path_tokens, path_count, digest)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    role, state, message, small, parts, wire, body, created_at, tokens, small_tokens, path_tokens, path_count, digest,
+    chain)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 _INSERT_TEXT = "INSERT INTO post_text (rowid, scope, key) VALUES (?, ?, ?)"
 _BEFORE = 1_000  # posts that are already stored
 
@@ -116,7 +117,7 @@ def _bare_appends(connection: sqlite3.Connection, said: list[Draft]) -> list[Bar
         post = (
             tenant, no, seq, draft.id, seq - 1, 1, 0, round_, draft.sender, draft.recipient, draft.role, draft.state,
             draft.message, draft.small, None, None, None, draft.created_at, draft.tokens,
-            draft.small_tokens or draft.tokens, tokens, count, draft.digest,
+            draft.small_tokens or draft.tokens, tokens, count, draft.digest, chain(b"", [draft.digest]),
         )  # fmt: skip
         grown = {
             "head": seq, "last_seq": seq, "now": draft.created_at, "mark": 0, "backlog": count,
