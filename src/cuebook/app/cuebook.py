@@ -394,24 +394,21 @@ class Cuebook:
         """Run the background jobs that are due now, once, as the worker would. Return how many ran."""
         return await self._worker.work() if self._worker else 0
 
-    async def relay(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
+    def relay(self, call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
         """Answer an OpenAI chat-completions request. Yield the response head, then the body's bytes."""
-        async with aclosing(await self._relay(ChatWire, call)) as pieces:
-            async for piece in pieces:
-                yield piece
+        return self._relay(ChatWire, call)
 
-    async def respond(self, call: RelayCall, *, compacts: bool = False) -> AsyncIterator[Head | bytes]:
+    def respond(self, call: RelayCall, *, compacts: bool = False) -> AsyncGenerator[Head | bytes, None]:
         """Answer an OpenAI Responses request, or one to compact. Yield the response head, then the body's bytes."""
-        kind = partial(ResponsesWire, compacts=compacts)
-        async with aclosing(await self._relay(kind, call)) as pieces:
-            async for piece in pieces:
-                yield piece
+        return self._relay(partial(ResponsesWire, compacts=compacts), call)
 
     async def _relay(self, kind: Callable[..., ChatWire], call: RelayCall) -> AsyncGenerator[Head | bytes, None]:
         await self._prepare(call)
         wire = kind(self.services, self._upstream, call)
         model = upstream_model(self.services, self.config, wire.model) if self._upstream is not None else None
-        return relay(wire, model=model)
+        async with aclosing(relay(wire, model=model)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def message(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an Anthropic messages request: yield the head, then the body's bytes. Do not store unparsable ones."""

@@ -34,6 +34,7 @@ from cuebook.config import Config, ConfigSections, MemoryConfig, SecretsConfig, 
 from cuebook.engine.proxy.request import RelayCall as Request
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
+from cuebook.records.answer import as_answer
 from cuebook.records.answer import to_wire as answer_to_wire
 from cuebook.records.conversation import digest_of
 from cuebook.records.conversation_answers import summary_state
@@ -114,13 +115,7 @@ class Meter:
 
 
 def _cost(totals: CacheTotals, last: int) -> PromptCost:
-    return PromptCost(
-        calls=totals.requests,
-        tokens=totals.input_tokens,
-        last_tokens=last,
-        cost=totals.cost,
-        read_share=totals.read_share,
-    )
+    return as_answer(PromptCost, totals, calls=totals.requests, tokens=totals.input_tokens, last_tokens=last)
 
 
 #: The provider cache rule that the demo's cost is computed with.

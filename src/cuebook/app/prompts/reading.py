@@ -494,7 +494,9 @@ async def compare_versions(
     old, new = [services.count(await whole_text(services, each)) for each in (before, after)]
     found = await differ(before, after)
     apart = before.slug != after.slug
-    return VersionDiff(
+    return as_answer(
+        VersionDiff,
+        found,
         slug=after.slug,
         branch=after.branch,
         a=before.number,
@@ -502,9 +504,6 @@ async def compare_versions(
         slug_a=before.slug if apart else None,
         branch_a=before.branch if apart or before.branch != after.branch else None,
         bump=bump(found),
-        sections=found.sections,
-        params=found.params,
-        fields=found.fields,
         tokens=Tokens(old, new, new - old),
         impact=await measure(services, before, after, turns=turns, user=user) if turns and not apart else None,
     )
