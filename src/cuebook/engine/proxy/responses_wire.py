@@ -273,7 +273,7 @@ class ResponsesWire(TranslatedWire):
     # ---- Both formats ------------------------------------------------------------------------------------------------
 
     def sends_marks(self, model: str) -> bool:
-        """Return whether to send cache breakpoints: never in this format, whose providers cache by themselves."""
+        """Return whether to send cache breakpoints: in this format the client and the provider set them."""
         return not self.native and super().sends_marks(model)
 
     def reader(self) -> StreamReader:
