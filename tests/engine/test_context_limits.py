@@ -11,6 +11,7 @@ from turn_helpers import NAME, bot, cue_on, user
 from cuebook import Ask
 from cuebook.app.cuebook import Cuebook, Head, RelayCall
 from cuebook.app.turns.explanation import told_of
+from cuebook.engine.core.context_limits import EXCESS
 from cuebook.errors import UpstreamError
 from cuebook.providers.model_list import ModelList, read_contexts
 from cuebook.records.answer import to_wire
@@ -262,9 +263,9 @@ async def test_a_history_just_above_the_estimated_room_is_sent_whole_first(lengt
     fits = length <= 2_500
     upstream = ScriptedUpstream(*([] if fits else [too_long(3_000, length + 500)]), completion("Hi."))
     async with cue_on(upstream=upstream, budget__context=3_000, budget__reply=500) as cue:
-        record = json.dumps([{"id": n, "city": "Bergen", "harbour": True, "berths": n * 3} for n in range(22)])
+        record = json.dumps([{"id": n, "city": "Bergen", "harbour": True, "berths": n * 3} for n in range(21)])
         history = [user(f"{n} {record}") if n % 2 == 0 else bot(f"{n} {record}") for n in range(5)]
-        assert 2_500 < sum(cue.services.count(each["content"]) for each in history) < 2_500 * 1.15
+        assert 2_500 < sum(cue.services.count(each["content"]) for each in history) < 2_500 * EXCESS
         assert (await send(cue, history, model="m", max_tokens=500))[0] == 200
         sent = [json.loads(request.body)["messages"] for request in upstream.requests]
         lines = (await window_of(cue))["lines"]

@@ -121,7 +121,7 @@ async def test_a_large_open_result_is_sent_whole_and_older_messages_are_left_out
     upstream = ScriptedUpstream()
     async with cue_on(tmp_path, upstream=upstream, budget__context=4500, budget__reply=500) as cue:
         client = Client(cue, upstream)
-        for n in range(30):
+        for n in range(40):
             await client.say(f"Question {n} about the harbor. " * 6, f"Answer {n}. " * 6)
         client.history.append({"role": "user", "content": "List the boats."})
         upstream.say(completion("", calls=[call("c1")]))

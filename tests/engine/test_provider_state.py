@@ -252,7 +252,7 @@ async def test_nothing_is_added_to_a_request_to_compact_or_learned_from_it(tmp_p
 
 async def test_a_history_that_is_too_long_keeps_calls_beside_their_outputs(tmp_path):
     upstream = ScriptedUpstream()
-    async with cue_on(tmp_path, upstream=upstream, budget__context=2_000, budget__reply=500) as cue:
+    async with cue_on(tmp_path, upstream=upstream, budget__context=1_700, budget__reply=500) as cue:
         client, history = Responses(cue, upstream), [{"role": "developer", "content": "Be brief."}]
         for n in range(12):
             history += [asks(f"Question {n} about the harbor. " * 9)]

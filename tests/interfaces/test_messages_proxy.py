@@ -90,7 +90,7 @@ def test_server_history_restores_thinking_blocks(
 def test_long_history_is_cut_to_the_budget(
     cue: Callable[..., Live], upstream: Upstream, anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
-    live = cue(budget__context=9000, budget__reply=1000, budget__system=500, budget__memory=600, memory__user=True)
+    live = cue(budget__context=7500, budget__reply=1000, budget__system=500, budget__memory=600, memory__user=True)
     client = anthropic_of(live)
     options: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9}
     history: list[Any] = [user("The ferry to Vlieland leaves at 9:45 on Friday."), _assistant("Noted.")]

@@ -18,7 +18,7 @@ WHOLE = {
     "shadow_calls", "tally_items", "tally_memories", "tally_posts",
     "tuning_latest", "tuning_totals",
     # the newest rows in the order of an index, up to a limit
-    "answers_at_heads",
+    "answers_at_heads", "token_reports",
     # queues: each row is pending work
     "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "outcomes_due",
     "leases_held", "receipts_pending", "reflections_due", "tuning_changed", "turns_left",

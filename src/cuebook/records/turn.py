@@ -167,6 +167,15 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     cache_write: int | None = None
 
 
+class TokenReport(Struct, frozen=True):
+    """The tokens of a prompt to a model: as the provider reported them, and by our count."""
+
+    conversation: str
+    model: str
+    reported: int
+    tokens: int
+
+
 class Step(Struct, frozen=True, kw_only=True):
     """One model call of a turn."""
 

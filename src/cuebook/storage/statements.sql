@@ -1403,6 +1403,15 @@ LEFT JOIN post b ON b.tenant = s.tenant AND b.conversation = s.conversation AND 
 LEFT JOIN post r ON r.tenant = s.tenant AND r.conversation = s.conversation AND r.seq = s.reply_seq AND s.reply_seq > 0
 WHERE t.tenant = :tenant AND t.conversation = :no AND t.n BETWEEN :first AND :last ORDER BY t.n, s.n;
 
+-- name: token_reports
+-- Select the newest step of the most recent conversations, with our count and the provider's count of its prompt.
+SELECT c.id AS conversation, s.n AS step, s.reply_usage AS usage, json_extract(t.metadata, '$.window.tokens') AS tokens,
+    json_extract(t.metadata, '$.window.context.model') AS model, json_extract(t.metadata, '$.shadow') AS shadow
+FROM (SELECT no, id, turns, updated_at FROM conversation WHERE tenant = :tenant ORDER BY updated_at DESC LIMIT :limit) c
+JOIN turn t ON t.tenant = :tenant AND t.conversation = c.no AND t.n = c.turns
+JOIN step s ON s.tenant = :tenant AND s.conversation = c.no AND s.turn = t.n AND s.n = t.steps
+WHERE s.reply_usage IS NOT NULL ORDER BY c.updated_at;
+
 -- ---- The conversation list -------------------------------------------------------------------------------
 
 -- name: post_place

@@ -58,16 +58,14 @@ def allot(
     least: int = 0,
     path: int = 0,
     listed: bool = False,
-    excess: float = 1.0,
     frozen: int = 0,
     token_budget: int | None = None,
 ) -> Allotment:
     """Divide a window by the tokens of its front and tools, with at least `least` for posts.
 
     A path that fits takes its tokens before the volatile block. A client's own list of messages may fill the window;
-    else posts have a limit. A path of at most `excess` times its room may fit. `frozen` are the tokens of an earlier
-    step's volatile block, which keeps its room if possible. Raises InvalidInput, with the least sufficient budget, if
-    the required parts do not fit.
+    else posts have a limit. `frozen` are the tokens of an earlier step's volatile block, which keeps its room if
+    possible. Raises InvalidInput, with the least sufficient budget, if the required parts do not fit.
     """
     budget = prompt_budget(limits, token_budget)
     room = budget - front - tools - least
@@ -82,8 +80,8 @@ def allot(
     memory = min(limits.memory_tokens, int(budget * limits.memory_share), left // 3, room)
     if memory < frozen <= room:
         memory = frozen
-    if path <= min(left, most) * excess:
-        memory = max(0, min(memory, left - path))
+    if path <= min(left, most):
+        memory = min(memory, left - path)
     posts = min(left - memory, most)
     return Allotment(budget=budget, memory=memory, posts=posts)
 

@@ -27,11 +27,12 @@ from cuebook.records.turn import Manifest, ManifestRange
 from cuebook.window.budget import Limits, most_posts
 from cuebook.window.post_forms import PostInForm, calls_of, can_cut, least_of
 
-#: Largest share of the room for one post: the query, and any other.
-QUERY_SHARE, POST_SHARE = 0.5, 0.25
+#: Largest share of the room for one post that is not required.
+POST_SHARE = 0.25
 
-#: Least share of the room that is filled before a client's message is left out.
-LEAST_FILL = 0.85
+#: Least share of the room that is filled before a client's message is left out. At least 0.85 of the provider's count,
+#: of which the estimate may have more.
+LEAST_FILL = 0.9
 
 #: Tokens by which shares of a room, each rounded down, may differ from the share of all.
 _ROUNDING = 8
@@ -67,9 +68,10 @@ def reach(limits: Limits, token_budget: int | None) -> Reach:
     return Reach(full=room + _ROUNDING, small_after=full, small=small - full + _ROUNDING, post=int(room * POST_SHARE))
 
 
-def least(path: Sequence[PathPost], query: int) -> int:
-    """Return the tokens of a path's required posts: the query and the newest call with its results, cut if possible."""
-    return sum(least_of(path[i]) for i in _pinned(path, query))
+def least(path: Sequence[PathPost], query: int) -> tuple[int, int]:
+    """Return the tokens of a path's required posts, whole and cut: the query, the newest call with its results."""
+    posts = [path[i] for i in _pinned(path, query)]
+    return sum(map(_tokens, posts)), sum(map(least_of, posts))
 
 
 def partition(
@@ -80,16 +82,14 @@ def partition(
     query: int = 0,
     begins: bool = True,
     listed: bool = False,
-    excess: float = 1.0,
 ) -> Partition:
     """Partition the posts of a path, oldest first, into `room` tokens, at least `least` of them.
 
     `query` is the seq of the open turn's query. `begins`: nothing was omitted before the first post. `listed`: the path
-    is a client's own list of messages, and stays whole if it fits. Otherwise the newest ones stay whole. `excess`: a
-    list of at most so many times `room` may fit, because the tokens are estimated.
+    is a client's own list of messages, and stays whole if it fits. Otherwise the newest ones stay whole.
     """
     tokens = sum(map(_tokens, path))
-    if listed and tokens <= room * excess:
+    if listed and tokens <= room:
         return Partition(kept=tuple(PostInForm(post, "full", post.tokens) for post in path), dropped=(), tokens=tokens)
     lay = _lay(path, room, limits, query, capped=not listed)
     full = _fill(lay) if listed else _first_full(lay, limits, begins=begins)
@@ -125,7 +125,7 @@ class _Lay(Struct, frozen=True):
 
 def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int, *, capped: bool) -> _Lay:
     pinned = _pinned(path, query)
-    caps = _caps(path, room, query) if capped else list(map(_tokens, path))
+    caps = _caps(path, room, pinned) if capped else list(map(_tokens, path))
     if sum(caps[i] for i in pinned) > room:
         _squeeze(path, caps, pinned, room)
     messages, loose = list(map(_message, path)), caps[::-1]
@@ -152,16 +152,14 @@ def _held(path: Sequence[PathPost]) -> frozenset[int]:
     return held_together({i: made for i, made in calls.items() if made is not None})
 
 
-def _caps(path: Sequence[PathPost], room: int, query: int) -> list[int]:
-    """Return the tokens of each post in full. An oversized one gets a share of the room that
-    depends only on the room.
+def _caps(path: Sequence[PathPost], room: int, pinned: frozenset[int]) -> list[int]:
+    """Return the tokens of each post in full. An oversized one gets a share of the room that depends only on the room,
+    unless it is required.
     """
-    most, own = int(room * POST_SHARE), int(room * QUERY_SHARE)
-    caps = list(map(_tokens, path))
-    for i in [i for i, tokens in enumerate(caps) if tokens > most]:
-        cap = own if path[i].seq == query else most
-        if caps[i] > cap and can_cut(path[i]):
-            caps[i] = max(cap, least_of(path[i]))
+    most, caps = int(room * POST_SHARE), list(map(_tokens, path))
+    for i in [i for i, tokens in enumerate(caps) if tokens > most and i not in pinned]:
+        if can_cut(path[i]):
+            caps[i] = max(most, least_of(path[i]))
     return caps
 
 
@@ -201,28 +199,41 @@ def _first_full(lay: _Lay, limits: Limits, *, begins: bool) -> int:
 
 
 def _fill(lay: _Lay) -> int:
-    """Return the index of the oldest post that fits with all newer ones, on the grid.
+    """Return the index of the oldest post that is sent with all newer ones.
 
-    If that leaves more than the LEAST_FILL of the room unused, the posts before it that belong together are shortened.
+    It is on the grid if these fill the room, so that it stays for some turns. Otherwise it is the oldest that fits. If
+    even that leaves more than the LEAST_FILL of the room unused, the posts before it that belong together are
+    shortened.
     """
-    first = _fitting(lay, 1.0, begins=True)
-    used = lay.kept + (lay.newest[len(lay.path) - first - 1] if first < len(lay.path) else 0)
-    left = lay.room - used
+    first = _whole(lay, _oldest(lay, 1.0))
+    line = -(-_before(lay, first) // lay.step) * lay.step if first < len(lay.path) else 0
+    for start in (_on_grid(lay, first), _whole(lay, _search(lay, line)), first):
+        if _used(lay, start) >= LEAST_FILL * lay.room:
+            return start
     start = first - 1
     while start in lay.held:
         start -= 1
     group = frozenset(range(max(start, 0), first)) - lay.pinned
-    room = left // lay.step * lay.step  # in steps, so that the cut text stays the same for some turns
-    if not group or used >= LEAST_FILL * lay.room or sum(min(lay.caps[i], least_of(lay.path[i])) for i in group) > room:
+    room = (lay.room - _used(lay, first)) // lay.step * lay.step  # in steps, so that the cut text stays for some turns
+    if not group or sum(min(lay.caps[i], least_of(lay.path[i])) for i in group) > room:
         return first
     _squeeze(lay.path, lay.caps, group, room)
     return min(group)
 
 
+def _used(lay: _Lay, first: int) -> int:
+    """Return the tokens of the pinned posts and all others from an index on."""
+    return lay.kept + (lay.newest[len(lay.path) - first - 1] if first < len(lay.path) else 0)
+
+
+def _oldest(lay: _Lay, share: float) -> int:
+    """Return the index of the oldest post from which all later ones fit a share of the room."""
+    return max(len(lay.path) - bisect_right(lay.newest, lay.room * share - lay.kept), lay.whole)
+
+
 def _fitting(lay: _Lay, share: float, *, begins: bool) -> int:
     """Return the index of the oldest post from which all later ones fit a share of the room, on the grid."""
-    fit = bisect_right(lay.newest, lay.room * share - lay.kept)
-    first = max(len(lay.path) - fit, lay.whole)
+    first = _oldest(lay, share)
     return first if first == 0 and begins else _on_grid(lay, first)
 
 
@@ -241,7 +252,7 @@ def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
     """Return the index of the oldest compressed post. It depends only on the first full one, so that both move
     together.
     """
-    used = lay.kept + (lay.newest[len(lay.path) - full - 1] if full < len(lay.path) else 0)
+    used = _used(lay, full)
     full_room, small_room = int(lay.room * limits.full_share), int(lay.room * limits.small_share)
     room = small_room - full_room if used <= full_room else 0
     first = full

@@ -22,8 +22,8 @@ from cuebook.wire.responses_items import ITEMS
 
 #: Minimum text of a cut post, in tokens: a head, a marker and a tail.
 LEAST_TEXT = 20
-#: Tokens around a call or a result: its id, type and name keys.
-CALL_TOKENS = 8
+#: Tokens around a call or a result (hmarr's openai-chat-tokens: 3 around a call). OpenAI does not charge its id.
+CALL_TOKENS = 3
 #: Tokens between two texts of one message: a line break or two, or a content part.
 JOIN_TOKENS = 2
 JOIN = "\n\n"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cuebook.records.conversation import Part, PathPost
 from cuebook.testing.upstream import call
 from cuebook.window.post_forms import (
+    CALL_TOKENS,
     LEAST_TEXT,
     PostInForm,
     calls_of,
@@ -93,10 +94,12 @@ def test_token_count_of_a_message():
     assert tokens(role="user", content=[{"type": "text", "text": "123"}, image]) == 5 + IMAGE_TOKENS
     video = {"type": "video_url", "video_url": {"url": "data:video/mp4;base64," + "A" * 10_000}}
     assert tokens(role="user", content=[video]) < IMAGE_TOKENS + 60
-    assert tokens(role="assistant", content=None, tool_calls=[call("call_1", "look", {"a": 1})]) == 4 + 8 + 8
+    assert tokens(role="assistant", content=None, tool_calls=[call("call_1", "look", {"a": 1})]) == 4 + 8 + CALL_TOKENS
     assert tokens(role="assistant", content=None, reasoning_content="12345") == 5
-    assert tokens(role="assistant", content=None, function_call={"name": "look", "arguments": "{}"}) == 4 + 2 + 8
-    assert tokens(role="tool", tool_call_id="call_1", content="12") == 2 + 8
+    assert (
+        tokens(role="assistant", content=None, function_call={"name": "look", "arguments": "{}"}) == 4 + 2 + CALL_TOKENS
+    )
+    assert tokens(role="tool", tool_call_id="call_1", content="12") == 2 + CALL_TOKENS
     assert tokens(role="user", content="", unknown={"deep": [["x"] * 3]}) > 3
 
 

@@ -83,7 +83,7 @@ def parted_calls(path, kept):
 def test_every_rule_holds(path, extra, data):
     users = [post.seq for post in path if post.role == "user"]
     query = data.draw(st.sampled_from([0, *users]))
-    room = least(path, query) + extra
+    room = least(path, query)[1] + extra
     parted = check(path, room, query)
     assert parted_calls(path, {placed.post.seq for placed in parted.kept}) == []
 
@@ -179,7 +179,7 @@ def test_an_old_open_query_stays():
 
 def test_an_empty_path_gives_an_empty_window():
     parted = partition([], 100, LIMITS)
-    assert (parted.kept, parted.dropped, least([], 0)) == ((), (), 0)
+    assert (parted.kept, parted.dropped, least([], 0)) == ((), (), (0, 0))
 
 
 def read_of(path, far):
@@ -204,7 +204,7 @@ def test_reading_more_of_the_path_changes_no_window(path, budget, front, reply):
     """The budget alone decides how much is read. Other blocks of the window only reduce it."""
     limits = Limits(context_tokens=9000, system_tokens=50, reply_tokens=reply, window_posts=6)
     query = next((post.seq for post in reversed(path) if post.role == "user"), 0)
-    room = max(least(path, query), min(budget, 8900, limits.max_short_term_tokens) - front)
+    room = max(least(path, query)[1], min(budget, 8900, limits.max_short_term_tokens) - front)
     if room > budget:
         return
     read = read_of(path, reach(limits, budget))

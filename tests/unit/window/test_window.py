@@ -59,7 +59,7 @@ def sheets(draw):
         path.append(post_of(number + 1, role, text, path[-1].path_tokens if path else 0, sender=sender))
     users = [post.seq for post in path if post.role == "user"]
     query = users[-1] if users else 0
-    room = least(path, query) + draw(st.integers(0, 600))
+    room = least(path, query)[1] + draw(st.integers(0, 600))
     parted = partition(path, room, Limits(), query=query)
     kept = tuple(cut_down(each, "ann", estimate) if each.form == "cut" else each for each in parted.kept)
     front = draw(st.lists(texts, max_size=2))

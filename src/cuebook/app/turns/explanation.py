@@ -54,8 +54,9 @@ def context_lines(told: Wire) -> Iterator[str]:
         source = _SOURCES.get(context["source"], context["source"])
         model = context["model"] or "the model"
         yield f"context window of {model}: {context['tokens']:,} tokens ({source}), {context['reply']:,} for the answer"
-        window = told["window"]
-        if window["tokens"] > window["budget"]:
+        if ratio := context.get("ratio"):
+            yield f"the provider counts {ratio:.2f} times the tokens that Cuebook counts, by its reported usage"
+        if told["window"]["tokens"] > told["window"]["budget"]:
             yield "sent whole, because the estimate exceeds the budget by less than its error"
 
 

@@ -95,6 +95,13 @@ class ServiceFailure(Struct, kw_only=True):
     why: str = ""
 
 
+class TokenRatio(Struct, frozen=True):
+    """How many tokens a provider counts for one of ours, and how many at least, by its error for a long prompt."""
+
+    value: float
+    least: float = 0.0
+
+
 #: Key of a conversation's time zone in its metadata, and field name on the wire.
 TIME_ZONE: Final = "timeZone"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9+-]*(?:[_/][A-Za-z0-9+-]+){0,6}")
@@ -212,9 +219,10 @@ class Caches(Struct, kw_only=True):
     )  # learned, by URL and model
     has_responses: dict[str, bool] = field(default_factory=dict)  # whether an upstream has the Responses API, by URL
     listed_contexts: dict[tuple[str, str], int] = field(default_factory=dict)  # of upstreams, by URL and model
-    token_ratios: OrderedDict[str, float] = field(
+    token_ratios: OrderedDict[tuple[str, str], TokenRatio] = field(
         default_factory=OrderedDict
-    )  # by conversation: the provider's count to ours
+    )  # by model and conversation
+    has_ratios: bool = False  # those of earlier processes are loaded
     trials: dict[tuple[str, str], TrialCacheEntry] = field(default_factory=dict)  # by slug and branch
     evidence: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
     judgements: Ledgers = field(default_factory=Ledgers)
@@ -238,6 +246,7 @@ class Caches(Struct, kw_only=True):
             windows=OrderedDict(),
             messages=OrderedDict(),
             token_ratios=OrderedDict(),
+            has_ratios=False,
             trials={},
             evidence={},
             epoch=0,

@@ -22,7 +22,7 @@ from cuebook.records.marks import without_control_marks
 from cuebook.records.memory import Hit
 from cuebook.records.turn import Dropped, Manifest, Turn, Window
 from cuebook.signals.metaprompts import NOTED_AS
-from cuebook.window.budget import Allotment, Limits, allot
+from cuebook.window.budget import Allotment, Limits, allot, prompt_budget
 from cuebook.window.manifest import anchored, dropped_ranges, remember
 from cuebook.window.partition import (
     NO_MARKS,
@@ -85,7 +85,6 @@ def plan_with_marks(
     fitted, path = _fit(room, query)
     owner = scene.conversation.user
     terms: Any = {"query": query, "begins": request.listed or not scene.unread, "listed": request.listed}
-    terms["excess"] = _excess(request)
     parted = _cut_down(partition(path, fitted.allotment.posts, limits, **terms), owner, count)
     parted, of_little_use = _lighten(room, parted, marks, fitted.allotment.posts, query)
     hits, volatile, no_room = _volatile(room, fitted.allotment.memory, parted, query) if query else ((), (), [])
@@ -226,7 +225,7 @@ def _fit(room: _Room, query: int) -> tuple[_FixedBlocks, Sequence[PathPost]]:
         summary = Text(kind="summary", source=f"summary:{stored.version}", text=text)
     if summary is None or request.keeps_all:
         blocks = _fit_front(room, None, least(path, query), tokens)
-        if summary is None or tokens <= blocks.allotment.posts * _excess(request):
+        if summary is None or tokens <= blocks.allotment.posts:
             return blocks, path
     if not request.listed:
         return _fit_front(room, summary, least(path, query), tokens), path
@@ -237,11 +236,6 @@ def _fit(room: _Room, query: int) -> tuple[_FixedBlocks, Sequence[PathPost]]:
         return blocks, path
     named = dropped_ranges([post for post in path if post.seq in covered], SUMMARIZED)
     return msgspec.structs.replace(blocks, dropped=(*blocks.dropped, *named)), behind
-
-
-def _excess(request: WindowRequest) -> float:
-    """Return how far a path may exceed its room and is still kept whole."""
-    return request.limits.excess if request.keeps_all else 1.0
 
 
 def _covered(scene: Scene, path: Sequence[PathPost]) -> set[int]:
@@ -263,10 +257,10 @@ def _shortened(summary: Text, most: int, count: Counter) -> Text | None:
     return msgspec.structs.replace(summary, text=f"{heading}\n\n{text}") if text else None
 
 
-def _fit_front(room: _Room, summary: Text | None, least: int, path: int) -> _FixedBlocks:
+def _fit_front(room: _Room, summary: Text | None, least: tuple[int, int], path: int) -> _FixedBlocks:
     """Divide the token budget. Cut a summary that is too large to its most important lines.
 
-    `least` and `path` are the tokens of the required posts and of all posts.
+    `least` are the tokens of the required posts, whole and cut, and `path` those of all posts.
     """
     request, count = room.request, room.count
     front, client = weigh_front(request.front, request.client, count)
@@ -277,10 +271,21 @@ def _fit_front(room: _Room, summary: Text | None, least: int, path: int) -> _Fix
     own = sum(text.tokens for text in front) + sum(system.tokens for system in client)
     tools = max(count(text) if text else 0 for text in (request.tools, request.live_tools))
     frozen = sum(text.tokens for text in weigh_volatile(request.frozen or (), room.fence, count))
+    limits = room.limits if _has_volatile(room) else msgspec.structs.replace(room.limits, memory_tokens=0)
+    budget, whole, fixed = prompt_budget(limits, request.token_budget), least[0], own + tools
+    if request.keeps_all and budget < fixed + path <= budget * request.limits.excess:
+        return _FixedBlocks(
+            front=front,
+            client=client,
+            summary=None,
+            tools=tools,
+            allotment=Allotment(budget=budget, memory=0, posts=path),
+        )
+    required = whole if whole <= budget - fixed else least[1]
 
     def allotted(size: int) -> Allotment:
-        terms: Any = {"least": least, "path": path, "frozen": frozen, "token_budget": request.token_budget}
-        return allot(room.limits, front=size, tools=tools, listed=request.listed, excess=_excess(request), **terms)
+        terms: Any = {"least": required, "path": path, "frozen": frozen, "token_budget": request.token_budget}
+        return allot(limits, front=size, tools=tools, listed=request.listed, **terms)
 
     if summary is None:
         return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
@@ -288,7 +293,7 @@ def _fit_front(room: _Room, summary: Text | None, least: int, path: int) -> _Fix
     summary = weigh_text(summary, count, frame=frame)
     alone = allotted(own)
     left = alone.budget - own - tools
-    content = _shortened(summary, max(int((left - least) * SUMMARY_SHARE), left - path - alone.memory), count)
+    content = _shortened(summary, max(int((left - required) * SUMMARY_SHARE), left - path - alone.memory), count)
     if content is not None:
         content = weigh_text(content, count, frame=frame)
         try:
@@ -300,6 +305,15 @@ def _fit_front(room: _Room, summary: Text | None, least: int, path: int) -> _Fix
     reason = "exceeds the token budget"
     dropped = (Dropped(kind="summary", source=summary.source, tokens=summary.tokens, reason=reason),)
     return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=alone, dropped=dropped)
+
+
+def _has_volatile(room: _Room) -> bool:
+    """Return whether texts may stand beside the query, so that room is reserved for them."""
+    request = room.request
+    if request.frozen is not None:
+        return bool(request.frozen)
+    tainted = room.scene.summary and room.scene.summary.tainted
+    return bool(request.query or request.memories.hits or request.advice or request.mind or tainted)
 
 
 # ---- The volatile block ---------------------------------------------------------------------------------------------

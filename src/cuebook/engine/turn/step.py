@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 import msgspec
 
 from cuebook.engine.core.audit_records import answered
+from cuebook.engine.core.context_limits import learn_ratio
 from cuebook.engine.core.drafts import dated, recipient_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.decision import Decision
@@ -20,7 +21,7 @@ from cuebook.errors import BackendError, CuebookError, InvalidInput, LeaseLost
 from cuebook.interfaces.store import Lease, StepEnd
 from cuebook.records.conversation import ASSISTANT, Draft
 from cuebook.records.memory import Scope
-from cuebook.records.turn import TurnState, Usage
+from cuebook.records.turn import SHADOW, TurnState, Usage
 from cuebook.wire.chat_messages import MessageContent, read_message
 
 T = TypeVar("T")
@@ -142,6 +143,7 @@ class OpenStep:
             usage = msgspec.convert(msgspec.to_builtins(usage), Usage | None)
         except msgspec.ValidationError:  # the model's adapter returned invalid counts
             usage = None
+        self._learn(usage)
         closing = StepEnd(
             state=state,
             now=self._services.clock.now(),
@@ -163,6 +165,15 @@ class OpenStep:
         if self._services.log_prompt is not None and not self.request.shadow:
             self._services.log_prompt(self, seq)
         return seq
+
+    def _learn(self, usage: Usage | None) -> None:
+        """Compare the provider's count of the prompt with ours. In shadow mode it got the client's own request."""
+        request, tokens = self.request, self.plan.window.tokens
+        if request.shadow:
+            tokens = self.metadata.get(SHADOW, {}).get(str(self.lease.step), {}).get("clientTokens", 0)
+        if usage is not None and request.target.base_url:
+            model, conversation = request.target.model, self.lease.conversation
+            learn_ratio(self._services, model, conversation, reported=usage.input, tokens=tokens)
 
     def _whole(self, wire: bytes, id_: str) -> Draft:
         """Return the draft of a complete message, the reply or another choice.

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from cuebook.engine.core.context_limits import load_ratios
 from cuebook.engine.core.recall import embed_query, recall_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_with_previous
@@ -100,6 +101,7 @@ async def open_step(
 
 async def decide_turn(services: Services, request: TurnRequest, place: HistoryPlace) -> Decision:
     """Decide the next step of a turn: load one snapshot of the state, and compute all else from it. Store nothing."""
+    await load_ratios(services, request.scope)
     if place.waiting_turn is not None:
         return await decide_step(services, request, place, place.waiting_turn)
     ask = replace(place.ask, text="", utility=True) if request.adds_nothing else place.ask
