@@ -150,11 +150,6 @@ class ShadowCalls(Namespace):
         prices = await asyncio.to_thread(load_prices, self._config)
         profile, serving = await self._profile_in_use()
         newest = list({call.conversation: call for call in calls}.values())
-        lost = Counter[str]()
-        for call in passed:
-            lost.update(call.entry.lost)
-        if self._shadow is not None and conversation is None and user is None:
-            lost.update(self._shadow.lost)
         reported = [call.usage for call in calls if call.usage is not None and call.usage.input is not None]
         added = sorted(call.entry.added_ms for call in calls)
         models = sorted({call.entry.model for call in calls})
@@ -164,7 +159,7 @@ class ShadowCalls(Namespace):
             refused_calls=sum(1 for call in passed if call.entry.refused),
             unanswered_calls=sum(1 for call in passed if call.entry.unanswered),
             conversations=len(newest),
-            lost=dict(lost),
+            lost=self._lost(passed, every=conversation is None and user is None),
             waiting=self._shadow.waiting if self._shadow is not None else 0,
             client_tokens=sum(call.entry.client_tokens for call in calls),
             window_tokens=sum(call.entry.window_tokens for call in calls),
@@ -191,6 +186,15 @@ class ShadowCalls(Namespace):
             serving=serving,
             replay=await profile_report(self._services, self._config, scope, conversation, search=self._search),
         )
+
+    def _lost(self, calls: Sequence[ShadowedCall], *, every: bool) -> dict[str, int]:
+        """Return what was not recorded of calls, by reason; with `every`, also those of this process."""
+        lost = Counter[str]()
+        for call in calls:
+            lost.update(call.entry.lost)
+        if self._shadow is not None and every:
+            lost.update(self._shadow.lost)
+        return dict(lost)
 
     @operation(
         "PUT /api/shadow/profile",
