@@ -152,6 +152,17 @@ class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     rollback: Literal["guarded", "sigma", "off"] = "guarded"  # automatic rollback of a worse version
 
 
+class SyncConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Prompt sync between projects."""
+
+    hub: str = ""  # default address: klp://HOST[:PORT]/PROJECT, https://… or file:///…
+    name: str = ""  # this project's name at the hub; default: the name of its folder
+    keys: str = ""  # fingerprints of trusted projects' keys, separated by spaces; others are then refused
+    blocked: str = ""  # names of projects that are ignored, separated by spaces
+    api_key_env: str = "KLP_API_KEY"  # environment variable of the API key for the hub
+    expires_days: Annotated[int, Meta(ge=1, le=3_650)] = 90  # days until published prompts expire; each sync renews
+
+
 class LearningConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Automatic feedback for prompt versions."""
 
@@ -206,6 +217,7 @@ class ConfigSections(Struct, frozen=True, forbid_unknown_fields=True):
     prompts: PromptsConfig = PromptsConfig()
     experience: ExperienceConfig = ExperienceConfig()
     logs: LogsConfig = LogsConfig()
+    sync: SyncConfig = SyncConfig()
     learning: LearningConfig = LearningConfig()
     server: ServerConfig = ServerConfig()
     secrets: SecretsConfig = SecretsConfig()

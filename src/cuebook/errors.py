@@ -2,7 +2,9 @@
 
 CuebookError
 ├── InvalidInput     the caller's value is wrong; nothing was stored
-│   └── TooLarge     a body, a post or a window over its limit
+│   ├── TooLarge     a body, a post or a window over its limit
+│   └── SyncRefused  prompts from another project cannot be trusted; `reason` names the check that failed
+│       └── UnknownSigner  their key is not trusted yet; `fingerprint` identifies it
 ├── Denied           the caller's key does not allow it
 │   └── Unproven     no valid API key was given
 ├── NotFound         no such object in the caller's scope (an object of another scope looks the same)
@@ -29,7 +31,9 @@ __all__ = [
     "MergeConflict",
     "NotFound",
     "StoreFull",
+    "SyncRefused",
     "TooLarge",
+    "UnknownSigner",
     "Unproven",
     "UpstreamError",
 ]
@@ -53,6 +57,24 @@ class InvalidInput(CuebookError):
 
 class TooLarge(InvalidInput):
     """The input is larger than the limit."""
+
+
+class SyncRefused(InvalidInput):
+    """Prompts from another project cannot be trusted."""
+
+    def __init__(self, message: str = "", *, reason: str = "") -> None:
+        """`reason` is the check that failed, such as `rollback` or `bad-signature`."""
+        super().__init__(message, where="sync")
+        self.reason = reason
+
+
+class UnknownSigner(SyncRefused):
+    """The project's key is not trusted yet."""
+
+    def __init__(self, message: str = "", *, project: str = "", fingerprint: str = "") -> None:
+        """`fingerprint` is the SHA-256 of the public key of the `project`."""
+        super().__init__(message, reason="unknown-signer")
+        self.project, self.fingerprint = project, fingerprint
 
 
 class KeyReused(InvalidInput):

@@ -21,6 +21,8 @@ MAX_PART: Final = 80
 DEFAULT: Final = "default/"
 #: Prefix of the instructions for background models: compactor, selector, metaprompts.
 SYSTEM: Final = "system/"
+#: Prefix of the branches for another project's version that could not be merged.
+SYNC: Final = "sync/"
 #: Prefix of a project's own prompts, each under the id that it overrides.
 PROJECTS: Final = "projects/"
 
@@ -68,9 +70,12 @@ def check_slug(slug: object, *, where: str = "slug") -> str:
 
 
 def check_branch(branch: object, *, where: str = "branch") -> str:
-    """Return a checked branch name; raise InvalidInput with the reason. It is one part of an id, and not a number."""
+    """Return a checked branch name; raise InvalidInput with the reason.
+
+    It is one part of an id, and not a number; prompt sync adds branches `sync/NAME`.
+    """
     name = _text(branch, where)
-    fault = "it reads as a version's number" if name.isdecimal() else _fault(name)
+    fault = "it reads as a version's number" if name.isdecimal() else _fault(name.removeprefix(SYNC))
     return _checked(name, fault, where=where, what="branch name")
 
 

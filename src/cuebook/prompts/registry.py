@@ -87,7 +87,17 @@ def path_of(slug: str, branch: str = MAIN) -> str:
     """Return the path of a branch's head below `prompts/`: `default/persona/a.md`, `default/persona/a@trial.md`."""
     first, below, _ = slug.partition("/")
     folder = "" if below and first in FOLDERS else "default/"
-    return f"{folder}{slug}{'' if branch == MAIN else f'@{branch}'}.md"
+    return f"{folder}{slug}{'' if branch == MAIN else f'@{in_file(branch)}'}.md"
+
+
+def in_file(branch: str) -> str:
+    """Return a branch's form in a file name: `sync/b` is `sync+b`."""
+    return branch.replace("/", "+")
+
+
+def from_file(branch: str) -> str:
+    """Return the branch of its form in a file name."""
+    return branch.replace("+", "/")
 
 
 def twin(slug: str) -> str | None:
@@ -264,7 +274,7 @@ def _below(path: str, where: str) -> str:
     plain, _, branch = parts[-1].removesuffix(".md").partition("@") if parts else ("", "", "")
     try:
         check_slug("/".join([*parts[:-1], plain]), where=f"{where}.path")
-        check_branch(branch or MAIN, where=f"{where}.path")
+        check_branch(from_file(branch) or MAIN, where=f"{where}.path")
     except InvalidInput as error:
         raise InvalidInput(f"{where}.path: {path!r} is not a path below `prompts/`", where=f"{where}.path") from error
     return below

@@ -188,6 +188,7 @@ class PromptFolder:
             raise InvalidInput(f"{file_name}: empty. Write its text, or delete it.", where=file_name)
         folder, _, name = path.removesuffix(ENDING).rpartition("/")
         name, at, branch = name.partition("@")
+        branch = registries.from_file(branch)
         plain = f"{folder}/{name}" if folder else name
         try:
             check_slug(plain, where=path)
