@@ -36,6 +36,7 @@ from cuebook.app.reports.audit import Audit
 from cuebook.app.reports.shadow import ShadowCalls
 from cuebook.app.setup.compose import compose, services_of, sinks_of
 from cuebook.app.setup.project_files import check_instructions, load_config, load_presets
+from cuebook.app.sync.sync import PromptSync
 from cuebook.app.transcript_views.live import Live, LiveReader
 from cuebook.app.turns.feedback import Thumb
 from cuebook.app.turns.mood import MindOf
@@ -260,6 +261,11 @@ class Cuebook:
     def prompts(self) -> ProjectPrompts:
         """Managed prompts: write, read, render, compare, select, learn and roll back versions."""
         return ProjectPrompts(self.services, self.config)
+
+    @property
+    def prompt_sync(self) -> PromptSync:
+        """Prompt sync: exchange prompts with other projects, bundle them, and host the prompts of others."""
+        return PromptSync(self.services, self.config, self._tenant)
 
     @property
     def audit(self) -> Audit:

@@ -82,7 +82,7 @@ def check_history(revisions: Sequence[Revision], slug: str) -> None:
     known: set[str] = set()
     for each in revisions:
         if each.version.slug != slug:
-            msg = f"The file of prompt {slug!r} contains prompt {each.version.slug!r}. Ask its author to publish it again."
+            msg = f"The file of prompt {slug!r} contains prompt {each.version.slug!r}. Ask its author to repair it."
             raise SyncRefused(msg, reason="path")
         if not known.issuperset(each.parents):
             msg = f"The history of prompt {slug!r} is incomplete. Ask its author to publish it again."
@@ -152,9 +152,7 @@ def merge(one: Revision, other: Revision, pool: Pool) -> tuple[Revision | None, 
     if conflicts:
         return None, list(dict.fromkeys(conflicts))
     newest = max(ours, theirs, key=lambda each: (each.created_at, each.id))
-    version = replace(
-        newest.version, sections=sections, override_sections=over, metadata=metadata, sync=True, **fields
-    )
+    version = replace(newest.version, sections=sections, override_sections=over, metadata=metadata, sync=True, **fields)
     top = max((a, b), key=lambda each: (rank(each.semver), each.semver))
     version = replace(version, semver=next_semver(top.semver, bump(difference(top, version))))
     return revision_of(version, (ours.id, theirs.id), newest.created_at), []

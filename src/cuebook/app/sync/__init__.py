@@ -1,0 +1,1 @@
+"""Prompt sync between projects: signed TUF repositories, where they are stored, merges and bundles."""

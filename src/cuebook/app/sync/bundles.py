@@ -1,0 +1,196 @@
+"""Export and import a project's prompts, personas and presets as one signed archive."""
+
+import asyncio
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from cuebook.app.files import read_bytes, write_whole
+from cuebook.app.prompts.draft import export_prompts
+from cuebook.app.setup.persona_files import files_in, folder_of, means_persona
+from cuebook.app.sync.hub import SyncHub, read_upload
+from cuebook.app.sync.locations import pack, unpack
+from cuebook.app.sync.repository import (
+    MAX_TOTAL,
+    Published,
+    own_fingerprint,
+    read_fingerprints,
+    seal,
+    signers_of,
+    unseal,
+    verify,
+    write_repository,
+)
+from cuebook.errors import Conflict, CuebookError, SyncRefused
+from cuebook.records.answer import Answer
+from cuebook.records.expression import counted
+from cuebook.records.redaction import spans
+
+#: An archive is no channel that could be frozen: it stays valid for ten years.
+_VALID_S: Final = 3_650 * 86_400.0
+_ROWS, _FILES = "prompts.json", "files.json"
+_PERSONA: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
+
+
+class BundleResult(Answer, frozen=True, kw_only=True):
+    """The contents of a bundle: the project and key that signed it, versions of prompts, and files."""
+
+    file: str
+    project: str
+    fingerprint: str
+    versions: int
+    files: tuple[str, ...]
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        files = f" and {', '.join(self.files)}" if self.files else ""
+        return f"{counted(self.versions, 'version')}{files}, signed by {self.project} ({self.fingerprint})"
+
+
+class _Files(Struct, frozen=True, forbid_unknown_fields=True):
+    personas: Mapping[str, str]
+    presets: str | None = None
+
+
+class PromptBundles(SyncHub):
+    """Bundles of prompts: export and import."""
+
+    async def bundle(self, file: Path) -> BundleResult:
+        """Write all prompts with their versions, the personas and the presets to a signed archive.
+
+        Raises SyncRefused for a secret, BackendError, InvalidInput.
+        """
+        folder = self._folder()
+        rows = (await export_prompts(self._services))["prompts"]
+        files = await asyncio.to_thread(self._read_files)
+        payloads = [msgspec.json.encode(each) for each in rows]
+        for each in (*payloads, *map(str.encode, files.personas.values()), (files.presets or "").encode()):
+            if spans(each.decode()):
+                msg = f"The project contains a secret: {each.decode()[:60]!r}…. Remove it, then bundle again."
+                raise SyncRefused(msg, reason="secret")
+
+        def write() -> str:
+            signers = signers_of(folder)
+            with tempfile.TemporaryDirectory(prefix="cuebook-bundle-") as name:
+                write_repository(
+                    Path(name), {_ROWS: seal(payloads, signers), _FILES: msgspec.json.encode(files)}, signers,
+                    project=self.project, now=self._services.clock.now(), expires_s=_VALID_S,
+                )  # fmt: skip
+                write_data(file, pack(Path(name)))
+            return own_fingerprint(folder)
+
+        fingerprint = await asyncio.to_thread(write)
+        return BundleResult(
+            file=str(file), project=self.project, fingerprint=fingerprint, versions=len(rows), files=_names(files)
+        )
+
+    async def unbundle(self, file: Path, *, trust: str = "", dry_run: bool = False, by: str = "") -> BundleResult:
+        """Import a bundle, all or nothing. Stored versions and equal files are skipped; no file is overwritten.
+
+        Raises SyncRefused, UnknownSigner, Conflict, InvalidInput.
+        """
+        async with self._lock:
+            try:
+                result = await self._unbundle(file, trust, dry_run=dry_run, by=by)
+            except CuebookError as error:
+                if not dry_run:
+                    await self._refused(error, by, location=file.name)
+                raise
+            if not dry_run:
+                await self._record(by, location=file.name, result="accepted", changes=[str(result)])
+        return result
+
+    async def _unbundle(self, file: Path, trust: str, *, dry_run: bool, by: str) -> BundleResult:
+        state = await asyncio.to_thread(self._state)
+        confirmed = read_fingerprints(trust, where="trust")
+        own = await asyncio.to_thread(own_fingerprint, self._folder())
+        accepted = {own, *state.trusted, *confirmed, *read_fingerprints(self._settings.keys, where="sync.keys")}
+        published = await asyncio.to_thread(_read_bundle, file, accepted)
+        rows, files = _contents(published)
+        await asyncio.to_thread(self._check_files, files)
+        migrated = await self._prompts.migrate({"prompts": rows}, dry_run=dry_run, by=by)
+        if not dry_run:
+            await asyncio.to_thread(self._write_files, files)
+            trusted = tuple(sorted({*state.trusted, *confirmed}))
+            await asyncio.to_thread(self._write_state, replace(state, trusted=trusted))
+        return BundleResult(
+            file=str(file), project=published.project, fingerprint=published.fingerprint,
+            versions=len(migrated.written), files=_names(files), dry_run=dry_run,
+        )  # fmt: skip
+
+    def _read_files(self) -> _Files:
+        personas = {each.name: each.read_text("utf-8") for each in files_in(folder_of(self._config))}
+        presets = self._presets
+        return _Files(personas, presets.read_text("utf-8") if presets.exists() else None)
+
+    @property
+    def _presets(self) -> Path:
+        return Path(self._config.folder) / self._config.settings.memory.presets
+
+    def _targets(self, files: _Files) -> dict[Path, str]:
+        """Return the texts of a bundle's files by their paths here. Raises SyncRefused for a path outside."""
+        for name in files.personas:
+            if not _PERSONA.fullmatch(name) or not means_persona(name):
+                msg = f"The bundle has a persona file {name!r}, which is not a valid name."
+                raise SyncRefused(msg, reason="path")
+        targets = {folder_of(self._config) / name: text for name, text in files.personas.items()}
+        return targets | ({} if files.presets is None else {self._presets: files.presets})
+
+    def _check_files(self, files: _Files) -> None:
+        for path, text in self._targets(files).items():
+            if spans(text):
+                msg = f"The bundle's file {path.name} contains a secret. Ask its author to remove it."
+                raise SyncRefused(msg, reason="secret")
+            if path.exists() and path.read_text("utf-8") != text:
+                msg = f"{path} exists with other content, and is not overwritten. Rename it, then import again."
+                raise Conflict(msg)
+
+    def _write_files(self, files: _Files) -> None:
+        for path, text in self._targets(files).items():
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(path, [text])
+
+
+def write_data(file: Path, data: bytes) -> None:
+    """Write an archive. Raises OSError."""
+    aside = file.with_name(f".{file.name}.new")
+    aside.write_bytes(data)
+    aside.replace(file)
+
+
+def _names(files: _Files) -> tuple[str, ...]:
+    personas = [counted(len(files.personas), "persona")] if files.personas else []
+    return (*personas, *(["presets"] if files.presets is not None else []))
+
+
+def _read_bundle(file: Path, accepted: set[str]) -> Published:
+    data = read_bytes(file, most=MAX_TOTAL)
+    with tempfile.TemporaryDirectory(prefix="cuebook-bundle-") as name:
+        upload = Path(name) / "upload"
+        unpack(data, upload)
+        return verify(partial(read_upload, upload), Path(name) / "trusted", "", accepted=accepted)
+
+
+def _contents(published: Published) -> tuple[list[Any], _Files]:
+    """Return a bundle's rows and files. Raises SyncRefused."""
+    payloads = unseal(published.files.get(_ROWS, b""), published.keys, name="the bundle")
+    for each in payloads:
+        if spans(each.decode("utf-8", "replace")):
+            msg = "The bundle contains a secret in a prompt. Ask its author to remove it."
+            raise SyncRefused(msg, reason="secret")
+    try:
+        rows = [json.loads(each) for each in payloads]
+        files = msgspec.json.decode(published.files[_FILES], type=_Files)
+    except (ValueError, KeyError) as error:
+        msg = f"Not a bundle of prompts ({error}). Create one with `cuebook prompt bundle FILE`."
+        raise SyncRefused(msg, reason="invalid") from error
+    return rows, files

@@ -1,0 +1,173 @@
+"""Host the spaces of other projects: list, read and publish their repositories below `/klp/v1/SPACE/`."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from cuebook.app.files import write_whole
+from cuebook.app.namespace import Namespace
+from cuebook.app.prompts.files import ProjectPrompts
+from cuebook.app.setup.compose import database_of
+from cuebook.app.sync.locations import (
+    check_file,
+    check_name,
+    copy_repository,
+    read_repository_file,
+    unpack,
+)
+from cuebook.app.sync.plan import SyncedState
+from cuebook.app.sync.repository import check_installed, revisions_of, verify
+from cuebook.config import Config
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.services import Services
+from cuebook.errors import CuebookError, InvalidInput, NotFound, SyncRefused
+from cuebook.records.answer import Answer, Time
+from cuebook.records.memory import DEFAULT_TENANT, Scope
+from cuebook.records.prompt import Version
+from cuebook.storage.database.sqlite_files import MEMORY
+
+
+class SyncPeer(Answer, frozen=True, kw_only=True):
+    """Another project of a space: the fingerprint of its key, the last sync with it, and when its metadata expires."""
+
+    project: str
+    location: str
+    fingerprint: str
+    last_sync: Time
+    expires_at: Time
+
+
+class SyncState(Struct, frozen=True, kw_only=True):
+    """What syncs remember, in `state.json`. `prompts` is by slug, `trusted` are confirmed fingerprints."""
+
+    prompts: dict[str, SyncedState] = {}
+    peers: tuple[SyncPeer, ...] = ()
+    trusted: tuple[str, ...] = ()
+    location: str = ""
+    at: Time | None = None
+
+
+class SyncLock(Struct):
+    """Serializes the syncs of this process."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class SyncHub(Namespace):
+    """The spaces that this project hosts for others, and the state of its own syncs."""
+
+    def __init__(self, services: Services, config: Config, tenant: str) -> None:
+        super().__init__(services)
+        self._config, self._settings = config, config.settings.sync
+        self._prompts = ProjectPrompts(services, config)
+        own = "" if tenant == DEFAULT_TENANT else f"/tenants/{sha256(tenant.encode()).hexdigest()[:32]}"
+        database = database_of(config)
+        self._place = None if database == MEMORY else Path(f"{database}.sync{own}")
+
+    @property
+    def project(self) -> str:
+        """This project's name in a space: the setting, else the name of its folder."""
+        name = self._settings.name or Path(self._config.folder).resolve().name.lower().replace(" ", "-")
+        try:
+            return check_name(name)
+        except SyncRefused as error:
+            msg = f"sync.name: {error} Set a name such as team-a."
+            raise InvalidInput(msg, where="sync.name") from error
+
+    async def hosted(self, space: str) -> list[str]:
+        """Return the names of the projects that publish in a space of this server. Raises InvalidInput."""
+        place = self._space(space)
+        return await asyncio.to_thread(
+            lambda: sorted(each.name for each in place.glob("*") if not each.name.startswith("."))
+        )
+
+    async def hosted_file(self, space: str, project: str, path: str) -> bytes:
+        """Return a file of a project's repository. Raises NotFound, InvalidInput."""
+        folder = self._space(space) / check_name(project)
+        try:
+            return await asyncio.to_thread(read_repository_file, folder, check_file(path))
+        except FileNotFoundError:
+            msg = f"Project {project!r} has no file {path!r} in space {space!r}."
+            raise NotFound(msg) from None
+
+    async def host(self, space: str, project: str, archive: bytes, *, by: str = "") -> None:
+        """Publish a project's repository in a space, if it passes all checks. The first key of a name owns it.
+
+        Raises SyncRefused, InvalidInput.
+        """
+        place = self._space(space)
+        async with self._lock:
+            try:
+                await asyncio.to_thread(_host, place, check_name(project), archive)
+            except CuebookError as error:
+                await self._refused(error, by, location=f"{space}/{project}")
+                raise
+            await self._record(by, location=f"{space}/{project}", result="accepted")
+
+    # ---- inside
+
+    @property
+    def _lock(self) -> asyncio.Lock:
+        return self._services.caches.progress_of(SyncLock).lock
+
+    def _folder(self) -> Path:
+        """Return the folder of keys and state. Raises InvalidInput."""
+        check_installed()
+        if self._place is None:
+            msg = "Prompt sync needs a database file. Set store.url to a file."
+            raise InvalidInput(msg, where="store.url")
+        self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._place
+
+    def _space(self, space: str) -> Path:
+        return self._folder() / "hub" / check_name(space)
+
+    def _state(self) -> SyncState:
+        """Return what earlier syncs stored. Blocks."""
+        with suppress(FileNotFoundError):
+            data = (self._folder() / "state.json").read_bytes()
+            return msgspec.json.decode(data, type=SyncState, dec_hook=lambda kind, value: kind(value))
+        return SyncState()
+
+    def _write_state(self, state: SyncState) -> None:
+        write_whole(self._folder() / "state.json", [msgspec.json.encode(state, enc_hook=float).decode()])
+
+    async def _refused(self, error: CuebookError, by: str, **context: Any) -> None:
+        reason = error.reason if isinstance(error, SyncRefused) else type(error).__name__
+        await self._record(by, result="refused", reason=reason, detail=str(error), **context)
+
+    async def _record(self, by: str, **context: Any) -> None:
+        """Append the audit record of a sync."""
+        record = receipt(self._services, Version(slug="", semver=""), "sync", agent=by, context=context)
+        await self._services.audit.append(Scope(), [replace(record, selection=None)])
+
+
+def _host(place: Path, project: str, archive: bytes) -> None:
+    """Verify an uploaded repository as a reader would, then replace the hosted one. Blocks."""
+    trusted = place / ".trusted" / project
+    with tempfile.TemporaryDirectory(prefix="cuebook-hub-") as name:
+        upload, scratch = Path(name) / "upload", Path(name) / "trusted"
+        unpack(archive, upload)
+        if trusted.exists():
+            shutil.copytree(trusted, scratch, symlinks=True)
+        published = verify(partial(read_upload, upload), scratch, project, anyone=True)
+        revisions_of([published])
+        copy_repository(upload, place / project)
+        shutil.rmtree(trusted, ignore_errors=True)
+        shutil.copytree(scratch, trusted, symlinks=True)
+
+
+def read_upload(folder: Path, path: str, most: int) -> Iterator[bytes]:
+    """Yield the bytes of a file of an extracted archive. Raises FileNotFoundError, SyncRefused."""
+    _ = most
+    yield read_repository_file(folder, check_file(path))

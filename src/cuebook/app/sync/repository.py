@@ -1,0 +1,407 @@
+"""Write and verify a project's signed repository: TUF metadata by python-tuf, DSSE envelopes by securesystemslib.
+
+All functions block. They work on a folder with `metadata/` and `targets/`; `locations.py` moves repositories.
+"""
+
+import hashlib
+import json
+import re
+from base64 import b64decode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from cuebook.app.files import write_whole
+from cuebook.errors import BackendError, CuebookError, InvalidInput, SyncRefused, UnknownSigner
+from cuebook.prompts.names import check_slug
+from cuebook.prompts.revisions import Revision, check_history, read_revision
+from cuebook.providers.clock_and_ids import database_key
+
+#: Maximum bytes of a target, such as all revisions of a prompt, and of a repository.
+MAX_TARGET: Final = 4 * 1024 * 1024
+MAX_TOTAL: Final = 64 * 1024 * 1024
+#: Maximum bytes of a metadata file, and number of key rotations.
+_MAX_METADATA: Final = MAX_TARGET
+_MAX_ROOTS: Final = 256
+PAYLOAD_TYPE: Final = "application/vnd.cuebook.prompt+json"
+#: Folder and ending of the targets with prompts.
+PROMPTS, JSON = "prompts/", ".json"
+#: The key in the targets metadata that names the project.
+_PROJECT: Final = "x-cuebook-project"
+_ROLES: Final = ("root", "targets", "snapshot", "timestamp")
+#: A fingerprint: the SHA-256 of a raw public key.
+_FINGERPRINT: Final = re.compile(r"(?:SHA256:)?([0-9a-f]{64})", re.IGNORECASE)
+
+#: Loads a file of a repository by its path. Raises FileNotFoundError, CuebookError.
+Fetch = Callable[[str, int], Iterator[bytes]]
+
+
+class Published(Struct, frozen=True, kw_only=True):
+    """A verified repository: the project's name, the fingerprint of its newest key, its files by path, its expiry."""
+
+    project: str
+    fingerprint: str
+    files: Mapping[str, bytes]
+    expires_at: float
+    keys: Any  # the securesystemslib keys that may sign its envelopes
+
+
+def check_installed() -> None:
+    """Check that the extra `sync` is installed. Raises InvalidInput."""
+    try:
+        import securesystemslib
+        import tuf
+    except ImportError as error:
+        msg = "Prompt sync is not installed. Install cuebook[sync]."
+        raise InvalidInput(msg, where="sync") from error
+    _ = securesystemslib, tuf
+
+
+# ---- keys -----------------------------------------------------------------------------------------------------------
+
+
+def signers_of(folder: Path) -> list[Any]:
+    """Return the signers of a project, the current key first; the key is created once, with mode 0600."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from securesystemslib.signer import CryptoSigner
+
+    files = [folder / "key", *filter(Path.exists, [folder / "key.old"])]
+    return [CryptoSigner(Ed25519PrivateKey.from_private_bytes(database_key(file))) for file in files]
+
+
+def own_fingerprint(folder: Path) -> str:
+    """Return the fingerprint of a project's current key."""
+    return fingerprint_of(signers_of(folder)[0].public_key)
+
+
+def rotate(folder: Path) -> None:
+    """Replace a project's key by a new one. The current one becomes the old one, until the next rotation."""
+    database_key(folder / "key")
+    (folder / "key").replace(folder / "key.old")
+    database_key(folder / "key")
+
+
+def fingerprint_of(key: Any) -> str:
+    """Return the fingerprint of an Ed25519 key. Raises SyncRefused for another kind of key."""
+    if (key.keytype, key.scheme) != ("ed25519", "ed25519"):
+        msg = f"Unsupported key type {key.keytype!r}. Cuebook verifies Ed25519 signatures."
+        raise SyncRefused(msg, reason="bad-signature")
+    return f"SHA256:{hashlib.sha256(bytes.fromhex(key.keyval['public'])).hexdigest()}"
+
+
+def read_fingerprints(text: str, *, where: str) -> set[str]:
+    """Parse fingerprints separated by spaces or commas. Raises InvalidInput."""
+    found = set()
+    for each in text.replace(",", " ").split():
+        match = _FINGERPRINT.fullmatch(each)
+        if match is None:
+            msg = f"{where}: {each!r} is not a fingerprint. Copy one from `cuebook prompt sync --status`."
+            raise InvalidInput(msg, where=where)
+        found.add(f"SHA256:{match[1].lower()}")
+    return found
+
+
+# ---- envelopes ------------------------------------------------------------------------------------------------------
+
+
+def seal(payloads: Iterable[bytes], signers: Iterable[Any]) -> bytes:
+    """Return payloads as a JSON list of DSSE envelopes."""
+    from securesystemslib.dsse import Envelope
+
+    keys, envelopes = list(signers), []
+    for payload in payloads:
+        envelope = Envelope(payload, PAYLOAD_TYPE, {})
+        for signer in keys:
+            envelope.sign(signer)
+        envelopes.append(envelope.to_dict())
+    return json.dumps(envelopes, separators=(",", ":")).encode()
+
+
+def unseal(data: bytes, keys: Any, *, name: str) -> list[bytes]:
+    """Return the payloads of DSSE envelopes. Raises SyncRefused for one that none of the keys signed."""
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import Error
+
+    try:
+        envelopes = [Envelope.from_dict(each) for each in json.loads(data)]
+        for envelope in envelopes:
+            envelope.payload_type = PAYLOAD_TYPE  # it is signed too, so another type fails
+            envelope.verify(list(keys), 1)
+    except (Error, ValueError, TypeError, KeyError, AttributeError) as error:
+        msg = f"Bad signature of a version in {name}. Do not use this copy, and tell its author."
+        raise SyncRefused(msg, reason="bad-signature") from error
+    return [each.payload for each in envelopes]
+
+
+# ---- writing --------------------------------------------------------------------------------------------------------
+
+
+def write_repository(
+    folder: Path, files: Mapping[str, bytes], signers: list[Any], *, project: str, now: float, expires_s: float
+) -> bool:
+    """Write the next version of a repository with these targets. Return whether anything changed.
+
+    Unchanged targets are signed again when half of their time has passed.
+    """
+    from tuf.api.metadata import Metadata, Root, Snapshot, TargetFile, Targets, Timestamp
+
+    metadata, targets = folder / "metadata", folder / "targets"
+    metadata.mkdir(parents=True, exist_ok=True)
+    expires = datetime.fromtimestamp(int(now + expires_s), UTC)
+    halfway = datetime.fromtimestamp(int(now + expires_s / 2), UTC)
+    root, versions = _newest_root(metadata)
+    keyids = [each.public_key.keyid for each in signers]
+    current = root and root.signed.roles["root"].keyids == keyids[::-1] and root.signed.expires >= halfway
+    listed = {path: TargetFile.from_data(path, data, ["sha256"]) for path, data in files.items()}
+    before, old = _last_published(metadata)
+    same = old and old.targets == listed and old.unrecognized_fields.get(_PROJECT) == project
+    if current and same and before.expires >= halfway:
+        return False
+    if not current:
+        root = Metadata(Root(version=versions + 1, expires=expires))
+        for role in _ROLES:
+            for signer in reversed(signers):
+                root.signed.add_key(signer.public_key, role)
+        _put(metadata / f"{versions + 1}.root.json", _sign(root, signers))
+    version = before.version + 1 if before else 1
+    for path, each in listed.items():
+        for prefixed in each.get_prefixed_paths():
+            _put(targets / prefixed, files[path])
+    fields = {_PROJECT: project}
+    targets_md = Metadata(Targets(version=version, expires=expires, targets=listed, unrecognized_fields=fields))
+    data = _sign(targets_md, signers)
+    _put(metadata / f"{version}.targets.json", data)
+    snapshot_md = Metadata(Snapshot(version=version, expires=expires, meta={"targets.json": _meta(version, data)}))
+    data = _sign(snapshot_md, signers)
+    _put(metadata / f"{version}.snapshot.json", data)
+    timestamp_md = Metadata(Timestamp(version=version, expires=expires, snapshot_meta=_meta(version, data)))
+    _put(metadata / "timestamp.json", _sign(timestamp_md, signers))
+    _remove_old(folder, version, {prefixed for each in listed.values() for prefixed in each.get_prefixed_paths()}, old)
+    return True
+
+
+def _sign(metadata: Any, signers: Iterable[Any]) -> bytes:
+    for signer in signers:
+        metadata.sign(signer, append=True)
+    return bytes(metadata.to_bytes())
+
+
+def _meta(version: int, data: bytes) -> Any:
+    from tuf.api.metadata import MetaFile
+
+    return MetaFile.from_data(version, data, ["sha256"])
+
+
+def _newest_root(metadata: Path) -> tuple[Any, int]:
+    """Return a folder's newest root metadata and its version, None and 0 for none."""
+    from tuf.api.metadata import Metadata
+
+    version = max((int(each.name.split(".")[0]) for each in metadata.glob("*.root.json")), default=0)
+    return (Metadata.from_bytes((metadata / f"{version}.root.json").read_bytes()) if version else None), version
+
+
+def read_own(folder: Path) -> dict[str, bytes]:
+    """Return the targets of this project's own repository, by path; none if it has not published yet."""
+    _, targets = _last_published(folder / "metadata")
+    listed = targets.targets if targets else {}
+    return {path: (folder / "targets" / each.get_prefixed_paths()[0]).read_bytes() for path, each in listed.items()}
+
+
+def _last_published(metadata: Path) -> tuple[Any, Any]:
+    """Return the timestamp and the targets of a folder's metadata, None for none."""
+    from tuf.api.metadata import Metadata
+
+    try:
+        timestamp = Metadata.from_bytes((metadata / "timestamp.json").read_bytes()).signed
+    except FileNotFoundError:
+        return None, None
+    return timestamp, Metadata.from_bytes((metadata / f"{timestamp.version}.targets.json").read_bytes()).signed
+
+
+def _remove_old(folder: Path, version: int, listed: Collection[str], before: Any) -> None:
+    """Delete the files of versions before the last one, which somebody may be reading."""
+    kept = {
+        *listed,
+        *(path for each in (before.targets.values() if before else ()) for path in each.get_prefixed_paths()),
+    }
+    for file in (folder / "targets").rglob("*.*"):
+        if file.is_file() and file.relative_to(folder / "targets").as_posix() not in kept:
+            file.unlink()
+    for file in folder.glob("metadata/*.*.json"):
+        number, _, role = file.name.partition(".")
+        if role in ("targets.json", "snapshot.json") and int(number) < version - 1:
+            file.unlink()
+
+
+def _put(file: Path, data: bytes) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(file, [data.decode()])
+
+
+# ---- verifying ------------------------------------------------------------------------------------------------------
+
+
+def verify(
+    fetch: Fetch, trusted: Path, project: str, *, accepted: Collection[str] = (), anyone: bool = False
+) -> Published:
+    """Fetch and verify a project's repository, and update the folder of its `trusted` metadata.
+
+    A first root must be signed by one of the `accepted` keys, or by `anyone`. `project` "" is any project.
+    Raises SyncRefused, UnknownSigner, BackendError.
+    """
+    from tuf.api.exceptions import DownloadError, RepositoryError
+    from tuf.ngclient import Updater, UpdaterConfig
+
+    trusted.mkdir(parents=True, exist_ok=True)
+    config = UpdaterConfig(
+        max_root_rotations=_MAX_ROOTS, root_max_length=_MAX_METADATA, timestamp_max_length=_MAX_METADATA,
+        snapshot_max_length=_MAX_METADATA, targets_max_length=_MAX_METADATA,
+    )  # fmt: skip
+    try:
+        bootstrap = None if (trusted / "root.json").exists() else first_root(fetch, project, accepted, anyone=anyone)
+        updater = Updater(
+            str(trusted), "metadata", str(trusted), "targets", _fetcher(fetch), config, bootstrap=bootstrap
+        )
+        updater.refresh()
+        signed = updater._trusted_set  # noqa: SLF001  # python-tuf has no public access to the list of targets
+        root, targets = signed.root, signed.targets
+        named = str(targets.unrecognized_fields.get(_PROJECT))
+        files = {}
+        check_sizes(project, {path: each.length for path, each in targets.targets.items()})
+        for path, each in targets.targets.items():
+            file = trusted / "target"
+            updater.download_target(each, str(file))
+            files[path] = file.read_bytes()
+            file.unlink()
+    except (RepositoryError, DownloadError, OSError, ValueError, TypeError, KeyError) as error:
+        raise _refusal_of(error, project) from error
+    if project and named != project:
+        msg = f"The repository of project {project!r} belongs to {named!r}. Ask its author to publish it again."
+        raise SyncRefused(msg, reason="mix-and-match")
+    keys = [root.keys[each] for each in root.roles["targets"].keyids]
+    return Published(
+        project=named,
+        fingerprint=fingerprint_of(root.keys[root.roles["root"].keyids[-1]]),
+        files=files,
+        expires_at=min(each.expires for each in (root, targets, signed.snapshot, signed.timestamp)).timestamp(),
+        keys=keys,
+    )
+
+
+def check_sizes(project: str, sizes: Mapping[str, int]) -> None:
+    """Check the paths and sizes of targets before they are downloaded. Raises SyncRefused."""
+    for path, size in sizes.items():
+        try:
+            check_slug(path.removeprefix(PROMPTS).removesuffix(JSON) if path.endswith(JSON) else "")
+        except InvalidInput as error:
+            msg = f"Project {project!r} publishes the file {path!r}, which is not a valid name ({error})."
+            raise SyncRefused(msg, reason="path") from error
+        if size > MAX_TARGET:
+            msg = f"Project {project!r} publishes {path!r} with {size:,} bytes. The limit is {MAX_TARGET:,}."
+            raise SyncRefused(msg, reason="oversize")
+    if sum(sizes.values()) > MAX_TOTAL:
+        msg = f"Project {project!r} publishes {sum(sizes.values()):,} bytes. The limit is {MAX_TOTAL:,}."
+        raise SyncRefused(msg, reason="oversize")
+
+
+def first_root(fetch: Fetch, project: str, accepted: Collection[str], *, anyone: bool = False) -> bytes:
+    """Return the first root that a trusted key signed. Raises UnknownSigner."""
+    from tuf.api.metadata import Metadata
+
+    found, key = b"", None
+    for version in range(1, _MAX_ROOTS + 1):
+        try:
+            found = b"".join(fetch(f"metadata/{version}.root.json", _MAX_METADATA))
+        except FileNotFoundError:
+            break
+        root: Any = Metadata.from_bytes(found)
+        signers = {fingerprint_of(each) for each in root.signed.keys.values() if _signed(root, each)}
+        if anyone or signers & set(accepted):
+            return found
+        key = root.signed.keys[root.signed.roles["root"].keyids[-1]]
+    if key is None:
+        msg = f"Project {project!r} has no root metadata. Ask its author to publish again."
+        raise SyncRefused(msg, reason="bad-signature")
+    fingerprint = fingerprint_of(key)
+    name = f"project {project!r}" if project else "the bundle"
+    msg = (
+        f"Unknown signer of {name}: {fingerprint}. Compare it with the fingerprint that `cuebook prompt sync --status`"
+        " shows in that project, then run this command again with --trust FINGERPRINT."
+    )
+    raise UnknownSigner(msg, project=project, fingerprint=fingerprint)
+
+
+def _signed(root: Any, key: Any) -> bool:
+    from securesystemslib.exceptions import UnverifiedSignatureError
+
+    if key.keyid not in root.signatures:
+        return False
+    try:
+        key.verify_signature(root.signatures[key.keyid], root.signed_bytes)
+    except UnverifiedSignatureError:
+        return False
+    return True
+
+
+def _fetcher(fetch: Fetch) -> Any:
+    """Return python-tuf's fetcher of a repository's files."""
+    from tuf.api.exceptions import DownloadHTTPError
+    from tuf.ngclient import FetcherInterface
+
+    class Fetcher(FetcherInterface):
+        def _fetch(self, url: str) -> Iterator[bytes]:
+            try:
+                yield from fetch(url, MAX_TOTAL)
+            except FileNotFoundError as error:
+                raise DownloadHTTPError(f"{url} does not exist", 404) from error
+
+    return Fetcher()
+
+
+def revisions_of(peers: Iterable[Published]) -> dict[str, dict[str, list[Revision]]]:
+    """Return the revisions of all prompts, parents first, by slug and project. Raises SyncRefused."""
+    remote: dict[str, dict[str, list[Revision]]] = {}
+    for peer in peers:
+        for path, data in peer.files.items():
+            slug = path.removeprefix(PROMPTS).removesuffix(JSON)
+            payloads = unseal(data, peer.keys, name=f"prompt {slug!r} of project {peer.project!r}")
+            revisions = [read_revision(each) for each in payloads]
+            check_history(revisions, slug)
+            if revisions:
+                remote.setdefault(slug, {})[peer.project] = revisions
+    return remote
+
+
+def own_revisions(folder: Path) -> dict[str, list[Revision]]:
+    """Return the revisions that this project has published, by slug, parents first."""
+    payloads = {
+        path: [b64decode(each["payload"]) for each in json.loads(data)] for path, data in read_own(folder).items()
+    }
+    return {
+        path.removeprefix(PROMPTS).removesuffix(JSON): [read_revision(each) for each in listed]
+        for path, listed in payloads.items()
+    }
+
+
+def _refusal_of(error: Exception, project: str) -> CuebookError:
+    """Return an error of python-tuf as one that names the project, the failed check and what to do."""
+    from tuf.api import exceptions
+
+    name = f"The repository of project {project!r}"
+    for kind, reason, what in (
+        (exceptions.ExpiredMetadataError, "expired", "has expired. Its owner renews it with `cuebook prompt sync`"),
+        (exceptions.BadVersionNumberError, "rollback", "is older than the one seen before: it was rolled back"),
+        (exceptions.LengthOrHashMismatchError, "mix-and-match", "mixes files of different versions"),
+        (exceptions.UnsignedMetadataError, "bad-signature", "has a bad signature"),
+        (exceptions.DownloadLengthMismatchError, "oversize", "has a file that is larger than its metadata says"),
+        (exceptions.DownloadHTTPError, "rollback", "is incomplete: a file is missing"),
+        (exceptions.RepositoryError, "bad-signature", "has invalid metadata"),
+    ):
+        if isinstance(error, kind):
+            return SyncRefused(f"{name} {what} ({error}).", reason=reason)
+    if isinstance(error, exceptions.DownloadError | OSError):
+        return BackendError(f"{name} cannot be read ({error}). Try again.", retryable=True)
+    return SyncRefused(f"{name} has invalid metadata ({error}).", reason="bad-signature")

@@ -1,0 +1,295 @@
+"""The public API of prompt sync (`cue.prompt_sync`): sync with other projects, show the status, rotate the key."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from cuebook.app.prompts.compare import families_of
+from cuebook.app.prompts.draft import save_planned
+from cuebook.app.sync.bundles import PromptBundles
+from cuebook.app.sync.hub import SyncPeer, SyncState
+from cuebook.app.sync.locations import Location, read_location
+from cuebook.app.sync.plan import (
+    LocalPrompt,
+    Plan,
+    SyncedPrompt,
+    SyncedState,
+    check_parents,
+    local_prompt,
+    plan_prompt,
+)
+from cuebook.app.sync.repository import (
+    JSON,
+    MAX_TARGET,
+    PROMPTS,
+    Published,
+    first_root,
+    own_fingerprint,
+    own_revisions,
+    read_fingerprints,
+    revisions_of,
+    rotate,
+    seal,
+    signers_of,
+    verify,
+    write_repository,
+)
+from cuebook.errors import Conflict, CuebookError, Denied, InvalidInput, SyncRefused, UnknownSigner
+from cuebook.operations import operation
+from cuebook.prompts.names import SYNC
+from cuebook.prompts.revisions import Revision
+from cuebook.records.answer import Answer, Time
+from cuebook.records.memory import Scope
+from cuebook.records.prompt import MAIN, Version
+
+_DAY_S: Final = 86_400.0
+
+
+class SyncConflict(Answer, frozen=True, kw_only=True):
+    """A prompt that could not be merged: the branch with the other project's version, and the sections in conflict."""
+
+    slug: str
+    branch: str
+    sections: tuple[str, ...]
+
+
+class SyncStatus(Answer, frozen=True, kw_only=True):
+    """This project's name and key, its last sync, the other projects with their keys, and open conflicts."""
+
+    project: str
+    fingerprint: str
+    location: str
+    last_sync: Time | None
+    peers: tuple[SyncPeer, ...]
+    conflicts: tuple[SyncConflict, ...]
+
+
+class SyncResult(Answer, frozen=True, kw_only=True):
+    """The changes of a sync. `published`: this project's prompts were written to the location."""
+
+    location: str
+    dry_run: bool
+    published: bool
+    items: tuple[SyncedPrompt, ...]
+    notice: str = ""
+
+
+class PromptSync(PromptBundles):
+    """Prompt sync between projects."""
+
+    async def sync(self, location: str = "", *, trust: str = "", dry_run: bool = False, by: str = "") -> SyncResult:
+        """Exchange the prompts with `sync: true` with the other projects of a location, all or nothing.
+
+        `trust` are fingerprints of keys to trust from now on. Conflicts become branches `sync/PROJECT`. Raises
+        SyncRefused, UnknownSigner, BackendError, and InvalidInput if a prompt inherits from one that is not synced.
+        """
+        address = location or self._settings.hub
+        if not address:
+            msg = "No location. Run `cuebook prompt sync LOCATION`, or set `hub` under [sync]."
+            raise InvalidInput(msg, where="sync.hub")
+        place, folder = read_location(address, key_env=self._settings.api_key_env), self._folder()
+        async with self._lock:
+            try:
+                result = await self._sync(folder, place, read_fingerprints(trust, where="trust"), dry_run=dry_run)
+            except CuebookError as error:
+                if not dry_run:
+                    await self._refused(error, by, location=address)
+                raise
+            if not dry_run:
+                changes = [f"{each.change} {each.slug}" for each in result.items]
+                await self._record(by, location=address, result="accepted", changes=changes)
+        return result
+
+    @operation("GET /api/sync", role="viewer")
+    async def status(self) -> SyncStatus:
+        """Return this project's key, the last sync, the other projects with their keys, and open conflicts."""
+        folder = self._folder()
+        state = await asyncio.to_thread(self._state)
+        return SyncStatus(
+            project=self.project,
+            fingerprint=await asyncio.to_thread(own_fingerprint, folder),
+            location=state.location or self._settings.hub,
+            last_sync=state.at,
+            peers=state.peers,
+            conflicts=tuple(
+                SyncConflict(slug=slug, branch=f"{SYNC}{project}", sections=each.sections)
+                for slug, prompt in sorted(state.prompts.items())
+                for project, each in sorted(prompt.conflicts.items())
+            ),
+        )
+
+    async def rotate_key(self) -> SyncStatus:
+        """Replace this project's key. The next sync publishes both, so that others accept the new one."""
+        await asyncio.to_thread(rotate, self._folder())
+        return await self.status()
+
+    # ---- inside
+
+    async def _sync(self, folder: Path, place: Location, trust: Collection[str], *, dry_run: bool) -> SyncResult:
+        state = await asyncio.to_thread(self._state)
+        own = await asyncio.to_thread(own_revisions, folder / "own")
+        prompts = await self._local(own, state)
+        check_parents(prompts, self._services.settings.builtin)
+        published = {slug: each.head for slug, each in prompts.items()}
+        with tempfile.TemporaryDirectory(prefix="cuebook-sync-") as scratch:
+            fetch = partial(self._fetch, folder, place, state, trust, Path(scratch))
+            peers = await asyncio.to_thread(fetch)
+            remote = await asyncio.to_thread(revisions_of, peers)
+            for slug in remote:
+                prompts.setdefault(slug, LocalPrompt(slug=slug))
+            plans = [await asyncio.to_thread(plan_prompt, each, remote.get(slug, {})) for slug, each in prompts.items()]
+            await self._check(plans)
+            items = [each for plan in plans for each in plan.items]
+            old = {slug: each[-1].id for slug, each in own.items()}
+            items += [
+                SyncedPrompt(slug=slug, change="published", semver=prompts[slug].pool[head].version.semver)
+                for slug, head in published.items()
+                if head and head != old.get(slug)
+            ]
+            items.sort(key=lambda each: (each.slug, each.change, each.project))
+            if dry_run:
+                return SyncResult(location=place.address, dry_run=True, published=False, items=tuple(items))
+            await self._store(plans)
+            peer_rows = self._peers(state, place, peers)
+            await asyncio.to_thread(_keep_trust, Path(scratch), _trusted_folder(folder, place), peers)
+        state = SyncState(
+            prompts={
+                slug: SyncedState(numbers=each.numbers, conflicts=each.conflicts)
+                for slug, each in prompts.items()
+                if each.numbers or each.conflicts
+            },
+            peers=peer_rows,
+            trusted=tuple(sorted({*state.trusted, *trust})),
+            location=place.address,
+            at=Time(self._services.clock.now()),
+        )
+        revisions = {slug: each.revisions for slug, each in prompts.items() if each.head}
+        notice = await asyncio.to_thread(self._publish, folder, place, revisions, state)
+        return SyncResult(
+            location=place.address, dry_run=False, published=not notice, items=tuple(items), notice=notice
+        )
+
+    async def _local(self, own: Mapping[str, Sequence[Revision]], state: SyncState) -> dict[str, LocalPrompt]:
+        """Return the prompts that are synced or were, with revisions of their new versions."""
+        prompts = {}
+        for slug, family in (await families_of(self._services, None)).items():
+            versions = await self._services.prompts.versions(Scope(), slug, branch=MAIN)
+            edited = {each.branch.removeprefix(SYNC): each for each in family.active if each.branch.startswith(SYNC)}
+            known = state.prompts.get(slug, SyncedState())
+            if versions and (versions[-1].sync or known.numbers):
+                prompts[slug] = await asyncio.to_thread(local_prompt, slug, versions, edited, own.get(slug, ()), known)
+            elif versions:
+                prompts[slug] = LocalPrompt(slug=slug, versions=versions)
+        return prompts
+
+    def _fetch(
+        self, folder: Path, place: Location, state: SyncState, trust: Collection[str], scratch: Path
+    ) -> list[Published]:
+        """Fetch and verify all other projects. Their trusted metadata is copied to `scratch` first."""
+        accepted = {*read_fingerprints(self._settings.keys, where="sync.keys"), *state.trusted, *trust}
+        blocked = {self.project, *self._settings.blocked.replace(",", " ").split()}
+        trusted = _trusted_folder(folder, place)
+        names = place.projects()
+        for each in state.peers:
+            if each.location == place.address and each.project not in (*names, *blocked):
+                msg = (
+                    f"Project {each.project!r} is missing in {place.address}, where it was before. Restore it, or"
+                    " add it to sync.blocked."
+                )
+                raise SyncRefused(msg, reason="rollback")
+        if self.project in names:
+            self._check_own(folder / "own", place)
+        found = []
+        for name in names:
+            if name in blocked:
+                continue
+            if (trusted / name).exists():
+                shutil.copytree(trusted / name, scratch / name, symlinks=True)
+            known = next((each for each in state.peers if (each.project, each.location) == (name, place.address)), None)
+            if known is not None and known.fingerprint not in trust and _begins_again(place, name, trust):
+                shutil.rmtree(scratch / name, ignore_errors=True)
+            found.append(verify(partial(place.fetch, name), scratch / name, name, accepted=accepted))
+        return found
+
+    def _check_own(self, own: Path, place: Location) -> None:
+        """Check that the repository with our name is ours. Raises Conflict."""
+        first = Path("metadata/1.root.json")
+        theirs = b"".join(place.fetch(self.project, first.as_posix(), MAX_TARGET))
+        if not (own / first).exists() or (own / first).read_bytes() != theirs:
+            msg = f"The name {self.project!r} is taken in {place.address}. Set another `name` under [sync]."
+            raise Conflict(msg)
+
+    async def _check(self, plans: Sequence[Plan]) -> None:
+        """Check that the new versions can be stored. Raises InvalidInput."""
+        heads: list[Version] = []
+        for plan in plans:
+            main = [each.version for each in plan.writes if each.version.branch == MAIN]
+            heads += main[-1:]
+        await self._prompts.check(heads)
+
+    async def _store(self, plans: Sequence[Plan]) -> None:
+        writes = [each for plan in plans for each in plan.writes]
+        if writes:
+            slugs = {each.version.slug for each in writes}
+            await save_planned(self._services, writes, await families_of(self._services, slugs))
+
+    def _peers(self, state: SyncState, place: Location, peers: Sequence[Published]) -> tuple[SyncPeer, ...]:
+        now = Time(self._services.clock.now())
+        others = [each for each in state.peers if each.location != place.address]
+        found = [
+            SyncPeer(
+                project=each.project,
+                location=place.address,
+                fingerprint=each.fingerprint,
+                last_sync=now,
+                expires_at=Time(each.expires_at),
+            )
+            for each in peers
+        ]
+        return (*others, *found)
+
+    def _publish(
+        self, folder: Path, place: Location, revisions: Mapping[str, Sequence[Revision]], state: SyncState
+    ) -> str:
+        """Write this project's repository and the state, and publish. Return why it was not published, "" if it was."""
+        signers = signers_of(folder)
+        files = {
+            f"{PROMPTS}{slug}{JSON}": seal([each.payload for each in listed], signers)
+            for slug, listed in revisions.items()
+        }
+        own = folder / "own"
+        write_repository(
+            own, files, signers, project=self.project, now=self._services.clock.now(),
+            expires_s=self._settings.expires_days * _DAY_S,
+        )  # fmt: skip
+        self._write_state(state)
+        try:
+            place.publish(self.project, own)
+        except Denied as error:
+            return f"Not published: {error}"
+        return ""
+
+
+def _begins_again(place: Location, project: str, trust: Collection[str]) -> bool:
+    """Return whether a project has a new repository, signed by a key that the user trusts now."""
+    try:
+        first_root(partial(place.fetch, project), project, trust)
+    except UnknownSigner:
+        return False
+    return True
+
+
+def _trusted_folder(folder: Path, place: Location) -> Path:
+    return folder / "peers" / sha256(place.address.encode()).hexdigest()[:32]
+
+
+def _keep_trust(scratch: Path, trusted: Path, peers: Sequence[Published]) -> None:
+    """Replace the trusted metadata of projects by the verified one."""
+    for each in peers:
+        shutil.rmtree(trusted / each.project, ignore_errors=True)
+        shutil.copytree(scratch / each.project, trusted / each.project, symlinks=True)

@@ -1,0 +1,263 @@
+"""Tests of prompt sync between two projects through a folder: versions, merges, conflicts, keys and bundles."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuebook import Cuebook
+from cuebook.errors import Conflict, InvalidInput, NotFound, SyncRefused, UnknownSigner
+
+SETTINGS = {"store.synchronous": "OFF", "prompts.autopush": False}
+
+
+@asynccontextmanager
+async def project(root: Path, name: str, **settings: Any) -> AsyncIterator[Cuebook]:
+    (root / name).mkdir(exist_ok=True)
+    (root / name / "cuebook.toml").touch()
+    async with Cuebook.open(root / name, arguments=SETTINGS | settings, worker=False) as cue:
+        yield cue
+
+
+@pytest.fixture
+async def ann(tmp_path: Path) -> AsyncIterator[Cuebook]:
+    async with project(tmp_path, "ann") as cue:
+        yield cue
+
+
+@pytest.fixture
+async def bob(tmp_path: Path) -> AsyncIterator[Cuebook]:
+    async with project(tmp_path, "bob") as cue:
+        yield cue
+
+
+@pytest.fixture
+def stick(tmp_path: Path) -> str:
+    return (tmp_path / "stick").as_uri()
+
+
+async def key_of(cue: Cuebook) -> str:
+    return (await cue.prompt_sync.status()).fingerprint
+
+
+async def exchange(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    """Let both projects publish, and trust each other."""
+    await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick, trust=await key_of(ann))
+    await ann.prompt_sync.sync(stick, trust=await key_of(bob))
+
+
+async def write(cue: Cuebook, slug: str = "greet", **sections: str) -> None:
+    await cue.prompts.save(slug, sections, sync=True, author="ann")
+
+
+async def texts(cue: Cuebook, slug: str = "greet", branch: str | None = None) -> dict[str, str]:
+    return dict((await cue.prompts.get(slug, branch=branch)).sections)
+
+
+async def changes(cue: Cuebook, place: str, **options: Any) -> list[tuple[str, str]]:
+    return [(each.slug, each.change) for each in (await cue.prompt_sync.sync(place, **options)).items]
+
+
+async def test_versions_keep_their_identity(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await write(ann, body="Hello.")
+    await ann.prompts.save("greet", {"body": "Hello!"}, description="Greets.", tags=["a"], metadata={"x": 1})
+    assert await changes(ann, stick) == [("greet", "published")]
+    assert await changes(bob, stick, trust=await key_of(ann)) == [("greet", "new")]
+    ours, theirs = [[await cue.prompts.show("greet", version=number) for number in (1, 2)] for cue in (ann, bob)]
+    assert ours == theirs
+    assert (ours[1].semver, ours[1].author, ours[1].metadata) == ("1.1.0", "", {"x": 1})
+
+
+async def test_both_directions(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await write(ann, body="Hello.")
+    await write(bob, "bye", body="Bye.")
+    await exchange(ann, bob, stick)
+    assert await texts(bob) == {"body": "Hello."}
+    assert await texts(ann, "bye") == {"body": "Bye."}
+    await write(bob, body="Hello, you.")
+    await bob.prompt_sync.sync(stick)
+    assert await changes(ann, stick) == [("greet", "updated")]
+    assert await texts(ann) == {"body": "Hello, you."}
+    assert await changes(ann, stick) == await changes(bob, stick) == []
+
+
+async def test_prompts_without_the_flag_stay_local(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await ann.prompts.save("draft", {"body": "Not yet."})
+    await ann.prompts.save("late", {"body": "A private draft."})
+    await ann.prompts.save("late", {"body": "Public."}, sync=True)
+    await write(ann, body="Hello.")
+    await bob.prompts.save("greet", {"body": "My own."})
+    await ann.prompt_sync.sync(stick)
+    assert await changes(bob, stick, trust=await key_of(ann)) == [("greet", "skipped"), ("late", "new")]
+    assert await texts(bob) == {"body": "My own."}
+    assert [each.number for each in await bob.prompts.versions("late")] == [1]
+    with pytest.raises(NotFound):
+        await bob.prompts.get("draft")
+
+
+async def test_sections_merge(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await write(ann, head="Hello.", body="How are you?")
+    await exchange(ann, bob, stick)
+    await write(ann, head="Hello!", body="How are you?")
+    await write(bob, head="Hello.", body="How do you do?")
+    await ann.prompt_sync.sync(stick)
+    assert await changes(bob, stick) == [("greet", "merged"), ("greet", "published")]
+    assert await changes(ann, stick) == [("greet", "updated")]
+    merged = {"head": "Hello!", "body": "How do you do?"}
+    assert await texts(ann) == await texts(bob) == merged
+    assert await changes(ann, stick) == await changes(bob, stick) == []
+
+
+async def test_a_conflict_becomes_a_branch_on_both_sides(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await write(ann, body="Hello.", end="Bye.")
+    await exchange(ann, bob, stick)
+    await write(ann, body="Hello, Ann.", end="Bye.")
+    await write(bob, body="Hello, Bob.", end="Bye.")
+    await ann.prompt_sync.sync(stick)
+    assert ("greet", "conflict") in await changes(bob, stick)
+    assert await changes(ann, stick) == [("greet", "conflict")]
+    assert await texts(ann) == {"body": "Hello, Ann.", "end": "Bye."}
+    assert await texts(ann, branch="sync/bob") == {"body": "Hello, Bob.", "end": "Bye."}
+    assert await texts(bob, branch="sync/ann") == {"body": "Hello, Ann.", "end": "Bye."}
+    for cue, other in ((ann, "bob"), (bob, "ann")):
+        [conflict] = (await cue.prompt_sync.status()).conflicts
+        assert (conflict.slug, conflict.branch, conflict.sections) == ("greet", f"sync/{other}", ("body",))
+    assert await changes(ann, stick) == [("greet", "conflict")]
+    assert len(await ann.prompts.versions("greet", branch="sync/bob")) == 1
+
+
+@pytest.mark.parametrize("way", ["theirs", "ours", "third"])
+async def test_an_edit_resolves_a_conflict(ann: Cuebook, bob: Cuebook, stick: str, way: str) -> None:
+    await write(ann, body="Hello.", end="Bye.")
+    await exchange(ann, bob, stick)
+    await write(ann, body="Hello, Ann.", end="Bye!")
+    await write(bob, body="Hello, Bob.", end="Bye.")
+    await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick)
+    text = {"theirs": "Hello, Ann.", "ours": "Hello, Bob.", "third": "Hello, all."}[way]
+    if way != "ours":
+        await write(bob, body=text, end="Bye.")
+    if way != "theirs":
+        await bob.prompts.save("greet", {"body": text, "end": "Bye!"}, branch="sync/ann")
+    assert ("greet", "merged") in await changes(bob, stick)
+    await ann.prompt_sync.sync(stick)
+    assert await texts(ann) == await texts(bob) == {"body": text, "end": "Bye!"}
+    for cue in (ann, bob):
+        assert (await cue.prompt_sync.status()).conflicts == ()
+        assert await changes(cue, stick) == []
+
+
+async def test_equal_prompts_of_two_projects_are_one(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await write(ann, body="Hello.")
+    await write(bob, body="Hello.")
+    await exchange(ann, bob, stick)
+    await write(ann, body="Hello!")
+    await ann.prompt_sync.sync(stick)
+    assert await changes(bob, stick) == [("greet", "updated")]
+    assert len(await bob.prompts.versions("greet")) == 2
+
+
+async def test_a_parent_must_be_synced(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await ann.prompts.save("base", {"body": "Be kind."})
+    await ann.prompts.save("child", {"end": "Bye."}, inherits="base", sync=True)
+    with pytest.raises(InvalidInput, match="'child' inherits 'base', which is not synced"):
+        await ann.prompt_sync.sync(stick)
+    await ann.prompts.save("base", {"body": "Be kind!"}, sync=True)
+    await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick, trust=await key_of(ann))
+    assert (await bob.prompts.render("child", {})).text == "Be kind!\n\nBye."
+
+
+async def test_a_dry_run_changes_nothing(ann: Cuebook, bob: Cuebook, stick: str, tmp_path: Path) -> None:
+    await write(ann, body="Hello.")
+    await ann.prompt_sync.sync(stick)
+    assert await changes(bob, stick, trust=await key_of(ann), dry_run=True) == [("greet", "new")]
+    with pytest.raises(NotFound):
+        await bob.prompts.get("greet")
+    assert (await bob.prompt_sync.status()).last_sync is None
+    assert [each.name for each in (tmp_path / "stick").iterdir()] == ["ann"]
+    with pytest.raises(UnknownSigner):
+        await bob.prompt_sync.sync(stick)
+
+
+async def test_a_rotated_key_is_accepted(ann: Cuebook, bob: Cuebook, stick: str, tmp_path: Path) -> None:
+    await write(ann, body="Hello.")
+    first = await key_of(ann)
+    await exchange(ann, bob, stick)
+    second = (await ann.prompt_sync.rotate_key()).fingerprint
+    assert first != second
+    await write(ann, body="Hello!")
+    await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick)
+    assert await texts(bob) == {"body": "Hello!"}
+    assert [each.fingerprint for each in (await bob.prompt_sync.status()).peers] == [second]
+    for number, pinned in enumerate((first, second)):  # a new project may know either key
+        settings = {"sync.keys": f"{pinned}, {await key_of(bob)}"}
+        async with project(tmp_path, f"new{number}", **settings) as cue:
+            await cue.prompt_sync.sync(stick)
+            assert await texts(cue) == {"body": "Hello!"}
+            await cue.prompt_sync.sync(stick)
+            (tmp_path / "stick" / f"new{number}").rename(tmp_path / f"gone{number}")
+    third = (await ann.prompt_sync.rotate_key()).fingerprint
+    await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick)
+    assert [each.fingerprint for each in (await bob.prompt_sync.status()).peers] == [third]
+
+
+async def test_the_key_is_private(ann: Cuebook, stick: str, tmp_path: Path) -> None:
+    await ann.prompt_sync.sync(stick)
+    [key] = (tmp_path / "ann").rglob("*.sync/key")
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert not [each for each in (tmp_path / "stick").rglob("*") if each.name == "key"]
+
+
+async def test_a_name_has_one_owner(ann: Cuebook, tmp_path: Path, stick: str) -> None:
+    await ann.prompt_sync.sync(stick)
+    async with project(tmp_path, "other", **{"sync.name": "ann"}) as cue:
+        with pytest.raises(Conflict, match="The name 'ann' is taken"):
+            await cue.prompt_sync.sync(stick)
+
+
+async def test_a_blocked_project_is_ignored(ann: Cuebook, tmp_path: Path, stick: str) -> None:
+    await write(ann, body="Hello.")
+    await ann.prompt_sync.sync(stick)
+    async with project(tmp_path, "cas", **{"sync.blocked": "ann"}) as cue:
+        assert await changes(cue, stick) == []
+
+
+async def test_a_bundle_carries_a_project(ann: Cuebook, bob: Cuebook, tmp_path: Path) -> None:
+    await ann.prompts.save("greet", {"body": "Hello."})
+    await ann.prompts.fork("greet", "trial")
+    await ann.prompts.save("greet", {"body": "Hi."}, branch="trial")
+    for name, text in (("personas/kind.json", '{"id": "kind"}'), ("config/metaprompt-presets.json", "{}")):
+        (tmp_path / "ann" / name).parent.mkdir()
+        (tmp_path / "ann" / name).write_text(text)
+    file = tmp_path / "ann.bundle"
+    made = await ann.prompt_sync.bundle(file)
+    assert (made.project, made.versions, made.files) == ("ann", 3, ("1 persona", "presets"))
+    with pytest.raises(UnknownSigner):
+        await bob.prompt_sync.unbundle(file)
+    assert await bob.prompts.list() == await bob.prompts.list(prefix="none")
+    done = await bob.prompt_sync.unbundle(file, trust=made.fingerprint)
+    assert done.versions == 3
+    assert await texts(bob, branch="trial") == {"body": "Hi."}
+    assert (tmp_path / "bob/personas/kind.json").read_text() == '{"id": "kind"}'
+    assert (await bob.prompt_sync.unbundle(file)).versions == 0
+    (tmp_path / "bob/personas/kind.json").write_text("{}")
+    with pytest.raises(Conflict, match="is not overwritten"):
+        await bob.prompt_sync.unbundle(file)
+
+
+async def test_a_changed_bundle_is_refused(ann: Cuebook, bob: Cuebook, tmp_path: Path) -> None:
+    await write(ann, body="Hello.")
+    file = tmp_path / "ann.bundle"
+    made = await ann.prompt_sync.bundle(file)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises((InvalidInput, SyncRefused)):
+        await bob.prompt_sync.unbundle(file, trust=made.fingerprint)
+    assert len(await bob.prompts.list()) == 0
