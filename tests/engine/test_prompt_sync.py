@@ -68,7 +68,7 @@ async def test_versions_keep_their_identity(ann: Cuebook, bob: Cuebook, stick: s
     assert await changes(bob, stick, trust=await key_of(ann)) == [("greet", "new")]
     ours, theirs = [[await cue.prompts.show("greet", version=number) for number in (1, 2)] for cue in (ann, bob)]
     assert ours == theirs
-    assert (ours[1].semver, ours[1].author, ours[1].metadata) == ("1.1.0", "", {"x": 1})
+    assert (ours[1].semver, ours[1].author, ours[1].metadata) == ("1.0.1", "", {"x": 1})
 
 
 async def test_both_directions(ann: Cuebook, bob: Cuebook, stick: str) -> None:
