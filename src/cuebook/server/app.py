@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.server import klp
 from cuebook.server.anthropic import messages
 from cuebook.server.api import chat, conversations, memories
 from cuebook.server.api import operations as derived
@@ -84,6 +85,7 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
             *conversations.ROUTES,
             *memories.ROUTES,
             *mcp.ROUTES,
+            *klp.ROUTES,
             Router("/", route_handlers=_PAGES, include_in_schema=False, opt={"role": "viewer"}),
             Router("/", route_handlers=_V1, request_max_body_size=settings.max_v1_body, opt={"role": "editor"}),
         ],
@@ -189,7 +191,7 @@ def _query_names(handler: HTTPRouteHandler) -> frozenset[str]:
         definition = field.kwarg_definition
         if isinstance(definition, ParameterKwarg) and definition.name:
             names.add(definition.name)
-        elif name not in ("request", "data", "conversation", "prompt", "n", "rest"):
+        elif name not in ("request", "data", "conversation", "prompt", "n", "rest", "space", "project", "file"):
             names.add(name)
     return frozenset(names)
 

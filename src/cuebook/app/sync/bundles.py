@@ -30,6 +30,7 @@ from cuebook.app.sync.repository import (
     write_repository,
 )
 from cuebook.errors import Conflict, CuebookError, SyncRefused
+from cuebook.prompts.names import SYNC
 from cuebook.records.answer import Answer
 from cuebook.records.expression import counted
 from cuebook.records.redaction import spans
@@ -47,6 +48,7 @@ class BundleResult(Answer, frozen=True, kw_only=True):
     project: str
     fingerprint: str
     versions: int
+    prompts: tuple[str, ...]
     files: tuple[str, ...]
     dry_run: bool = False
 
@@ -69,7 +71,8 @@ class PromptBundles(SyncHub):
         Raises SyncRefused for a secret, BackendError, InvalidInput.
         """
         folder = self._folder()
-        rows = (await export_prompts(self._services))["prompts"]
+        exported = (await export_prompts(self._services))["prompts"]
+        rows = [each for each in exported if not each["branch"].startswith(SYNC)]
         files = await asyncio.to_thread(self._read_files)
         payloads = [msgspec.json.encode(each) for each in rows]
         for each in (*payloads, *map(str.encode, files.personas.values()), (files.presets or "").encode()):
@@ -89,7 +92,12 @@ class PromptBundles(SyncHub):
 
         fingerprint = await asyncio.to_thread(write)
         return BundleResult(
-            file=str(file), project=self.project, fingerprint=fingerprint, versions=len(rows), files=_names(files)
+            file=str(file),
+            project=self.project,
+            fingerprint=fingerprint,
+            versions=len(rows),
+            prompts=tuple(dict.fromkeys(each["slug"] for each in rows)),
+            files=_names(files),
         )
 
     async def unbundle(self, file: Path, *, trust: str = "", dry_run: bool = False, by: str = "") -> BundleResult:
@@ -105,7 +113,7 @@ class PromptBundles(SyncHub):
                     await self._refused(error, by, location=file.name)
                 raise
             if not dry_run:
-                await self._record(by, location=file.name, result="accepted", changes=[str(result)])
+                await self._record(by, location=file.name, result="accepted", detail=str(result))
         return result
 
     async def _unbundle(self, file: Path, trust: str, *, dry_run: bool, by: str) -> BundleResult:
@@ -123,7 +131,8 @@ class PromptBundles(SyncHub):
             await asyncio.to_thread(self._write_state, replace(state, trusted=trusted))
         return BundleResult(
             file=str(file), project=published.project, fingerprint=published.fingerprint,
-            versions=len(migrated.written), files=_names(files), dry_run=dry_run,
+            versions=len(migrated.written),
+            prompts=tuple(dict.fromkeys(each.slug for each in migrated.written)), files=_names(files), dry_run=dry_run,
         )  # fmt: skip
 
     def _read_files(self) -> _Files:

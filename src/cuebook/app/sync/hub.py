@@ -112,7 +112,7 @@ class SyncHub(Namespace):
             except CuebookError as error:
                 await self._refused(error, by, location=f"{space}/{project}")
                 raise
-            await self._record(by, location=f"{space}/{project}", result="accepted")
+            await self._record(by, location=f"{space}/{project}", result="accepted", detail="published")
 
     # ---- inside
 
@@ -146,9 +146,10 @@ class SyncHub(Namespace):
         reason = error.reason if isinstance(error, SyncRefused) else type(error).__name__
         await self._record(by, result="refused", reason=reason, detail=str(error), **context)
 
-    async def _record(self, by: str, **context: Any) -> None:
-        """Append the audit record of a sync."""
-        record = receipt(self._services, Version(slug="", semver=""), "sync", agent=by, context=context)
+    async def _record(self, by: str, *, detail: str, **context: Any) -> None:
+        """Append the audit record of a sync. `detail` are its changes, or why it was refused."""
+        text = f"{context['result']}: {detail}"
+        record = receipt(self._services, Version(slug="", semver=""), "sync", agent=by, context=context, text=text)
         await self._services.audit.append(Scope(), [replace(record, selection=None)])
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from cuebook.app.files import read_bytes
 from cuebook.app.sync.repository import MAX_TARGET, MAX_TOTAL
-from cuebook.errors import BackendError, Denied, InvalidInput, SyncRefused, Unproven
+from cuebook.errors import BackendError, Denied, InvalidInput, SyncRefused, TooLarge, Unproven
 from cuebook.prompts.names import check_project
 
 #: The port of `klp://`, and the path of its spaces.
@@ -184,14 +184,17 @@ def check_file(path: str) -> str:
 
 
 def read_repository_file(folder: Path, path: str) -> bytes:
-    """Return a file of a repository's folder. Raises FileNotFoundError, and SyncRefused for a link to another folder."""
+    """Return a file of a repository's folder. Raises FileNotFoundError, and SyncRefused for a link out of it."""
     file = folder / path
     if not file.exists():
         raise FileNotFoundError(path)
     if not file.resolve().is_relative_to(folder.resolve()):
-        msg = f"{str(file)!r} is a link to another folder. Remove it."
+        msg = f"The file {path!r} is a link out of its repository. Remove it."
         raise SyncRefused(msg, reason="path")
-    return read_bytes(file, most=MAX_TARGET)
+    try:
+        return read_bytes(file, path, most=MAX_TARGET)
+    except TooLarge as error:
+        raise SyncRefused(str(error), reason="oversize") from error
 
 
 def copy_repository(source: Path, target: Path) -> None:

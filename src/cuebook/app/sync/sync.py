@@ -101,8 +101,8 @@ class PromptSync(PromptBundles):
                     await self._refused(error, by, location=address)
                 raise
             if not dry_run:
-                changes = [f"{each.change} {each.slug}" for each in result.items]
-                await self._record(by, location=address, result="accepted", changes=changes)
+                changes = ", ".join(f"{each.change} {each.slug}" for each in result.items) or "no changes"
+                await self._record(by, location=address, result="accepted", detail=changes)
         return result
 
     @operation("GET /api/sync", role="viewer")

@@ -3,7 +3,7 @@
 from cuebook.cli import main as command_line
 from cuebook.cli.group import command, new_app
 from cuebook.cli.operations import add_operations
-from cuebook.cli.prompt import edit, sync, transfer  # noqa: F401  # each registers its commands
+from cuebook.cli.prompt import edit, share, sync, transfer  # noqa: F401  # each registers its commands
 from cuebook.cli.prompt.branch import print_cleared
 from cuebook.cli.prompt.group import app
 from cuebook.cli.prompt.lint import print_clusters
@@ -19,8 +19,8 @@ add_operations(
 )
 #: Command order in the help.
 _ORDER = (
-    "list show log diff new edit test branch merge label rollback clear select observe push pull drift export import"
-    " migrate lint rate clusters"
+    "list show log diff new edit test branch merge label rollback clear select observe push pull drift sync export"
+    " import bundle unbundle migrate lint rate clusters"
 ).split()
 app.registered_commands.sort(key=lambda each: _ORDER.index(each.name or ""))
 

@@ -84,6 +84,7 @@ def new(
     semver: Semver = None,
     base: Base = None,
     author: Author = "",
+    sync: Annotated[bool | None, typer.Option("--sync/--no-sync", help="Share it with `prompt sync`, or not.")] = None,
 ) -> None:
     """Create a prompt, or write a new version of it.
 
@@ -100,6 +101,7 @@ def new(
         "description": description,
         "tags": tag,
         "semver": semver,
+        "sync": sync,
         "override_sections": overriding or None,
         "metadata": {"context_weights": numbers(weight, "--weight")} if weight else None,
     }
