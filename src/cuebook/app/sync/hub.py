@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct, field
@@ -36,6 +36,9 @@ from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.prompt import Version
 from cuebook.storage.database.sqlite_files import MEMORY
 
+#: The file in which syncs remember what they did.
+STATE: Final = "state.json"
+
 
 class SyncPeer(Answer, frozen=True, kw_only=True):
     """Another project of a space: the fingerprint of its key, the last sync with it, and when its metadata expires."""
@@ -48,7 +51,7 @@ class SyncPeer(Answer, frozen=True, kw_only=True):
 
 
 class SyncState(Struct, frozen=True, kw_only=True):
-    """What syncs remember, in `state.json`. `prompts` is by slug, `trusted` are confirmed fingerprints."""
+    """What syncs remember, in the file STATE. `prompts` is by slug, `trusted` are confirmed fingerprints."""
 
     prompts: dict[str, SyncedState] = {}
     peers: tuple[SyncPeer, ...] = ()
@@ -135,12 +138,12 @@ class SyncHub(Namespace):
     def _state(self) -> SyncState:
         """Return what earlier syncs stored. Blocks."""
         with suppress(FileNotFoundError):
-            data = (self._folder() / "state.json").read_bytes()
+            data = (self._folder() / STATE).read_bytes()
             return msgspec.json.decode(data, type=SyncState, dec_hook=lambda kind, value: kind(value))
         return SyncState()
 
     def _write_state(self, state: SyncState) -> None:
-        write_whole(self._folder() / "state.json", [msgspec.json.encode(state, enc_hook=float).decode()])
+        write_whole(self._folder() / STATE, [msgspec.json.encode(state, enc_hook=float).decode()])
 
     async def _refused(self, error: CuebookError, by: str, **context: Any) -> None:
         reason = error.reason if isinstance(error, SyncRefused) else type(error).__name__

@@ -186,5 +186,5 @@ def _store(plan: Plan, path: Sequence[Revision], change: Change, project: str) -
     prompt.numbers.pop(head.id, None)
     prompt.numbers[head.id] = number
     prompt.head = head.id
-    if not same:
+    if not same or change == "merged":
         plan.items.append(SyncedPrompt(slug=prompt.slug, change=change, project=project, semver=head.version.semver))

@@ -12,7 +12,7 @@ from typing import Final
 from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.draft import save_planned
 from cuebook.app.sync.bundles import PromptBundles
-from cuebook.app.sync.hub import SyncPeer, SyncState
+from cuebook.app.sync.hub import STATE, SyncPeer, SyncState
 from cuebook.app.sync.locations import Location, read_location
 from cuebook.app.sync.plan import (
     LocalPrompt,
@@ -122,6 +122,11 @@ class PromptSync(PromptBundles):
                 for project, each in sorted(prompt.conflicts.items())
             ),
         )
+
+    async def summary(self) -> SyncStatus | None:
+        """Return the status; None before the first sync."""
+        used = self._place is not None and await asyncio.to_thread((self._place / STATE).exists)
+        return await self.status() if used else None
 
     async def rotate_key(self) -> SyncStatus:
         """Replace this project's key. The next sync publishes both, so that others accept the new one."""

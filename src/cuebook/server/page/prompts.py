@@ -118,7 +118,8 @@ async def prompts(
     """Render the list of prompts with their branches and labels."""
     cue = cue_of(request)
     page = await cue.prompts.list(prefix=prefix, limit=LISTED, cursor=cursor)
-    return show("prompts.html", items=page.items, next=page.next, prefix=prefix)
+    sync = None if prefix or cursor else await cue.prompt_sync.summary()
+    return show("prompts.html", items=page.items, next=page.next, prefix=prefix, sync=sync)
 
 
 @get("/page/prompt-clusters")
