@@ -155,9 +155,9 @@ class PromptsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class SyncConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Prompt sync between projects."""
 
-    hub: str = ""  # default address: klp://HOST[:PORT]/PROJECT, https://… or file:///…
+    hub: str = ""  # default location: klp://HOST[:PORT]/SPACE, https://… or file:///DIR
     name: str = ""  # this project's name at the hub; default: the name of its folder
-    keys: str = ""  # fingerprints of trusted projects' keys, separated by spaces; others are then refused
+    keys: str = ""  # fingerprints of trusted projects' keys, separated by spaces
     blocked: str = ""  # names of projects that are ignored, separated by spaces
     api_key_env: str = "KLP_API_KEY"  # environment variable of the API key for the hub
     expires_days: Annotated[int, Meta(ge=1, le=3_650)] = 90  # days until published prompts expire; each sync renews
