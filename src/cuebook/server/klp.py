@@ -13,13 +13,13 @@ _SPACE = "/klp/v1/{space:str}"
 _PROJECT = _SPACE + "/{project:str}"
 
 
-@get(_SPACE, role="viewer")
+@get(_SPACE, role="viewer", include_in_schema=False)
 async def projects(request: AnyRequest, space: FromPath[str]) -> Response[bytes]:
     """List the projects that publish prompts in a space."""
     return json_of({"projects": await cue_of(request).prompt_sync.hosted(name_in(space))})
 
 
-@get(_PROJECT + "/{file:path}", role="viewer")
+@get(_PROJECT + "/{file:path}", role="viewer", include_in_schema=False)
 async def project_file(
     request: AnyRequest, space: FromPath[str], project: FromPath[str], file: FromPath[str]
 ) -> Response[bytes]:
@@ -28,7 +28,7 @@ async def project_file(
     return Response(data, media_type="application/json")
 
 
-@put(_PROJECT, role="editor", status_code=204)
+@put(_PROJECT, role="editor", status_code=204, include_in_schema=False)
 async def publish(request: AnyRequest, space: FromPath[str], project: FromPath[str]) -> None:
     """Publish a project's signed repository, a zip archive. The server verifies it like a reader."""
     by = actor_of(request)
