@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from conftest import Live, config
 from cuebook import BlockingCuebook, Cuebook
@@ -85,7 +86,7 @@ def field(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Field(folder, (folder / "space").as_uri(), folder / "space")
         return
     database = folder / "hub/hub.db"
-    live = Live(Cuebook.open(config(store=str(database))))
+    live = Live(Cuebook.open(replace(config(store=str(database)), folder=str(folder))))
     try:
         yield Field(folder, f"klp://127.0.0.1:{live.port}/team", Path(f"{database}.sync/hub/team"))
     finally:

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 from commands import cuebook
+from msgspec.structs import replace
 
 from conftest import Live, config
 from cuebook import BlockingCuebook, Cuebook
@@ -16,7 +17,7 @@ class Hub(Live):
     """A server with API keys, and the address of a space."""
 
     def __init__(self, database: Path) -> None:
-        settings = config(store=str(database))
+        settings = replace(config(store=str(database)), folder=str(database.parent))
         with BlockingCuebook.open(settings, worker=False) as cue:
             made = {"editor": cue.keys.new("editor", user="ann"), "viewer": cue.keys.new("viewer", user="bob")}
             made["other tenant"] = cue.of("other").keys.new("editor", user="eve")

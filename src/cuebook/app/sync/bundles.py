@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from cuebook.app.files import read_bytes, write_whole
 from cuebook.app.prompts.draft import export_prompts
 from cuebook.app.setup.persona_files import files_in, folder_of, means_persona
-from cuebook.app.sync.hub import SyncHub, read_upload
-from cuebook.app.sync.locations import pack, unpack
+from cuebook.app.sync.hub import SyncHub
+from cuebook.app.sync.locations import pack, read_repository_file, unpack
 from cuebook.app.sync.repository import (
     MAX_TOTAL,
     Published,
@@ -186,7 +186,7 @@ def _read_bundle(file: Path, accepted: set[str]) -> Published:
     with tempfile.TemporaryDirectory(prefix="cuebook-bundle-") as name:
         upload = Path(name) / "upload"
         unpack(data, upload)
-        return verify(partial(read_upload, upload), Path(name) / "trusted", "", accepted=accepted)
+        return verify(partial(read_repository_file, upload), Path(name) / "trusted", "", accepted=accepted)
 
 
 def _contents(published: Published) -> tuple[list[Any], _Files]:

@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -19,7 +18,6 @@ from cuebook.app.namespace import Namespace
 from cuebook.app.prompts.files import ProjectPrompts
 from cuebook.app.setup.compose import database_of
 from cuebook.app.sync.locations import (
-    check_file,
     check_name,
     copy_repository,
     read_repository_file,
@@ -98,7 +96,7 @@ class SyncHub(Namespace):
         """Return a file of a project's repository. Raises NotFound, InvalidInput."""
         folder = self._space(space) / check_name(project)
         try:
-            return await asyncio.to_thread(read_repository_file, folder, check_file(path))
+            return await asyncio.to_thread(read_repository_file, folder, path)
         except FileNotFoundError:
             msg = f"Project {project!r} has no file {path!r} in space {space!r}."
             raise NotFound(msg) from None
@@ -164,14 +162,8 @@ def _host(place: Path, project: str, archive: bytes) -> None:
         unpack(archive, upload)
         if trusted.exists():
             shutil.copytree(trusted, scratch, symlinks=True)
-        published = verify(partial(read_upload, upload), scratch, project, anyone=True)
+        published = verify(partial(read_repository_file, upload), scratch, project, anyone=True)
         revisions_of([published])
         copy_repository(upload, place / project)
         shutil.rmtree(trusted, ignore_errors=True)
         shutil.copytree(scratch, trusted, symlinks=True)
-
-
-def read_upload(folder: Path, path: str, most: int) -> Iterator[bytes]:
-    """Yield the bytes of a file of an extracted archive. Raises FileNotFoundError, SyncRefused."""
-    _ = most
-    yield read_repository_file(folder, check_file(path))

@@ -5,11 +5,11 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import httpx2
@@ -49,19 +49,17 @@ class Location(Struct, frozen=True, kw_only=True):
             except OSError as error:
                 raise _unreadable(self.address, error) from error
         else:
-            names = msgspec.json.decode(b"".join(self._get(f"{self.url}/"))).get("projects")
+            names = msgspec.json.decode(self._get(f"{self.url}/")).get("projects")
         if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
             msg = f"{self.address} is not a Cuebook server. Check the address."
             raise InvalidInput(msg, where="location")
         return sorted(check_name(each) for each in names)
 
-    def fetch(self, project: str, path: str, most: int) -> Iterator[bytes]:
-        """Yield the bytes of a project's file. Raises FileNotFoundError, BackendError, SyncRefused."""
+    def fetch(self, project: str, path: str) -> bytes:
+        """Return a project's file. Raises FileNotFoundError, BackendError, SyncRefused."""
         if self.folder is not None:
-            _ = most
-            yield read_repository_file(self.folder / project, check_file(path))
-        else:
-            yield from self._get(f"{self.url}/{project}/{check_file(path)}")
+            return read_repository_file(self.folder / project, path)
+        return self._get(f"{self.url}/{project}/{check_file(path)}")
 
     def publish(self, project: str, repository: Path) -> None:
         """Publish a repository. Raises Denied, BackendError, SyncRefused."""
@@ -74,36 +72,44 @@ class Location(Struct, frozen=True, kw_only=True):
             return
         headers = {"content-type": "application/zip"}
         with suppress(FileNotFoundError):
-            newest = b"".join(self.fetch(project, "metadata/timestamp.json", MAX_TARGET))
+            newest = self.fetch(project, "metadata/timestamp.json")
             if newest == (repository / "metadata/timestamp.json").read_bytes():
                 return
         with self._client() as client:
-            self._check(_send(client, "PUT", f"{self.url}/{project}", content=pack(repository), headers=headers))
+            try:
+                response = client.put(f"{self.url}/{project}", content=pack(repository), headers=headers)
+            except httpx2.HTTPError as error:
+                raise _unreadable(self.address, error) from error
+        self._check(response, response.content)
 
-    def _get(self, url: str) -> Iterator[bytes]:
+    def _get(self, url: str) -> bytes:
+        data = bytearray()
         with self._client() as client:
             try:
                 with client.stream("GET", url) as response:
-                    if response.status_code == 404 and url != f"{self.url}/":
-                        raise FileNotFoundError(url)
-                    if response.status_code != 200:
-                        response.read()
-                    self._check(response)
-                    yield from response.iter_bytes(_PIECE)
+                    for piece in response.iter_bytes(_PIECE):
+                        data += piece
+                        if len(data) > MAX_TARGET:
+                            msg = f"{url} has more than {MAX_TARGET:,} bytes."
+                            raise SyncRefused(msg, reason="oversize")
             except httpx2.HTTPError as error:
                 raise _unreadable(self.address, error) from error
+        if response.status_code == 404 and url != f"{self.url}/":
+            raise FileNotFoundError(url)
+        self._check(response, bytes(data))
+        return bytes(data)
 
     def _client(self) -> httpx2.Client:
         headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
         return httpx2.Client(headers=headers, timeout=TIMEOUT_S)
 
-    def _check(self, response: httpx2.Response) -> None:
+    def _check(self, response: httpx2.Response, data: bytes) -> None:
         """Raise the error of a server's answer."""
         if response.is_success:
             return
         detail = ""
         with suppress(ValueError, AttributeError):
-            detail = str(response.json().get("detail") or "")
+            detail = str(msgspec.json.decode(data).get("detail") or "")
         detail = detail or f"HTTP status {response.status_code}"
         if response.status_code == 401:
             msg = f"{self.address} requires an API key. Set the environment variable that sync.api_key_env names."
@@ -113,13 +119,6 @@ class Location(Struct, frozen=True, kw_only=True):
         if response.status_code in (400, 409, 413):
             raise SyncRefused(f"{self.address} refused the prompts: {detail}", reason="hub")
         raise BackendError(f"{self.address}: {detail}. Check the address.", retryable=response.status_code >= 500)
-
-
-def _send(client: httpx2.Client, method: str, url: str, **options: Any) -> httpx2.Response:
-    try:
-        return client.request(method, url, **options)
-    except httpx2.HTTPError as error:
-        raise _unreadable(url, error) from error
 
 
 def _unreadable(address: str, error: Exception) -> BackendError:
@@ -185,7 +184,7 @@ def check_file(path: str) -> str:
 
 def read_repository_file(folder: Path, path: str) -> bytes:
     """Return a file of a repository's folder. Raises FileNotFoundError, and SyncRefused for a link out of it."""
-    file = folder / path
+    file = folder / check_file(path)
     if not file.exists():
         raise FileNotFoundError(path)
     if not file.resolve().is_relative_to(folder.resolve()):

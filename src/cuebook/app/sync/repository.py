@@ -20,11 +20,10 @@ from cuebook.prompts.names import check_slug
 from cuebook.prompts.revisions import Revision, check_history, read_revision
 from cuebook.providers.clock_and_ids import database_key
 
-#: Maximum bytes of a target, such as all revisions of a prompt, and of a repository.
+#: Maximum bytes of a file, such as all revisions of a prompt, and of a repository.
 MAX_TARGET: Final = 4 * 1024 * 1024
 MAX_TOTAL: Final = 64 * 1024 * 1024
-#: Maximum bytes of a metadata file, and number of key rotations.
-_MAX_METADATA: Final = MAX_TARGET
+#: Maximum number of key rotations.
 _MAX_ROOTS: Final = 256
 PAYLOAD_TYPE: Final = "application/vnd.cuebook.prompt+json"
 #: Folder and ending of the targets with prompts.
@@ -35,8 +34,8 @@ _ROLES: Final = ("root", "targets", "snapshot", "timestamp")
 #: A fingerprint: the SHA-256 of a raw public key.
 _FINGERPRINT: Final = re.compile(r"(?:SHA256:)?([0-9a-f]{64})", re.IGNORECASE)
 
-#: Loads a file of a repository by its path. Raises FileNotFoundError, CuebookError.
-Fetch = Callable[[str, int], Iterator[bytes]]
+#: Returns a file of a repository by its path, at most MAX_TARGET bytes. Raises FileNotFoundError, CuebookError.
+Fetch = Callable[[str], bytes]
 
 
 class Published(Struct, frozen=True, kw_only=True):
@@ -256,10 +255,7 @@ def verify(
     from tuf.ngclient import Updater, UpdaterConfig
 
     trusted.mkdir(parents=True, exist_ok=True)
-    config = UpdaterConfig(
-        max_root_rotations=_MAX_ROOTS, root_max_length=_MAX_METADATA, timestamp_max_length=_MAX_METADATA,
-        snapshot_max_length=_MAX_METADATA, targets_max_length=_MAX_METADATA,
-    )  # fmt: skip
+    config = UpdaterConfig(max_root_rotations=_MAX_ROOTS)
     try:
         bootstrap = None if (trusted / "root.json").exists() else first_root(fetch, project, accepted, anyone=anyone)
         updater = Updater(
@@ -277,6 +273,8 @@ def verify(
             files[path] = file.read_bytes()
             file.unlink()
     except (RepositoryError, DownloadError, OSError, ValueError, TypeError, KeyError) as error:
+        if isinstance(error.__cause__, CuebookError):
+            raise error.__cause__ from error
         raise _refusal_of(error, project) from error
     if project and named != project:
         msg = f"The repository of project {project!r} belongs to {named!r}. Ask its author to publish it again."
@@ -314,7 +312,7 @@ def first_root(fetch: Fetch, project: str, accepted: Collection[str], *, anyone:
     found, key = b"", None
     for version in range(1, _MAX_ROOTS + 1):
         try:
-            found = b"".join(fetch(f"metadata/{version}.root.json", _MAX_METADATA))
+            found = fetch(f"metadata/{version}.root.json")
         except FileNotFoundError:
             break
         root: Any = Metadata.from_bytes(found)
@@ -354,7 +352,7 @@ def _fetcher(fetch: Fetch) -> Any:
     class Fetcher(FetcherInterface):
         def _fetch(self, url: str) -> Iterator[bytes]:
             try:
-                yield from fetch(url, MAX_TOTAL)
+                return iter([fetch(url)])
             except FileNotFoundError as error:
                 raise DownloadHTTPError(f"{url} does not exist", 404) from error
 

@@ -25,7 +25,6 @@ from cuebook.app.sync.plan import (
 )
 from cuebook.app.sync.repository import (
     JSON,
-    MAX_TARGET,
     PROMPTS,
     Published,
     first_root,
@@ -224,7 +223,7 @@ class PromptSync(PromptBundles):
     def _check_own(self, own: Path, place: Location) -> None:
         """Check that the repository with our name is ours. Raises Conflict."""
         first = Path("metadata/1.root.json")
-        theirs = b"".join(place.fetch(self.project, first.as_posix(), MAX_TARGET))
+        theirs = place.fetch(self.project, first.as_posix())
         if not (own / first).exists() or (own / first).read_bytes() != theirs:
             msg = f"The name {self.project!r} is taken in {place.address}. Set another `name` under [sync]."
             raise Conflict(msg)
