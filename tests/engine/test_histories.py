@@ -369,14 +369,6 @@ async def test_a_summary_inside_the_first_message_continues_its_conversation(tmp
         assert (last in path and "As planned." in path) is same, "the branch that the client continues becomes the path"
 
 
-async def test_a_pasted_last_answer_continues_no_conversation(tmp_path):
-    async with cue_on(tmp_path, upstream=(upstream := ScriptedUpstream())) as cue:
-        client = Client(cue, upstream, conversation=None)
-        first = await client.say("Where are we?", SUMMARY)
-        client.history = []
-        assert await client.say(f"What does this mean?\n\n{SUMMARY}") != first
-
-
 @pytest.mark.parametrize("ends", [False, True])
 async def test_a_rewritten_first_answer_is_an_edit_of_its_conversation(tmp_path, ends):
     async with cue_on(tmp_path, upstream=(upstream := ScriptedUpstream())) as cue:

@@ -5,12 +5,9 @@ import random
 import textwrap
 from collections.abc import Callable, Iterator
 
-import pytest
-
 from cuebook.engine.turn.resent_answers import (
     LEAST,
     SHARE,
-    asks_for_summary,
     contains_summary,
     letters,
     share_of,
@@ -86,21 +83,3 @@ def test_a_few_sentences_of_an_answer_are_no_summary() -> None:
     text = "The user plans a trip from Bergen to Oslo by train. They prefer a window seat."
     assert len(text) < LEAST
     assert not contains_summary(f"Look: {text}", text)
-
-
-@pytest.mark.parametrize(
-    ("question", "asks"),
-    [
-        ("Your task is to create a detailed summary of the conversation so far.", True),
-        ("You are performing a CONTEXT CHECKPOINT COMPACTION.", True),
-        ("Fasse unser Gespräch zusammen.", True),
-        ("Résume notre conversation.", True),
-        ("请总结我们的对话。", True),
-        ("これまでの会話を要約してください。", True),
-        ("When does the ferry leave?", False),
-        ("Why do I presume that?", False),
-        ("Was fasziniert dich?", False),
-    ],
-)
-def test_a_request_for_a_summary_is_recognized(question: str, asks: bool) -> None:
-    assert asks_for_summary(question) is asks

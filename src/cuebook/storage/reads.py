@@ -166,20 +166,11 @@ class ConversationReader(Noun):
         return []
 
     @read
-    def answers_at_heads(
-        self, transaction: Transaction, *, looked: int, limit: int
-    ) -> list[tuple[Conversation, str, str]]:
-        """Return the user's newest conversations that end with an answer, each with the post before it and the answer.
-
-        They are among the tenant's `looked` newest.
-        """
+    def answers_at_heads(self, transaction: Transaction, *, looked: int, limit: int) -> list[tuple[Conversation, str]]:
+        """Return the user's newest conversations that end with an answer, among the tenant's `looked` newest."""
         values = {"looked": looked, "limit": limit}
-
-        def text(message: str | None, body: bytes | None) -> str:
-            return message or (read_body(transaction, body)[0] if body else "")
-
         return [
-            (row.record(), text(each["asked"], each["asked_body"]), text(each["message"], each["body"]))
+            (row.record(), each["message"] or read_body(transaction, each["body"])[0])
             for each in transaction.rows("answers_at_heads", **values)
             if (row := access.by_no(transaction, each["no"])) is not None
         ]

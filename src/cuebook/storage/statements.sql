@@ -104,13 +104,12 @@ UPDATE conversation SET utility = :utility WHERE no = :no;
 UPDATE conversation SET opening = :opening, ending = :ending WHERE no = :no;
 
 -- name: answers_at_heads
--- Select the last two posts of a user's newest conversations that end with an answer.
-SELECT no, post.message, post.body, question.message AS asked, question.body AS asked_body FROM (
+-- Select the last posts of a user's newest conversations that end with an answer.
+SELECT no, message, body FROM (
     SELECT no, head, updated_at FROM (
         SELECT * FROM conversation WHERE tenant = :tenant AND utility = 0 ORDER BY updated_at DESC LIMIT :looked
     ) WHERE user_id IS :user
-) JOIN post ON post.tenant = :tenant AND post.conversation = no AND post.seq = head AND post.role = 'assistant'
-LEFT JOIN post question ON question.tenant = :tenant AND question.conversation = no AND question.seq = post.parent
+) JOIN post ON post.tenant = :tenant AND conversation = no AND seq = head AND role = 'assistant'
 ORDER BY updated_at DESC LIMIT :limit;
 
 -- name: framed_texts

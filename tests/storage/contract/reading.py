@@ -179,9 +179,9 @@ class AlignContract:
             await say(store, name, draft("x", "hello"), draft("y", f"I am {name}", role="assistant"), scope=scope)
         await say(store, "open", draft("x", "hello"), scope=ann)
         found = await store.answers_at_heads(ann, looked=9, limit=9)
-        assert sorted((conversation.id, *texts) for conversation, *texts in found) == [
-            ("new", "hello", "I am new"),
-            ("old", "hello", "I am old"),
+        assert sorted((conversation.id, text) for conversation, text in found) == [
+            ("new", "I am new"),
+            ("old", "I am old"),
         ]
         assert len(await store.answers_at_heads(ann, looked=9, limit=1)) == 1
 

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from io import BytesIO
@@ -240,6 +241,6 @@ def unpack(data: bytes, folder: Path) -> None:
                 place = folder / check_file(each.filename)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(archive.read(each))
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         msg = f"Not a bundle of prompts ({error}). Create one with `cuebook prompt bundle FILE`."
         raise InvalidInput(msg, where="file") from error

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.resent_answers import LEAST, asks_for_summary, contains_summary, is_rewritten
+from cuebook.engine.turn.resent_answers import LEAST, contains_summary, is_rewritten
 from cuebook.engine.turn.utility_frames import has_known_frame
 from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot, StoredPath
 from cuebook.memory.rolling import RELAY
@@ -282,15 +282,14 @@ async def _summarized(services: Services, request: TurnRequest) -> Continuation 
     """Return the conversation whose last answer is a summary that the user's messages contain, or None.
 
     A client asked for that summary to replace its history (`/compact`). It may put words around it and leave parts out.
-    Another last answer that somebody pastes into a new chat continues nothing.
     """
     said = (each.content for each in request.history if each.role == "user")
     text = "\n".join(part for each in said for part in (each.message, *(part.content for part in each.parts)))
     if len(text) < LEAST:
         return None
     heads = await services.store.answers_at_heads(request.scope, looked=LOOKED, limit=LAST_ANSWERS)
-    for conversation, question, answer in heads:
-        if asks_for_summary(question) and contains_summary(text, answer):
+    for conversation, answer in heads:
+        if contains_summary(text, answer):
             return Continuation(conversation, is_side_branch=True)
     return None
 

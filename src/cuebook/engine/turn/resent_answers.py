@@ -6,9 +6,6 @@ marks, indentation and markup change nothing.
 
 import html
 import re
-import tomllib
-from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from cuebook.records.conversation import Post
@@ -19,24 +16,12 @@ PIECE: Final = 40
 #: Least share of the pieces, and least letters, of a resent summary. Measured in `tests/unit/test_resent_answers.py`:
 #: a third of a summary in any layout has a share of 0.31 or more, another text with a sentence of it at most 0.05.
 SHARE: Final = 0.2
-LEAST: Final = 200
+LEAST: Final = 150
 #: Letters of a message that are searched.
 SEARCHED: Final = 100_000
 #: Least share of an answer's words that its rewritten form has.
 WORDS: Final = 0.8
 _WORD: Final = re.compile(r"\w+")
-
-
-def asks_for_summary(question: str) -> bool:
-    """Return whether a message asks for a summary, as the command `/compact` of a client does."""
-    return _asking().search(question.casefold()) is not None
-
-
-@cache
-def _asking() -> re.Pattern[str]:
-    data = tomllib.loads(files("cuebook.engine.turn").joinpath("resent_answers.toml").read_text("utf-8"))
-    words = [re.escape(word) for language in data.values() for word in language]
-    return re.compile(rf"(?<![a-zß-ÿ])(?:{'|'.join(words)})")
 
 
 def contains_summary(text: str, summary: str) -> bool:
