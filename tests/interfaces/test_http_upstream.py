@@ -63,6 +63,26 @@ async def relayed(upstream: HttpUpstream, headers: dict[str, str] | None = None)
     return dict(answer.headers)
 
 
+async def test_a_connection_can_be_used_once():
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+        await reader.read(1)  # closes the connection when a second request arrives
+        writer.close()
+
+    listening = await asyncio.start_server(once, "127.0.0.1", 0)
+    async with listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+        kept, single = HttpUpstream(url), HttpUpstream(url, idle=0)
+        await relayed(kept)
+        with pytest.raises(UpstreamError, match="disconnected without sending a response"):
+            await relayed(kept)
+        await relayed(single)
+        await relayed(single)
+        await kept.aclose()
+        await single.aclose()
+
+
 # ---- headers
 
 

@@ -166,7 +166,9 @@ class LlamaModel:
                 key = secrets.token_hex(32)
                 self._server = await asyncio.to_thread(self._start, key)
                 url = f"{self._server.listening_address}/v1"
-                self._client = OpenAIModel(self.name, HttpUpstream(url, api_key=key, own_key_first=True))
+                # its server may close a connection just after an answer: one is not used twice
+                upstream = HttpUpstream(url, api_key=key, own_key_first=True, idle=0)
+                self._client = OpenAIModel(self.name, upstream)
         return self._client
 
     def _start(self, key: str) -> Any:

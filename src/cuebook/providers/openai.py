@@ -93,14 +93,19 @@ class HttpUpstream:
         own_key_first: bool = False,
         connect_timeout_s: float = 10.0,
         read_timeout_s: float = 300.0,
+        idle: int = IDLE,
     ) -> None:
-        """`own_key_first`: our key, `api_key` or the one in `api_key_env`, replaces the client's."""
+        """`own_key_first`: our key, `api_key` or the one in `api_key_env`, replaces the client's.
+
+        `idle`: most unused connections to keep; 0 for a connection per request.
+        """
         self._url = base_url.rstrip("/")
         self.base_url = shown_url(self._url)
         self._forward_auth = forward_auth
         self._api_key, self._api_key_env = api_key, api_key_env
         self._own_key_first = own_key_first
         self._timeouts = (connect_timeout_s, read_timeout_s)
+        self._idle = idle
         self._client: Any = None
 
     async def send(self, request: RelayRequest) -> HttpAnswer:
@@ -134,7 +139,9 @@ class HttpUpstream:
             connect, read = self._timeouts
             self._client = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(read, connect=connect),
-                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=IDLE, keepalive_expiry=IDLE_S),
+                limits=httpx2.Limits(
+                    max_connections=None, max_keepalive_connections=self._idle, keepalive_expiry=IDLE_S
+                ),
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # callers must not share cookies
                 follow_redirects=False,
                 trust_env=False,
