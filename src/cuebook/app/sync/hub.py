@@ -49,7 +49,7 @@ class SyncPeer(Answer, frozen=True, kw_only=True):
 
 
 class SyncState(Struct, frozen=True, kw_only=True):
-    """What syncs remember, in the file STATE. `prompts` is by slug, `trusted` are confirmed fingerprints."""
+    """The state of earlier syncs, in the file STATE. `prompts` is by slug, `trusted` are confirmed fingerprints."""
 
     prompts: dict[str, SyncedState] = {}
     peers: tuple[SyncPeer, ...] = ()

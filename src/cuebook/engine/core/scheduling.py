@@ -13,7 +13,7 @@ from cuebook.errors import Busy
 
 T = TypeVar("T")
 
-#: Seconds that each part of a job waits for foreground calls at most. Decision a turn takes less.
+#: Seconds that each part of a job waits for foreground calls at most. Deciding a turn takes less.
 MAX_WAIT_S = 0.05
 
 

@@ -36,7 +36,7 @@ from cuebook.window.partition import marks_metadata
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What a step sends and stores: its system prompt, its window, and the rows to store when it opens."""
+    """The decision of a step: its system prompt, its window, and the rows to store when it opens."""
 
     prompt: SystemPrompt
     plan: WindowPlan
