@@ -5,45 +5,35 @@ Compiling all expressions at once takes most of the import time (measured: 75 of
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 
 class Expression:
-    """A regular expression that is compiled when one of its methods is first called.
+    """A regular expression that is compiled when one of its methods is first used.
 
-    `pattern` may be a function that loads the pattern from a file. A call costs 0.1 µs more; compile expressions that
-    are used for every word of a text at once instead.
+    Its methods are those of `re.Pattern`. `pattern` may be a function that loads the pattern from a file.
     """
+
+    search: Callable[..., re.Match[str] | None]
+    match: Callable[..., re.Match[str] | None]
+    fullmatch: Callable[..., re.Match[str] | None]
+    finditer: Callable[..., Iterator[re.Match[str]]]
+    findall: Callable[..., list[str]]
+    split: Callable[..., list[str]]
+    sub: Callable[..., str]
 
     def __init__(self, pattern: str | Callable[[], str], flags: re.RegexFlag = re.NOFLAG) -> None:
         self._pattern = pattern
         self._flags = flags
 
-    @cached_property
-    def _compiled(self) -> re.Pattern[str]:
-        return re.compile(self._pattern if isinstance(self._pattern, str) else self._pattern(), self._flags)
-
-    def search(self, text: str, start: int = 0) -> re.Match[str] | None:
-        return self._compiled.search(text, start)
-
-    def match(self, text: str, start: int = 0) -> re.Match[str] | None:
-        return self._compiled.match(text, start)
-
-    def fullmatch(self, text: str) -> re.Match[str] | None:
-        return self._compiled.fullmatch(text)
-
-    def finditer(self, text: str, start: int = 0, end: int | None = None) -> Iterator[re.Match[str]]:
-        return self._compiled.finditer(text, start, len(text) if end is None else end)
-
-    def findall(self, text: str) -> list[str]:
-        return self._compiled.findall(text)
-
-    def split(self, text: str) -> list[str]:
-        return self._compiled.split(text)
-
-    def sub(self, new: str | Callable[[re.Match[str]], str], text: str, count: int = 0) -> str:
-        return self._compiled.sub(new, text, count)
+    def __getattr__(self, name: str) -> Any:
+        """Compile the expression at the first use of a method. Later uses find the methods without this call."""
+        if name not in Expression.__annotations__:
+            raise AttributeError(name)
+        compiled = re.compile(self._pattern if isinstance(self._pattern, str) else self._pattern(), self._flags)
+        vars(self).update({each: getattr(compiled, each) for each in Expression.__annotations__})
+        return vars(self)[name]
 
 
 def lowered(text: str) -> str:
