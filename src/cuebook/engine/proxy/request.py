@@ -1,15 +1,21 @@
-"""Parse a chat-completions request, and build the request of its turn."""
+"""Parse a chat-completions request, and build the request of its turn.
 
-from collections.abc import Mapping
-from typing import Any
+A request may look like a utility call: a one-shot instruction for a title, tags, JSON or a summary.
+`utility_templates.toml` has how the templates of some programs begin.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
 from cuebook.engine.core.drafts import check_name
 from cuebook.engine.core.services import Key, Services
-from cuebook.engine.proxy.utility_call import utility_sign
-from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.request import TurnRequest, UtilitySign
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import read_control
 from cuebook.records.conversation import SYSTEM, digest_of
@@ -77,6 +83,9 @@ def turn_request(
     user = call.user or _text(value_of(fields, "user")) or _text(value_of(fields, "safety_identifier")) or None
     check_name(conversation, "conversation")
     check_name(user or "", "user")
+    organization = call.organization or _text(metadata.get("organization_id")) or None
+    if organization and call.organizations is not None and organization not in call.organizations:
+        raise no_organization(organization)
     tools, live_tools = _charged(services, fields)
     model, choices = value_of(fields, "model"), value_of(fields, "n")
     newest = next((each for each in reversed(messages[len(front) :]) if each.role == "user"), None)
@@ -87,7 +96,7 @@ def turn_request(
         persona=model if isinstance(model, str) and model in services.settings.personas else None,
         project=call.project,
         time_zone=call.time_zone,
-        organization=_organization(call, metadata),
+        organization=organization,
         memory_control=_control(call, metadata),
         may_publish=call.may_publish,
         key=call.key,
@@ -154,13 +163,6 @@ def _key_of(
     return call.idempotency_key, digest
 
 
-def _organization(call: RelayCall, metadata: Mapping[str, Any]) -> str | None:
-    name = call.organization or _text(metadata.get("organization_id"))
-    if name and call.organizations is not None and name not in call.organizations:
-        raise no_organization(name)
-    return name or None
-
-
 def _control(call: RelayCall, metadata: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return a request's memory control, from a header or from `metadata`, whose values are strings for OpenAI."""
     where = "X-Memory-Control"
@@ -210,12 +212,12 @@ def _read_message(services: Services, raw: bytes, number: int) -> ResentMessage:
     return ResentMessage(raw, *known, None if clean is not raw else message_content)
 
 
-def model_in(body: bytes) -> str | None:
-    """Return the model that a request's body names, "" for none, or None if the body cannot be parsed."""
+def model_in(body: bytes) -> str:
+    """Return the model that a request's body names, "" for none and for a body that cannot be parsed."""
     try:
         return msgspec.json.decode(body, type=_ModelField).model
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        return ""
 
 
 class _ModelField(Struct):
@@ -224,3 +226,61 @@ class _ModelField(Struct):
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+# ---- Utility calls --------------------------------------------------------------------------------------------------
+
+
+#: Header by which a client declares a utility call.
+HEADER: Final = "x-cuebook-utility"
+#: Most requested tokens of a utility call that asks for a few words only.
+FEW_TOKENS: Final = 32
+#: Letters of a message that may contain the beginning of a template.
+BEGINNING: Final = 400
+#: Where the three wires request a format and limit the answer.
+_FORMATS: Final = (("response_format",), ("text", "format"), ("output_config", "format"), ("output_format",))
+_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_JSON: Final = ("json_object", "json_schema")
+
+
+def utility_sign(
+    headers: Mapping[str, str],
+    fields: Mapping[str, Raw],
+    history: Sequence[ResentMessage],
+    *,
+    front: Sequence[ResentMessage],
+    resends: bool,
+) -> UtilitySign:
+    """Return what a request has of a utility call. `fields` are as received, `front` is its system text.
+
+    A request that leaves its history to the server (not `resends`) is none. Raises InvalidInput.
+    """
+    declared = headers.get(HEADER, "")
+    if declared not in ("", "0", "1"):
+        msg = f"X-Cuebook-Utility: unknown value {declared!r}. Available: 0, 1."
+        raise InvalidInput(msg, where="X-Cuebook-Utility")
+    if declared == "0" or not resends:
+        return ""
+    if declared:
+        return "declared"
+    if [each.role for each in history] != ["user"] or any(value_of(fields, name) for name in ("tools", "functions")):
+        return ""
+    beginnings = (" ".join(each.content.message[:BEGINNING].casefold().split()) for each in (*front, *history))
+    if any(each.startswith(_known_beginnings()) for each in beginnings):
+        return "template"
+    few = any(0 < limit <= FEW_TOKENS for name in _LIMITS if isinstance(limit := value_of(fields, name), int))
+    return "format" if few or any(_asks_json(fields, path) for path in _FORMATS) else "shape"
+
+
+def _asks_json(fields: Mapping[str, Raw], path: Sequence[str]) -> bool:
+    value = value_of(fields, path[0])
+    for name in (*path[1:], "type"):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value in _JSON
+
+
+@cache
+def _known_beginnings() -> tuple[str, ...]:
+    """Load the beginnings of known templates."""
+    data = tomllib.loads(files("cuebook.engine.proxy").joinpath("utility_templates.toml").read_text("utf-8"))
+    return tuple(each.casefold() for program in data.values() for each in program)

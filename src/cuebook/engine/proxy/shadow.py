@@ -22,11 +22,11 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.erasure import forgotten_since
 from cuebook.engine.proxy.messages_wire import PATH as MESSAGES_PATH
 from cuebook.engine.proxy.messages_wire import MessagesWire
+from cuebook.engine.proxy.relay import relay_answer
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.responses_wire import COMPACT_PATH, ResponsesWire
 from cuebook.engine.proxy.responses_wire import PATH as RESPONSES_PATH
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
-from cuebook.engine.proxy.speaker import relay_answer
 from cuebook.engine.proxy.wire import ChatWire, Head, Wire, send_upstream
 from cuebook.engine.turn.history import name_conversation
 from cuebook.engine.turn.step import OpenStep

@@ -84,7 +84,7 @@ class Wire(ABC):
     def __init__(self, services: Services, upstream: Upstream | None, call: RelayCall) -> None:
         self.services, self.upstream, self.call = services, upstream, call
         self.base_url = upstream.base_url if upstream else ""
-        self.model = model_in(call.body) or ""  # as the client names it
+        self.model = model_in(call.body)  # as the client names it
         self.own_fields: Mapping[str, Raw] = {}  # as received
         self.fields: Mapping[str, Raw] = {}  # of the equivalent chat completion
         self.converted: tuple[ConvertedMessage, ...] = ()  # source of each message of the history, if in another format
