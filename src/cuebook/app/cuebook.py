@@ -222,7 +222,7 @@ class Cuebook:
         """
         if tenant not in self._tenants:
             check_text(tenant, "tenant")
-            self._tenants[tenant] = services_of(self.services, tenant, most_waiting=self.config.settings.server.line)
+            self._tenants[tenant] = services_of(self.services, tenant)
         cuebook = copy.copy(self)
         cuebook._services, cuebook._tenant = self._tenants[tenant], tenant  # noqa: SLF001  # an instance of this class
         return cuebook

@@ -396,7 +396,7 @@ class PromptReading(Namespace):
             self._services,
             await self.family(slug),
             signals or {},
-            strategy=strategy or self._services.settings.strategy,
+            strategy=strategy or self._services.config.prompts.strategy,
             epsilon=EPSILON if epsilon is None else epsilon,
             seed=seed,
         )

@@ -311,7 +311,7 @@ class Prompts(PromptReading):
             slug=found.slug,
             branch=found.branch,
             number=found.number,
-            score=score(sentiment, corrections, outcome, missing=missing or services.settings.missing),
+            score=score(sentiment, corrections, outcome, missing=missing or services.config.learning.missing),
             sentiment=sentiment,
             corrections=corrections,
             outcome=outcome,

@@ -61,10 +61,10 @@ class Within:
         return structs.replace(value, tenant=self._tenant, proven=True) if isinstance(value, Scope) else value
 
 
-def services_of(services: Services, tenant: str, *, most_waiting: int) -> Services:
+def services_of(services: Services, tenant: str) -> Services:
     """Return a copy of the services for one tenant: with its own store view, queue and caches."""
     store = cast("Store", Within(services.store, tenant))
-    queue = services.queue if tenant == DEFAULT_TENANT else ConversationQueue(most_waiting)
+    queue = services.queue if tenant == DEFAULT_TENANT else ConversationQueue(services.config.server.line)
     ports: dict[str, Any] = {"store": store, "prompts": store.prompts, "audit": store.audit, "queue": queue}
     if tenant != DEFAULT_TENANT:  # only the default tenant has prompt files
         ports["restore_file"] = nothing_restored
@@ -76,6 +76,8 @@ def services_of(services: Services, tenant: str, *, most_waiting: int) -> Servic
 AUDIT = "logs/prompts_audit.jsonl"
 #: Timeout in seconds for a server to embed a batch of posts in a background job.
 _EMBED_S = 60.0
+#: Texts that a server embeds per background call; turns run in between.
+_EMBED_AT_ONCE = 64
 
 
 def compose(
@@ -94,10 +96,7 @@ def compose(
     methods = analyzers_of() | dict(analyzers or {})
     model, work_model, upstream = models_of(config, model=model, upstream=upstream)
     embedder = check_numpy(embedder or embedder_of(config))
-    settings = _settings(config, methods_of(methods), limits=_limits(config.settings.budget, model), key=key)
-    at_once = AT_ONCE if isinstance(embedder, MiniLM) else settings.embed_at_once
-    url = model.base_url if isinstance(model, OpenAIModel) else ""
-    settings = structs.replace(settings, embed_at_once=at_once, model_url=url)
+    settings = _settings(config, methods_of(methods), model=model, embedder=embedder, key=key)
     experience_model = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
     failpoints = Failpoints.from_environment()
     secrets, synchronous = config.settings.secrets, config.settings.store.synchronous
@@ -117,6 +116,7 @@ def compose(
         writer=PostFactory(count, Redactor(key) if secrets.redact else None, config.settings.server.max_post),
         count=count,
         queue=ConversationQueue(config.settings.server.line),
+        config=config.settings,
         settings=settings,
         failpoint=failpoints,
         sinks={sink.name: sink for sink in sinks},
@@ -125,47 +125,30 @@ def compose(
     return services, upstream
 
 
-def _settings(config: Config, methods: tuple[str, ...], *, limits: Limits, key: bytes) -> Settings:
+def _settings(
+    config: Config, methods: tuple[str, ...], *, model: Model, embedder: Embedder | None, key: bytes
+) -> Settings:
     """Return the engine's settings, with the personas, profiles and compaction of the project's files."""
     values = config.settings
     personas, default = load_personas(config, methods)
     is_in_memory = database_of(config) == MEMORY
     return Settings(
-        limits=limits,
+        limits=_limits(values.budget, model),
         sets_context=config.sets("budget.context"),
+        model_url=model.base_url if isinstance(model, OpenAIModel) else "",
+        embed_at_once=AT_ONCE if isinstance(embedder, MiniLM) else _EMBED_AT_ONCE,
         key=key,
         personas=personas,
         default_persona=default,
-        persona_waits=values.persona.speaks == "asked",
         profiles=load_profiles(config, methods),
         compaction=load_compaction(config),
         project=check_project(values.prompts.project, where="prompts.project"),
         builtin=builtin_prompts(),
-        strategy=values.prompts.strategy,
-        observes=values.learning.observe,
-        missing=values.learning.missing,
-        rollback=values.prompts.rollback,
-        tunes=values.optimizer.enabled,
-        tune_every_s=values.optimizer.interval_ms / 1000,
-        conversations_days=values.retention.conversations_days,
-        memories_days=values.retention.memories_days,
         audit_mirror=None if is_in_memory else Path(config.folder) / AUDIT,
-        lease_s=values.work.lease_s,
-        checkpoint_s=values.work.checkpoint_s,
-        wait_s=values.work.wait_s,
         memory_policy=_policy(config),
         keyed_policy=_policy(config, unset=True),
-        remembers_named=values.memory.user == "named",
         zone=read_zone(values.memory.time_zone, "memory.time_zone"),
-        review_every=values.memory.review_every,
-        recall=values.memory.recall,
-        recall_hits=values.memory.recall_hits,
-        embed_s=values.embedder.timeout_s,
-        experience_s=values.experience.timeout_s,
-        experience_most=values.experience.most,
         cache_rule=_cache_rule(config),
-        breakpoints=values.upstream.breakpoints,
-        responses=values.upstream.responses,
     )
 
 

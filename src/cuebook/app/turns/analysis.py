@@ -108,7 +108,7 @@ class MemoryAnalysis(Namespace):
         listed = False
         if conversation is not None:
             analysis = await analyze(services, scope, conversation)
-            tuning, used = analysis.tuning if services.settings.tunes else tuning, analysis.judged.used
+            tuning, used = analysis.tuning if services.config.optimizer.enabled else tuning, analysis.judged.used
             for turn in await services.store.turns(scope, conversation, last=1):
                 limits = recorded_limits(services, turn.metadata.get("window", {}).get("context", {}))
                 listed = any(step.manifest.listed for step in turn.steps)

@@ -53,7 +53,7 @@ async def give(
         by="feedback",
         at=services.clock.now(),
         user=by_user,
-        score=score_of(read, corrections or 0, task, missing=services.settings.missing),
+        score=score_of(read, corrections or 0, task, missing=services.config.learning.missing),
         sentiment=None if sentiment is None else float(sentiment),
         corrections=corrections,
         task=task,
@@ -90,7 +90,7 @@ async def _why_none(services: Services, scope: Scope, conversation: str, turn: T
         return f"its answer was {turn.state}; only finished answers get feedback"
     if not spoke_in(turn):
         return "this turn used no managed prompt"
-    if services.settings.observes == "off":
+    if services.config.learning.observe == "off":
         return "learning.observe is off"
     return await _why_unread(services, scope, conversation, turn)
 

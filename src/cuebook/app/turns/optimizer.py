@@ -112,7 +112,7 @@ class Optimizer(Namespace):
         Conversations with fewer than ten posts are skipped; `untuned` has the reason. Raises NotFound, and InvalidInput
         if the optimizer is off.
         """
-        if not self._services.settings.tunes:
+        if not self._services.config.optimizer.enabled:
             msg = "The optimizer is disabled. Set enabled = true under [optimizer]."
             raise InvalidInput(msg, where="optimizer.enabled")
         scope = Scope(user=user)

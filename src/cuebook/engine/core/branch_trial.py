@@ -125,7 +125,7 @@ def _before(events: Sequence[PromptEvent], branch: Branch) -> tuple[int, float]:
 
 async def on_trial(services: Services, slug: str, branch: Branch) -> OnTrial | None:
     """Return a branch's trial from the cache, for up to a minute unless its versions changed."""
-    if services.settings.rollback != "guarded" or branch.head == 1 or branch.head in branch.rolled_back:
+    if services.config.prompts.rollback != "guarded" or branch.head == 1 or branch.head in branch.rolled_back:
         return None
     trial_cache_entry, now = services.caches.trials.get((slug, branch.name)), services.clock.now()
     if trial_cache_entry and trial_cache_entry.key == _key(branch) and 0.0 <= now - trial_cache_entry.at < FRESH_S:

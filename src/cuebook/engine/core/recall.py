@@ -53,7 +53,7 @@ def recall_query(services: Services, scene: Scene, ask: Ask, *, quotes: bool) ->
     """
     known = scene.known
     recalls = quotes or known is None or known.policy.recalls or known.places
-    if not (services.settings.recall and ask.text and recalls):
+    if not (services.config.memory.recall and ask.text and recalls):
         return None
     zone = services.settings.zone_of(ask.time_zone, scene.conversation)
     return read_query(ask.text, speakers=scene.speakers, now=services.clock.now(), zone=zone)
@@ -61,7 +61,7 @@ def recall_query(services: Services, scene: Scene, ask: Ask, *, quotes: bool) ->
 
 def select_memories(services: Services, scene: Scene, query: Query | None, *, turn: int) -> SelectedMemories:
     """Select memories. Durable ones are selected again after a number of turns and after a compaction."""
-    every, hits, count = services.settings.review_every, services.settings.recall_hits, services.count
+    every, hits, count = services.config.memory.review_every, services.config.memory.recall_hits, services.count
     memory_context = scene.known
     if memory_context is None or not memory_context.places:
         return SelectedMemories()
@@ -202,7 +202,7 @@ async def embed_queries(services: Services, texts: Sequence[str]) -> list[Dense]
     embedder, queries = services.embedder, [text[:QUERY].strip() for text in texts]
     if embedder is None or not all(query and reads(embedder.languages, query) for query in queries):
         return None
-    return await vectors_of(services, embedder, queries, within_s=services.settings.embed_s)
+    return await vectors_of(services, embedder, queries, within_s=services.config.embedder.timeout_s)
 
 
 async def vectors_of(

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from cuebook.config import ConfigSections
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.engine.core.scheduling import ConversationQueue, ForegroundGate
@@ -26,7 +27,7 @@ from cuebook.prompts.rollback_evidence import Docket
 from cuebook.records.conversation import Conversation, keyed_digest
 from cuebook.records.memory import DEFAULT_TENANT, Dense, Scope
 from cuebook.records.persona import Experience, Persona
-from cuebook.records.prompt import Missing, Version
+from cuebook.records.prompt import Version
 from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import analyzers_of
@@ -118,50 +119,29 @@ Known = tuple[str, bytes, bool]
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """Values from the configuration and the project's files. A changed file replaces the whole record."""
+    """Values derived from the configuration and the project's files. A changed file replaces the whole record."""
 
     limits: Limits
-    sets_context: bool = False  # `budget.context` applies to all models
-    model_url: str = ""  # of the configured model's server; "" without one
+    sets_context: bool  # `budget.context` applies to all models
+    model_url: str  # of the configured model's server; "" without one
     key: bytes
     personas: Mapping[str, Persona]
     default_persona: str
-    persona_waits: bool  # a client of the proxy gets a persona only if it names one
     compaction: Compaction
     profile: str = ""  # chosen while running for all conversations; "" = as configured
     presets: Presets = NO_PRESETS
     profiles: Profiles = TRACKING_PROFILES  # of sentiment tracking
     project: str = ""  # its prompts shadow others of the same name unless the call or conversation names a project
     builtin: Mapping[str, Version] = {}  # shipped prompts by id, used if the database has none
-    strategy: str = "epsilon_greedy"
     epsilon: float = 0.2
-    observes: str = "all"  # which prompts feedback signals teach: all, off
-    missing: Missing = "zero"  # how an unknown outcome counts in a score
-    rollback: str = "off"  # guarded | sigma | off
-    tunes: bool = True  # apply tuned parameters and go on tuning
-    tune_every_s: float = 120.0  # between two runs in a conversation
-    conversations_days: float = 0.0  # without a post, before retention deletes a conversation; 0 = never
-    memories_days: float = 0.0  # likewise for a memory that is not repeated
     audit_mirror: Path | None = None  # file; None = no mirror
-    lease_s: float = 30.0
-    checkpoint_s: float = 2.0
-    wait_s: float = 3600.0  # for the results of a turn's tools
     work_patience_s: float = 300.0  # for a model's complete answer in a background job
-    remembers_named: bool = True  # clients of the proxy have memory if they name their user
     memory_policy: Policy = Policy()  # for conversations without a policy of their own
     # likewise, for callers with an API key (A)
     keyed_policy: Policy = Policy(user=True, persona=True, organization=True)
     zone: tzinfo = UTC  # default time zone of days
-    review_every: int = 6  # turns between two selections of durable memories
-    recall: bool = True
-    recall_hits: int = 12
-    embed_s: float = 2.0  # for a query's vector; then full text only
-    embed_at_once: int = 64  # texts per background call; turns run in between
-    experience_s: float = 4.0  # for a model's selection of experiences
-    experience_most: int = 3  # in one prompt
+    embed_at_once: int  # texts per background call; turns run in between
     cache_rule: CacheRule | None = None
-    breakpoints: str = "auto"  # auto | on | off: explicit cache breakpoints on the wire
-    responses: str = "auto"  # auto | native | chat: the format in which /v1/responses goes upstream
 
     def persona(self, name: str | None) -> Persona:
         """Return the named persona, or the default one. Raises NotFound."""
@@ -310,6 +290,7 @@ class Services(Struct, kw_only=True):
     writer: PostFactory
     count: Counter
     queue: ConversationQueue
+    config: ConfigSections
     settings: Settings
     caches: Caches = field(default_factory=Caches)
     embedder: Embedder | None = None
@@ -344,5 +325,5 @@ class Services(Struct, kw_only=True):
 
     async def expire(self) -> int:
         """End turns whose lease has expired."""
-        lease_s, wait_s = self.settings.lease_s, self.settings.wait_s
-        return await self.store.expire(now=self.clock.now(), lease_s=lease_s, wait_s=wait_s)
+        work = self.config.work
+        return await self.store.expire(now=self.clock.now(), lease_s=work.lease_s, wait_s=work.wait_s)

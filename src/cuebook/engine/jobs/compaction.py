@@ -116,14 +116,14 @@ def _state(due: DueConversation) -> tuple[int, int, str]:
 
 
 def _is_due(services: Services, due: DueConversation, *, hurry: bool) -> bool:
-    settings = services.settings
+    settings, tunes = services.settings, services.config.optimizer.enabled
     window = services.of(due.tenant).caches.windows.get((due.tenant, due.conversation))
     reason = due_for(
         choose(settings.compaction, due.mode or None),
         backlog=due.backlog,
         backlog_tokens=due.backlog_tokens,
         room=(window.room if window else 0) or allot(settings.limits, front=0).posts,
-        trigger_ratio=due.trigger if settings.tunes and due.trigger else settings.limits.trigger_ratio,
+        trigger_ratio=due.trigger if tunes and due.trigger else settings.limits.trigger_ratio,
         now=services.clock.now(),
         last_at=due.last_at,
         not_before=due.not_before,
@@ -427,7 +427,7 @@ async def promoted(
 
     Their trust is at most the assistant's. A whole post stays in its conversation, whoever wrote it.
     """
-    last = await services.store.tuning.tuned(scope, conversation) if services.settings.tunes else None
+    last = await services.store.tuning.tuned(scope, conversation) if services.config.optimizer.enabled else None
     if last is None:
         return []
     values = {source for item in items for source in item.sources}

@@ -199,10 +199,10 @@ FORGET = Job(name="forget", due=_pending, run=_finish)
 
 async def _expired(services: Services, query: DueQuery) -> list[DueWork[Target]]:
     """Return conversations and memories that were inactive for too long, by tenant."""
-    settings, results = services.settings, list[DueWork[Target]]()
+    retention, results = services.config.retention, list[DueWork[Target]]()
     ages: tuple[tuple[Kind, str, float], ...] = (
-        ("conversation", "conversations_idle", settings.conversations_days),
-        ("memory", "memories_untouched", settings.memories_days),
+        ("conversation", "conversations_idle", retention.conversations_days),
+        ("memory", "memories_untouched", retention.memories_days),
     )
     for kind, statement, days in ages:
         names: dict[str, list[str]] = {}

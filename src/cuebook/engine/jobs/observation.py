@@ -63,7 +63,7 @@ async def teach(services: Services, scope: Scope, conversation: str, n: int) -> 
             break
     else:
         return
-    if services.settings.rollback != "off":
+    if services.config.prompts.rollback != "off":
         for each in stored_outcome.taught:  # judge existing observations again; the rollback job handles new ones
             await review(services, each.slug, branch=each.branch)
 

@@ -44,10 +44,10 @@ class OptimizerProgress(Struct):
 
 async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
     """Return the conversations that changed since their last run, at most once per interval."""
-    settings, now = services.settings, services.clock.now()
-    if not settings.tunes:
+    settings, now = services.config.optimizer, services.clock.now()
+    if not settings.enabled:
         return []
-    progress, every = services.caches.progress_of(OptimizerProgress), settings.tune_every_s
+    progress, every = services.caches.progress_of(OptimizerProgress), settings.interval_ms / 1000
     since = max(0.0, min(progress.idle_at, now) - every)  # a clock may be set back
     changed = await services.store.tuning.changed(least=LEAST_POSTS, since=since, before=now - every, limit=query.limit)
     if not changed:

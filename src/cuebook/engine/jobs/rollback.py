@@ -55,7 +55,7 @@ class PromptsToCheck(Struct):
 
 async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
     """Return the prompts observed since their last check, and those to check again. The first scan lists all."""
-    if services.settings.rollback == "off":
+    if services.config.prompts.rollback == "off":
         return []
     progress, now = services.caches.progress_of(PromptsToCheck), services.clock.now()
     for tenant in await services.prompts.tenants():
@@ -109,15 +109,15 @@ async def _review(services: Services, slug: str, branch: Branch) -> RollbackStat
 
 async def _judge(services: Services, slug: str, branch: Branch) -> tuple[Contest | None, RollbackStatus]:
     """Return a branch's contest, None if it has none, and its status; `rollback` means that a rollback is allowed."""
-    if services.settings.rollback == "off":
+    if services.config.prompts.rollback == "off":
         return None, RollbackStatus(decision="off", reason="prompts.rollback is off")
     contest = await contest_of(services, slug, branch)
-    if services.settings.rollback == "guarded":
+    if services.config.prompts.rollback == "guarded":
         await look(services, branch, contest, slug=slug)
     if isinstance(contest, str):
         return None, RollbackStatus(decision="none", reason=contest)
     verdict = await _verdict(services, contest)
-    if verdict.decision == "wait" and services.settings.observes == "off":
+    if verdict.decision == "wait" and services.config.learning.observe == "off":
         reason = f"{verdict.reason}; learning.observe is off, so only reported feedback counts"
         verdict = structs.replace(verdict, reason=reason)
     if verdict.decision != "rollback":
@@ -150,7 +150,7 @@ async def _take_back(services: Services, contest: Contest, found: RollbackStatus
 
 
 async def _verdict(services: Services, contest: Contest) -> RollbackStatus:
-    if services.settings.rollback == "sigma":
+    if services.config.prompts.rollback == "sigma":
         return await _by_the_past(services, contest)
     docket = contest.docket
     if docket.by_lot:

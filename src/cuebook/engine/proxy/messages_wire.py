@@ -130,7 +130,7 @@ class MessagesWire(Wire):
 
     def sends_marks(self, model: str) -> bool:
         """Return whether to send cache breakpoints: by setting, or if the provider itself answers."""
-        setting = self.services.settings.breakpoints
+        setting = self.services.config.upstream.breakpoints
         return setting != "off" and (setting == "on" or _rule(self.base_url, model) is not None)
 
     def reader(self) -> StreamReader:

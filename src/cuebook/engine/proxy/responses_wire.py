@@ -63,7 +63,7 @@ _fields = msgspec.json.Decoder(dict[str, Raw]).decode
 
 def is_native(services: Services, upstream: Upstream | None) -> bool:
     """Return whether requests go to an upstream in their own format, as far as known."""
-    setting = services.settings.responses
+    setting = services.config.upstream.responses
     if upstream is None or setting == "chat":
         return False
     return setting == "native" or services.caches.has_responses.get(upstream.base_url, True)
@@ -212,7 +212,7 @@ class ResponsesWire(TranslatedWire):
             return False
         if self._compacts:
             raise _no_compaction()
-        if known.get(url) or self.services.settings.responses == "native":
+        if known.get(url) or self.services.config.upstream.responses == "native":
             return False
         known[url], self.native = False, False
         self.fields = self._chat_fields()

@@ -177,8 +177,9 @@ class ChatWire(Wire):
 
     def sends_marks(self, model: str) -> bool:
         """Return whether to send cache breakpoints: by setting, or if the provider is known to support them."""
-        if self.services.settings.breakpoints != "auto":
-            return self.services.settings.breakpoints == "on"
+        setting = self.services.config.upstream.breakpoints
+        if setting != "auto":
+            return setting == "on"
         rule = rule_for(model, self.base_url)
         return rule is not None and rule.name == "openai-breakpoints"
 

@@ -72,7 +72,7 @@ async def read_recorded(
     query_posts = await services.store.posts(scope, conversation.id, head=query, last=1) if query else []
     query_text = query_posts[-1].message if query_posts else ""
     parent = query_posts[-1].parent if query_posts else posts[-1].seq if posts else 0
-    dense = await embed_query(services, query_text) if services.settings.recall else None
+    dense = await embed_query(services, query_text) if services.config.memory.recall else None
     seek = path_query(services, conversation.id, query_text, parent=parent, budget=manifest.budget, dense=dense)
     newer = min(conversation.last_seq - parent, NEWER)
     search = msgspec.structs.replace(seek.search, limit=CANDIDATES + newer) if seek.search else None
@@ -97,7 +97,7 @@ async def read_recorded(
         front=sheet.front,
         query=words if policy_of(turn).recalls else None,
         zone=zone,
-        recall_hits=services.settings.recall_hits,
+        recall_hits=services.config.memory.recall_hits,
         token_budget=manifest.budget,
         client=sheet.client,
         tools=texts.get(manifest.tools_digest, ""),

@@ -73,7 +73,7 @@ def decision_of(
         manifest=replace(plan.manifest, stable_prefix_ratio=plan.window.stable_prefix_ratio),
         texts=plan.texts,
         now=services.clock.now(),
-        lease_s=services.settings.lease_s,
+        lease_s=services.config.work.lease_s,
         user=ask.user,
         persona=ask.persona,
         turn=place.waiting_turn.n if place.waiting_turn else 0,

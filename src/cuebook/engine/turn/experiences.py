@@ -144,7 +144,7 @@ async def choose_for(
     """Select among the offered experiences: by the model if there is one, else by meaning, else by words."""
     closeness, min_similarity = await _closeness(services, query.text, candidates)
     scored = score(query.text, candidates, closeness, akin=min_similarity)
-    without = choose(scored, most=services.settings.experience_most)
+    without = choose(scored, most=services.config.experience.most)
     plain = SelectedExperiences(
         chosen=tuple(each.exp_id for each in without if each.chosen),
         scored=tuple(without),
@@ -158,7 +158,7 @@ async def choose_for(
     if selected is None or selected.ids is None:
         why = selected.failed if selected else ""
         return msgspec.structs.replace(plain, instead=why, selected=selected)
-    chosen = selected.ids[: services.settings.experience_most]
+    chosen = selected.ids[: services.config.experience.most]
     judged = tuple(
         msgspec.structs.replace(
             each,
@@ -191,7 +191,7 @@ async def _closeness(
     if embedder is None or dense is None:
         return None, 0.0
     parts = [(each.exp_id, services.writer.clean(clause)) for each in candidates for clause in clauses(each.when)]
-    within_s = max(services.settings.embed_s, services.settings.experience_s)
+    within_s = max(services.config.embedder.timeout_s, services.config.experience.timeout_s)
     vectors = await vectors_of(services, embedder, [clause for _, clause in parts], within_s=within_s)
     if vectors is None:
         return None, 0.0
@@ -246,7 +246,7 @@ async def _selected(
         f"--- Experience {number} (ID: {each.exp_id}) ---\n{services.writer.clean(each.when)[:WHEN]}"
         for number, each in enumerate(experiences, 1)
     )
-    values = {"experiences": listed, "agent_name": persona.name, "most": services.settings.experience_most}
+    values = {"experiences": listed, "agent_name": persona.name, "most": services.config.experience.most}
     work = Work(agent=SELECTOR, key=KEY, otherwise=KEY, values=values, project=query.project)
     instruction = await instruct(services, scope, work)
     messages = _messages(instruction.text, listed, query)
@@ -315,7 +315,7 @@ async def _reply(
     }
     model_request = ModelRequest(messages=messages, purpose=KEY, schema=schema, max_tokens=REPLY_TOKENS)
     try:
-        async with asyncio.timeout(services.settings.experience_s):
+        async with asyncio.timeout(services.config.experience.timeout_s):
             try:
                 return await complete_answer(model, model_request, longest=LONGEST), ""
             except UpstreamError as error:
@@ -324,7 +324,7 @@ async def _reply(
             model_request = msgspec.structs.replace(model_request, schema=None)
             return await complete_answer(model, model_request, longest=LONGEST), ""
     except TimeoutError:
-        return "", f"Model {model.name} timed out after {services.settings.experience_s:g} s"
+        return "", f"Model {model.name} timed out after {services.config.experience.timeout_s:g} s"
     except BackendError as error:
         return "", services.writer.clean(str(error))[:SHOWN]
     except BROKEN as error:  # a model may be user code, and its error may contain conversation text

@@ -133,7 +133,7 @@ def plan_window(services: Services, scene: Scene, request: WindowRequest, *, wai
     if waiting is not None and waiting.steps:
         fence = waiting.steps[0].manifest.fence
     before = in_force(scene.tuning, waiting.metadata if waiting else scene.told)
-    now = newest(scene.tuning) if services.settings.tunes else newest(None)
+    now = newest(scene.tuning) if services.config.optimizer.enabled else newest(None)
     if waiting is None and scene.previous is None:
         before = now
     plan = plan_with_marks(services, scene, request, fence=fence, marks=before)

@@ -88,7 +88,7 @@ def path_query(
         small_tokens=far.small,
         small_after=far.small_after,
         post_tokens=far.post,
-        search=SearchLook(text=text, limit=CANDIDATES, dense=dense) if services.settings.recall and text else None,
+        search=SearchLook(text=text, limit=CANDIDATES, dense=dense) if services.config.memory.recall and text else None,
     )
 
 
@@ -108,7 +108,7 @@ def memory_query(services: Services, ask: Ask) -> MemoryLook:
     settings = services.settings
     defaults = settings.keyed_policy if ask.authenticated else settings.memory_policy
     if ask.relayed:  # what the client did not send is added only for a user whom memory may know
-        reads = ask.user is not None if settings.remembers_named else settings.memory_policy.user
+        reads = ask.user is not None if services.config.memory.user == "named" else settings.memory_policy.user
         defaults = replace(defaults, user=reads, conversation=reads)
     if ask.utility:
         defaults = Policy(enabled=False)
@@ -121,7 +121,7 @@ def memory_query(services: Services, ask: Ask) -> MemoryLook:
         persona=ask.persona or "",
         otherwise=settings.default_persona,
         organization=ask.organization,
-        text=ask.text if settings.recall else "",
+        text=ask.text if services.config.memory.recall else "",
     )
 
 

@@ -224,14 +224,12 @@ class OpenStep:
         return dated([draft], self.plan.request.zone)[0]
 
     async def _renew(self) -> None:
-        services = self._services
+        services, settings = self._services, self._services.config.work
         while True:
-            await asyncio.sleep(min(services.settings.checkpoint_s, services.settings.lease_s / 3))
+            await asyncio.sleep(min(settings.checkpoint_s, settings.lease_s / 3))
             try:
                 partial = self._partial("interrupted")
-                await services.store.checkpoint(
-                    self.lease, partial, now=services.clock.now(), lease_s=services.settings.lease_s
-                )
+                await services.store.checkpoint(self.lease, partial, now=services.clock.now(), lease_s=settings.lease_s)
             except LeaseLost as lost:
                 self._lost = lost
                 return

@@ -135,7 +135,7 @@ def _is_silent(services: Services, scene: Scene, ask: Ask) -> bool:
     if ask.utility:
         return True
     named = ask.persona or scene.conversation.persona
-    return ask.relayed and services.settings.persona_waits and not named
+    return ask.relayed and services.config.persona.speaks == "asked" and not named
 
 
 def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:
@@ -328,7 +328,7 @@ class _Speaker:
             f"{self._ask.conversation}\x00{family.slug}\x00{len(self._kept)}".encode(),
             key=self._services.settings.key[:64],
         ).digest()
-        strategy = self._services.settings.strategy
+        strategy = self._services.config.prompts.strategy
         choice = select_from(
             self._services,
             family,

@@ -105,7 +105,7 @@ async def decide_turn(services: Services, request: TurnRequest, place: HistoryPl
     if place.waiting_turn is not None:
         return await decide_step(services, request, place, place.waiting_turn)
     ask = replace(place.ask, text="", utility=True) if request.adds_nothing else place.ask
-    query_vector = await embed_query(services, ask.text) if services.settings.recall else None
+    query_vector = await embed_query(services, ask.text) if services.config.memory.recall else None
     scene = await load_scene(services, request, replace(place, ask=ask), query_vector=query_vector)
     signals = outcome = None
     if not (place.is_side_branch or ask.utility):  # these say nothing about the conversation

@@ -217,7 +217,7 @@ def _serves(services: Services, scene: Scene) -> bool:
     if any(len(family.active) > 1 for family in scene.families.values()):
         return True
     data = scene.last_turn.metadata if scene.last_turn else {}
-    return services.settings.observes != "off" and bool(
+    return services.config.learning.observe != "off" and bool(
         scene.families or "promptVariants" in data or "promptVariant" in data
     )
 
@@ -286,7 +286,7 @@ def feedback_on_previous_turn(
     """
     last = scene.last_turn
     if (
-        services.settings.observes == "off"
+        services.config.learning.observe == "off"
         or turn_signals is None
         or last is None
         or last.state != "finished"
@@ -306,7 +306,7 @@ def feedback_on_previous_turn(
     return last.n, replace(
         word,
         at=services.clock.now(),
-        score=score(sentiment, word.corrections or 0, word.task, missing=services.settings.missing),
+        score=score(sentiment, word.corrections or 0, word.task, missing=services.config.learning.missing),
         reasons=tuple(map(services.writer.clean, word.reasons)),
         user=ask.user or scene.conversation.user or "",
     )

@@ -93,7 +93,7 @@ def window_request(
         front=prompt.texts,
         dropped=(*prompt.dropped, *replaced),
         query=query if recalls else None,
-        recall_hits=services.settings.recall_hits,
+        recall_hits=services.config.memory.recall_hits,
         quotes=request.quotes,
         token_budget=ask.token_budget,
         client=request.client,
