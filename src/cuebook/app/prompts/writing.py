@@ -41,7 +41,7 @@ from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import bump, check_semver, difference, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
-from cuebook.prompts.inherit import merge3
+from cuebook.prompts.inherit import Clash, merge3
 from cuebook.prompts.learn import score
 from cuebook.prompts.migrate import MigrationStep, plan, slugs
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference, read_place
@@ -198,40 +198,56 @@ class Prompts(PromptReading):
         branch: Annotated[str, Meta(min_length=1, description="Branch to merge."), Argument(metavar="BRANCH")],
         *,
         into: Annotated[str | None, Meta(min_length=1, description="Branch to merge into. Default: `main`.")] = None,
+        theirs: Annotated[
+            bool, Meta(description="Take sections in conflict, parameters and metadata from `branch`.")
+        ] = False,
         by: By = "",
         idempotency_key: IdempotencyKey = None,
     ) -> VersionIdentity:
         """Merge a branch's sections into another (three-way, with the version it was forked from as base).
 
-        If both changed a section, nothing is stored, and `conflicts` of the error has its texts. Raises MergeConflict,
-        NotFound, InvalidInput.
+        If both changed a section, nothing is stored without `theirs`, and `conflicts` of the error has its texts.
+        Raises MergeConflict, NotFound, InvalidInput.
         """
         into = into or MAIN
         if branch == into:
             msg = f"into: {into!r} is the branch to merge. Choose another."
             raise InvalidInput(msg, where="into")
-        theirs, ours = await self.get(slug, branch=branch), await self.get(slug, branch=into)
-        [first] = await self._services.prompts.versions(Scope(), theirs.slug, branch=branch, numbers=[1])
-        origin, _, number = first.branched_from.rpartition(":")
-        if not origin:
-            msg = f"Cannot merge branch {branch!r} of prompt {theirs.slug!r}: it was not forked from another version."
-            raise InvalidInput(msg, where="branch")
-        base = await self.get(theirs.slug, branch=origin, version=int(number))
+        other, ours = await self.get(slug, branch=branch), await self.get(slug, branch=into)
+        base = await self._base_of_merge(other, ours)
         pairs = (
-            (base.sections, ours.sections, theirs.sections),
-            (base.override_sections, ours.override_sections, theirs.override_sections),
+            (base.sections, ours.sections, other.sections),
+            (base.override_sections, ours.override_sections, other.override_sections),
         )
         large = sum(len(text) for pair in pairs for texts in pair for text in texts.values()) > LARGE
         (sections, clashes), (over, others) = [
             await asyncio.to_thread(merge3, *pair) if large else merge3(*pair) for pair in pairs
         ]
-        if conflicts := [*clashes, *others]:
+        if (conflicts := [*clashes, *others]) and not theirs:
             names = ", ".join(repr(each["section"]) for each in conflicts)
             msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
             raise MergeConflict(msg, conflicts=conflicts)
-        version = replace(ours, sections=sections, override_sections=over, number=0, digest="", author="")
+        if theirs:
+            sections, over = _with_theirs(sections, clashes), _with_theirs(over, others)
+        version = replace(
+            other if theirs else ours, branch=into, semver=ours.semver, sections=sections, override_sections=over,
+            number=0, digest="", author="",
+        )  # fmt: skip
         stored = await self.store([await _numbered(version, ours, None)], by=by)
         return as_answer(VersionIdentity, stored[0])
+
+    async def _base_of_merge(self, other: Version, ours: Version) -> Version:
+        """Return the version at which the two branches parted.
+
+        Raises InvalidInput if neither was forked from the other.
+        """
+        for one, origin_of in ((other, None), (ours, other.branch)):
+            [first] = await self._services.prompts.versions(Scope(), one.slug, branch=one.branch, numbers=[1])
+            origin, _, number = first.branched_from.rpartition(":")
+            if origin and origin_of in (None, origin):
+                return await self.get(one.slug, branch=origin, version=int(number))
+        msg = f"Cannot merge branch {other.branch!r} of prompt {other.slug!r}: it was not forked from another version."
+        raise InvalidInput(msg, where="branch")
 
     @operation("PUT /api/prompts/{slug}/labels", role="admin", stores=True)
     async def label(
@@ -470,6 +486,13 @@ async def save_writes(services: Services, writes: Sequence[Write], *, by: str) -
         record = receipt(services, version, "branch" if each.begins else "write", agent=by)
         ready.append(replace(each, version=version, audit=record))
     return await services.prompts.save(Scope(), ready, by=by, now=services.clock.now())
+
+
+def _with_theirs(sections: Mapping[str, str], conflicts: Sequence[Clash]) -> dict[str, str]:
+    """Return merged sections with the other side's text of each conflict."""
+    theirs = {str(each["section"]): each["theirs"] for each in conflicts}
+    chosen = {name: theirs.get(name, text) for name, text in sections.items()}
+    return {name: text for name, text in chosen.items() if text is not None}
 
 
 async def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:

@@ -78,16 +78,20 @@ def merge(
     name: Annotated[str, typer.Argument(metavar="BRANCH", help="Branch to merge from.", show_default=False)],
     *,
     into: Annotated[str, typer.Option("--into", metavar="NAME", help="Branch to merge into.")] = MAIN,
+    theirs: Annotated[
+        bool, typer.Option("--theirs", help="Take sections in conflict, parameters and metadata from BRANCH.")
+    ] = False,
     by: By = None,
 ) -> None:
     """Merge the sections of one branch into another.
 
-    If both branches changed the same lines, show the conflicts, write nothing and exit with 1.
+    If both branches changed the same lines, show the conflicts, write nothing and exit with 1. To choose one side, use
+    --theirs.
     """
 
     async def run(cue: Cuebook) -> VersionIdentity | Wire:
         try:
-            version = await cue.prompts.merge(slug_of(prompt), name, into=into, by=whoever(by))
+            version = await cue.prompts.merge(slug_of(prompt), name, into=into, theirs=theirs, by=whoever(by))
         except MergeConflict as conflict:
             return {"conflicts": list(conflict.conflicts)}
         await write_through(cue, version.slug)
@@ -98,8 +102,8 @@ def merge(
             screen.heading(f"conflict in [{each['section']}]")
             screen.diff((f"@@ {into}", *_marked("-", each["ours"]), f"@@ {name}", *_marked("+", each["theirs"])))
         named = ", ".join(each["section"] for each in conflicts)
-        way = f"Edit {named} with `cuebook prompt edit {slug_of(prompt)}@{name}` to match {into}, or the reverse"
-        screen.complain(f"Merge failed: conflicts in {named}. {way}, then merge again.")
+        way = f"Edit {slug_of(prompt)}@{name} or {slug_of(prompt)}@{into} and merge again, or take {name} with --theirs"
+        screen.complain(f"Merge failed: conflicts in {named}. {way}.")
 
     done = wait(state, run)
     if isinstance(done, VersionIdentity):
