@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from cuebook.prompts.learn import Posterior
+from cuebook.prompts.names import SYNC
 from cuebook.records.audit import Record
 from cuebook.records.prompt import MAIN, Branch, Label, Version
 
@@ -32,6 +33,15 @@ class Family(Struct, frozen=True, kw_only=True):
     active: tuple[Version, ...]  # in the order of `branches`
     labels: tuple[Label, ...] = ()
     evidence: Mapping[str, Posterior] = {}  # by branch: statistics of its active version
+
+    @property
+    def variants(self) -> tuple[tuple[Version, Branch], ...]:
+        """Return the active versions to select from, with their branches.
+
+        A branch of prompt sync is none: its version is another project's, and nobody here has accepted it.
+        """
+        pairs = zip(self.active, self.branches, strict=True)
+        return tuple((version, branch) for version, branch in pairs if not branch.name.startswith(SYNC))
 
     def branch(self, name: str = MAIN) -> Branch | None:
         """Return a branch by its name."""

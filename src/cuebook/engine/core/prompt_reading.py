@@ -62,7 +62,7 @@ def select_from(
     services: Services, family: Family, signals: Mapping[str, float], *, strategy: str, epsilon: float, seed: int | None
 ) -> Selection:
     """Select a variant of a family. Without a seed, use the project's random generator."""
-    variants = [variant(version, branch) for version, branch in zip(family.active, family.branches, strict=True)]
+    variants = [variant(version, branch) for version, branch in family.variants]
     dice = random.Random(services.dice.new_id("seed") if seed is None else seed)  # noqa: S311  # a choice, no secret
     if strategy == "epsilon_greedy":
         return epsilon_greedy(variants, signals, epsilon=epsilon, roll=dice.random())

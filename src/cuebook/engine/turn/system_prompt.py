@@ -314,8 +314,8 @@ class _Speaker:
 
     def _variant(self, family: Family) -> Version:
         """Return the variant: the only one, the conversation's earlier one, or a new selection."""
-        if len(family.active) == 1:
-            return family.active[0]
+        if len(family.variants) == 1:
+            return family.variants[0][0]
         kept = self._kept.get(family.slug)
         kept = kept if isinstance(kept, Mapping) else {}
         branch = kept.get("branch")

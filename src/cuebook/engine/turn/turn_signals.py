@@ -214,7 +214,7 @@ _SAID: Final = ("score", "intensity", "polarity", "method", "negatives")
 
 def _serves(services: Services, scene: Scene) -> bool:
     """Return whether prompts need signals: several variants are to select from, or a message is the outcome of one."""
-    if any(len(family.active) > 1 for family in scene.families.values()):
+    if any(len(family.variants) > 1 for family in scene.families.values()):
         return True
     data = scene.last_turn.metadata if scene.last_turn else {}
     return services.config.learning.observe != "off" and bool(
