@@ -150,6 +150,35 @@ async def test_an_edit_resolves_a_conflict(ann: Cuebook, bob: Cuebook, stick: st
         assert await changes(cue, stick) == []
 
 
+@pytest.mark.parametrize("way", ["theirs", "ours"])
+async def test_a_merge_resolves_a_conflict(ann: Cuebook, bob: Cuebook, stick: str, way: str) -> None:
+    await write(ann, body="Hello.", end="Bye.")
+    await exchange(ann, bob, stick)
+    await write(ann, body="Hello, Ann.", end="Bye!")
+    await write(bob, body="Hello, Bob.", end="Bye.")
+    await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick)
+    if way == "theirs":
+        await bob.prompts.merge("greet", "sync/ann", theirs=True)
+    else:
+        await bob.prompts.merge("greet", "main", into="sync/ann", theirs=True)
+    assert ("greet", "merged") in await changes(bob, stick)
+    await ann.prompt_sync.sync(stick)
+    text = {"theirs": "Hello, Ann.", "ours": "Hello, Bob."}[way]
+    assert await texts(ann) == await texts(bob) == {"body": text, "end": "Bye!"}
+
+
+async def test_a_branch_of_another_project_is_not_selected(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await write(ann, body="Hello.")
+    await exchange(ann, bob, stick)
+    await write(ann, body="Hello, Ann.")
+    await write(bob, body="Hello, Bob.")
+    await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick)
+    variants = (await bob.prompts.select("greet")).variants
+    assert [each.branch for each in variants] == ["main"]
+
+
 async def test_equal_prompts_of_two_projects_are_one(ann: Cuebook, bob: Cuebook, stick: str) -> None:
     await write(ann, body="Hello.")
     await write(bob, body="Hello.")
@@ -207,6 +236,46 @@ async def test_a_rotated_key_is_accepted(ann: Cuebook, bob: Cuebook, stick: str,
     assert [each.fingerprint for each in (await bob.prompt_sync.status()).peers] == [third]
 
 
+async def test_a_new_key_is_published_before_the_next_one(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await exchange(ann, bob, stick)
+    second = (await ann.prompt_sync.rotate_key()).fingerprint
+    with pytest.raises(Conflict, match="not published yet"):
+        await ann.prompt_sync.rotate_key()
+    assert await key_of(ann) == second
+    await ann.prompt_sync.sync(stick)
+    await ann.prompt_sync.rotate_key()
+    await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick)
+    assert [each.fingerprint for each in (await bob.prompt_sync.status()).peers] == [await key_of(ann)]
+
+
+async def test_a_replaced_version_with_a_secret_stays_here(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await write(ann, body="Hello.")
+    await exchange(ann, bob, stick)
+    await write(ann, body="Hello. Use ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8.")
+    with pytest.raises(SyncRefused, match="contains a secret"):
+        await ann.prompt_sync.sync(stick)
+    await write(ann, body="Hello, you.")
+    await ann.prompt_sync.sync(stick)
+    assert await changes(bob, stick) == [("greet", "updated")]
+    assert len(await bob.prompts.versions("greet")) == 2
+    assert await texts(bob) == {"body": "Hello, you."}
+
+
+async def test_a_location_has_other_folders_too(ann: Cuebook, bob: Cuebook, stick: str, tmp_path: Path) -> None:
+    (tmp_path / "stick/My photos").mkdir(parents=True)
+    await exchange(ann, bob, stick)
+    with pytest.raises(InvalidInput, match="usb' does not exist"):
+        await ann.prompt_sync.sync((tmp_path / "usb/prompts").as_uri())
+    assert not (tmp_path / "usb").exists()
+
+
+async def test_a_project_has_the_name_of_its_folder(tmp_path: Path) -> None:
+    for folder, name in (("Jörg Müller", "jorg-muller"), ("工作", "project"), ("a.b", "a-b")):
+        async with project(tmp_path, folder) as cue:
+            assert (await cue.prompt_sync.status()).project == name
+
+
 async def test_the_key_is_private(ann: Cuebook, stick: str, tmp_path: Path) -> None:
     await ann.prompt_sync.sync(stick)
     [key] = (tmp_path / "ann").rglob("*.sync/key")
@@ -249,6 +318,36 @@ async def test_a_bundle_carries_a_project(ann: Cuebook, bob: Cuebook, tmp_path: 
     (tmp_path / "bob/personas/kind.json").write_text("{}")
     with pytest.raises(Conflict, match="is not overwritten"):
         await bob.prompt_sync.unbundle(file)
+
+
+async def test_a_bundle_replaces_no_text(ann: Cuebook, bob: Cuebook, tmp_path: Path) -> None:
+    file, later = tmp_path / "ann.bundle", tmp_path / "later.bundle"
+    for slug in ("greet", "bye"):
+        await ann.prompts.save(slug, {"body": "Hello.", "end": "Bye."})
+    await ann.prompts.fork("greet", "trial")
+    key = (await ann.prompt_sync.bundle(file)).fingerprint
+    await bob.prompt_sync.unbundle(file, trust=key)
+    for cue, text in ((ann, "Hello, Ann."), (bob, "Hello, Bob.")):
+        for branch in ("main", "trial"):
+            await cue.prompts.save("greet", {"body": text, "end": "Bye."}, branch=branch)
+    await ann.prompts.save("bye", {"body": "Hello.", "end": "Bye!"})
+    await ann.prompt_sync.bundle(later)
+    planned = await bob.prompt_sync.unbundle(later, dry_run=True)
+    done = await bob.prompt_sync.unbundle(later)
+    assert done.conflicts == planned.conflicts == {"greet@main": "sync/ann", "greet@trial": "sync/ann-trial"}
+    assert await texts(bob, "bye") == {"body": "Hello.", "end": "Bye!"}
+    for branch, other in (("main", "sync/ann"), ("trial", "sync/ann-trial")):
+        assert (await texts(bob, branch=branch))["body"] == "Hello, Bob."
+        assert (await texts(bob, branch=other))["body"] == "Hello, Ann."
+        await bob.prompts.merge("greet", other, into=branch, theirs=True)
+        assert (await texts(bob, branch=branch))["body"] == "Hello, Ann."
+    assert (await bob.prompt_sync.unbundle(later)).versions == 0
+
+
+async def test_a_secret_is_not_bundled(ann: Cuebook, tmp_path: Path) -> None:
+    await ann.prompts.save("leak", {"body": "Use ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8."})
+    with pytest.raises(SyncRefused, match="Prompt 'leak' contains a secret"):
+        await ann.prompt_sync.bundle(tmp_path / "ann.bundle")
 
 
 async def test_a_changed_bundle_is_refused(ann: Cuebook, bob: Cuebook, tmp_path: Path) -> None:

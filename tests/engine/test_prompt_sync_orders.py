@@ -96,6 +96,33 @@ def test_two_sides_converge_or_show_the_same_conflict(steps: Sequence[tuple[obje
         assert first.texts() == second.texts()
 
 
+def test_opposite_resolutions_are_a_conflict_again() -> None:
+    clock = count(1)
+    first, second = sides = [Side(name, clock) for name in NAMES]
+    first.edit("a", "Hello.")
+    second.sync(first)
+    for side, text in zip(sides, ("Hi, Ann.", "Hi, Bob."), strict=True):
+        side.edit("a", text)
+    for side, other in ((first, second), (second, first), (first, second)):
+        side.sync(other)
+    for side in sides:
+        side.resolve(ours=True)
+    published = second.published
+    second.sync(first)
+    now, second.published = second.published, published
+    first.sync(second)  # at the same time: neither has seen the other's resolution
+    second.published = now
+    for side, other in ((first, second), (second, first)):
+        side.sync(other)
+    assert first.conflicts() == second.conflicts() == [("a",)]
+    assert (first.texts(), second.texts()) == ({"a": "Hi, Ann."}, {"a": "Hi, Bob."})
+    second.resolve(ours=False)
+    for side, other in ((second, first), (first, second)):
+        side.sync(other)
+    assert first.conflicts() == second.conflicts() == []
+    assert first.texts() == second.texts() == {"a": "Hi, Ann."}
+
+
 class Projects:
     """Two projects with databases that share a folder."""
 

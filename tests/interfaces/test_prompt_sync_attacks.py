@@ -184,7 +184,7 @@ def link_to_a_file(field: Field) -> None:
 
 
 def bad_project_name(field: Field) -> None:
-    (field.space / "Eve ..").mkdir()
+    (field.space / "Eve ../metadata").mkdir(parents=True)
 
 
 def large_prompt(field: Field) -> None:

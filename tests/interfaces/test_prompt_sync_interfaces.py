@@ -60,7 +60,7 @@ def test_a_server_is_the_hub_of_two_projects(tmp_path: Path, hub: Hub) -> None:
     assert f"Unknown signer of project 'ann': {fingerprint(ann)}" in unknown.stderr
     trust = ("--trust", fingerprint(ann))
     planned = cuebook("prompt", "sync", hub.address, *trust, "--dry-run", cwd=bob, KLP_API_KEY=hub.keys["viewer"])
-    assert "would change" in planned.stdout
+    assert "planned change" in planned.stdout
     assert "new from ann" in planned.stdout
     done = cuebook("prompt", "sync", hub.address, *trust, cwd=bob, KLP_API_KEY=hub.keys["viewer"])
     assert done.returncode == 0, done.stderr
@@ -89,12 +89,15 @@ def test_a_conflict_is_shown_with_the_way_to_resolve_it(tmp_path: Path) -> None:
     cuebook("prompt", "sync", stick, "--trust", fingerprint(bob), cwd=ann)
     done = cuebook("prompt", "sync", stick, cwd=bob)
     assert "conflict with ann" in done.stdout
-    assert "edit greet or greet@sync/ann until they agree on body, then sync again" in done.stdout
+    assert done.returncode == 1
+    for way in ("merge greet main --into sync/ann --theirs", "merge greet sync/ann --theirs"):
+        assert f"cuebook prompt {way}\n" in done.stdout
     shown = cuebook("prompt", "sync", "--status", cwd=bob).stdout
     assert "conflict: greet and greet@sync/ann differ in body" in shown
     assert f"ann, key {fingerprint(ann)}, last sync" in shown
     assert cuebook("prompt", "diff", "greet", "greet@sync/ann", cwd=bob).returncode == 0
-    cuebook("prompt", "new", "greet", "--text", "Hello, ann.", cwd=bob)
+    assert cuebook("prompt", "merge", "greet", "sync/ann", cwd=bob).returncode == 1
+    assert cuebook("prompt", "merge", "greet", "sync/ann", "--theirs", cwd=bob).returncode == 0
     assert "merged with ann" in cuebook("prompt", "sync", stick, cwd=bob).stdout
     assert "conflict:" not in cuebook("prompt", "sync", "--status", cwd=bob).stdout
 
@@ -130,7 +133,22 @@ def test_a_key_is_rotated(tmp_path: Path) -> None:
     ann = project(tmp_path, "ann")
     before = fingerprint(ann)
     assert before not in cuebook("prompt", "sync", "--rotate-key", cwd=ann).stdout
-    assert fingerprint(ann) != before
+    after = fingerprint(ann)
+    assert after != before
+    for options in (("--dry-run",), ("--status",), ("file:///stick",)):
+        refused = cuebook("prompt", "sync", "--rotate-key", *options, cwd=ann)
+        assert (refused.returncode, "Use it alone, then sync." in refused.stderr) == (1, True)
+    assert fingerprint(ann) == after
+
+
+def test_a_sync_without_changes_says_where_the_prompts_are(tmp_path: Path) -> None:
+    ann = project(tmp_path, "ann")
+    cuebook("prompt", "new", "greet", "--text", "Hello.", "--sync", cwd=ann)
+    for name in ("stick", "other"):
+        place = (tmp_path / name).as_uri()
+        done = cuebook("prompt", "sync", place, cwd=ann)
+        assert (tmp_path / name / "ann/metadata/1.root.json").exists()
+    assert f"no changes; published at {place}" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -131,10 +131,10 @@ def read_place(text: str, *, branch: str | None = None, version: int | None = No
     return Reference(reference.slug, reference.branch or branch, reference.number if version is None else version)
 
 
-def check_project(project: object, *, where: str = "project") -> str:
+def check_project(project: object, *, where: str = "project", what: str = "project name") -> str:
     """Return a checked project name, "" for none; raise InvalidInput with the reason. It is one part of an id."""
     name = _text(project, where)
-    return _checked(name, _fault(name) if name else "", where=where, what="project name")
+    return _checked(name, _fault(name) if name else "", where=where, what=what)
 
 
 def project_of(asked: str | None, kept: object, otherwise: str) -> str:

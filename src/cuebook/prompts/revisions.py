@@ -23,6 +23,7 @@ from cuebook.records.redaction import spans
 
 #: Fields that are merged as a whole; sections and metadata are merged by name.
 _FIELDS: Final = ("type", "params", "engine", "inherits", "tags", "description")
+_MAPPINGS: Final = ("sections", "override_sections", "metadata")
 
 
 class Revision(Struct, frozen=True, kw_only=True):
@@ -46,12 +47,17 @@ Pool = Mapping[str, Revision]
 
 def revision_of(version: Version, parents: Iterable[str], created_at: float) -> Revision:
     """Return the revision of a version. Raises SyncRefused if it contains a secret."""
-    file = write_file(replace(version, branch=MAIN))
-    if spans(file):
+    if has_secret(version):
         msg = f"Prompt {version.slug!r} ({version.semver}) contains a secret. Remove it, or set `sync: false`."
         raise SyncRefused(msg, reason="secret")
+    file = write_file(replace(version, branch=MAIN))
     payload = canonical({"createdAt": created_at, "file": file, "parents": sorted(parents)})
     return read_revision(payload)
+
+
+def has_secret(version: Version) -> bool:
+    """Return whether a version's file contains a secret."""
+    return bool(spans(write_file(replace(version, branch=MAIN))))
 
 
 def read_revision(payload: bytes) -> Revision:
@@ -115,11 +121,11 @@ def path_to(head: str, pool: Pool, *, after: str | None) -> list[Revision]:
     return path[::-1]
 
 
-def merge_base(one: str, other: str, pool: Pool) -> Revision | None:
-    """Return the nearest common ancestor, the one with the smallest id if there are several; None for none."""
+def merge_bases(one: str, other: str, pool: Pool) -> list[Revision]:
+    """Return the nearest common ancestors by id: several after two different merges of the same revisions."""
     common = ancestors(one, pool).keys() & ancestors(other, pool).keys()
     behind = {parent for each in common for parent in ancestors(each, pool) if parent != each}
-    return min((pool[each] for each in common - behind), key=lambda each: each.id, default=None)
+    return [pool[each] for each in sorted(common - behind)]
 
 
 def same_text(one: Version, other: Version) -> bool:
@@ -133,29 +139,45 @@ def merge(one: Revision, other: Revision, pool: Pool) -> tuple[Revision | None, 
     The result does not depend on the order of the two, so all projects compute the same revision.
     """
     ours, theirs = sorted((one, other), key=lambda each: each.id)
-    nearest = merge_base(one.id, other.id, pool)
-    base = nearest.version if nearest else Version(slug=one.version.slug)
     a, b = ours.version, theirs.version
-    sections, clashes = merge3(base.sections, a.sections, b.sections)
-    over, others = merge3(base.override_sections, a.override_sections, b.override_sections)
-    conflicts = [str(each["section"]) for each in (*clashes, *others)]
-    fields: dict[str, Any] = {}
-    for name in _FIELDS:
-        fields[name], clash = _pick(getattr(base, name), getattr(a, name), getattr(b, name))
-        conflicts += [name] if clash else []
-    metadata: dict[str, Any] = {}
-    for name in dict.fromkeys((*a.metadata, *b.metadata)):
-        value, clash = _pick(base.metadata.get(name), a.metadata.get(name), b.metadata.get(name))
-        conflicts += [name] if clash else []
-        metadata |= {} if value is None else {name: value}
-    conflicts += sorted(sections.keys() & over.keys())
+    bases = [each.version for each in merge_bases(one.id, other.id, pool)] or [Version(slug=a.slug)]
+    merged, conflicts = _merged(bases[0], a, b)
+    for base in bases[1:]:  # two sides merged in different ways: one base would undo the choice of one side
+        again, others = _merged(base, a, b)
+        differing = {key for key in merged.keys() | again.keys() if merged.get(key) != again.get(key)}
+        conflicts += [*others, *sorted(name for _, name in differing)]
     if conflicts:
         return None, list(dict.fromkeys(conflicts))
+    values: dict[str, Any] = {kind: {} for kind in _MAPPINGS}
+    for (kind, name), value in merged.items():
+        if kind in _MAPPINGS:
+            values[kind][name] = value
+        else:
+            values[name] = value
     newest = max(ours, theirs, key=lambda each: (each.created_at, each.id))
-    version = replace(newest.version, sections=sections, override_sections=over, metadata=metadata, sync=True, **fields)
+    version = replace(newest.version, sync=True, **values)
     top = max((a, b), key=lambda each: (rank(each.semver), each.semver))
     version = replace(version, semver=next_semver(top.semver, bump(difference(top, version))))
     return revision_of(version, (ours.id, theirs.id), newest.created_at), []
+
+
+def _merged(base: Version, a: Version, b: Version) -> tuple[dict[tuple[str, str], Any], list[str]]:
+    """Return the merged values by kind and name, and the names of those in conflict."""
+    merged: dict[tuple[str, str], Any] = {}
+    conflicts: list[str] = []
+    for kind in ("sections", "override_sections"):
+        texts, clashes = merge3(getattr(base, kind), getattr(a, kind), getattr(b, kind))
+        conflicts += [str(each["section"]) for each in clashes]
+        conflicts += sorted(name for name in texts if ("sections", name) in merged)
+        merged |= {(kind, name): text for name, text in texts.items()}
+    for name in _FIELDS:
+        merged["field", name], clash = _pick(getattr(base, name), getattr(a, name), getattr(b, name))
+        conflicts += [name] if clash else []
+    for name in dict.fromkeys((*a.metadata, *b.metadata)):
+        value, clash = _pick(base.metadata.get(name), a.metadata.get(name), b.metadata.get(name))
+        conflicts += [name] if clash else []
+        merged |= {} if value is None else {("metadata", name): value}
+    return merged, conflicts
 
 
 def _pick(base: Any, ours: Any, theirs: Any) -> tuple[Any, bool]:

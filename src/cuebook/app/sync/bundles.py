@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.files import read_bytes, write_whole
+from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.draft import export_prompts
 from cuebook.app.setup.persona_files import files_in, folder_of, means_persona
 from cuebook.app.sync.hub import SyncHub
@@ -33,6 +34,7 @@ from cuebook.errors import Conflict, CuebookError, SyncRefused
 from cuebook.prompts.names import SYNC
 from cuebook.records.answer import Answer
 from cuebook.records.expression import counted
+from cuebook.records.prompt import MAIN
 from cuebook.records.redaction import spans
 
 #: An archive is no channel that could be frozen: it stays valid for ten years.
@@ -42,7 +44,11 @@ _PERSONA: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 
 
 class BundleResult(Answer, frozen=True, kw_only=True):
-    """The contents of a bundle: the project and key that signed it, versions of prompts, and files."""
+    """The contents of a bundle: the project and key that signed it, versions of prompts, and files.
+
+    `conflicts` are branches with other versions here, each with a new branch for the bundle's: `greet@main` with
+    `sync/ann`.
+    """
 
     file: str
     project: str
@@ -50,6 +56,7 @@ class BundleResult(Answer, frozen=True, kw_only=True):
     versions: int
     prompts: tuple[str, ...]
     files: tuple[str, ...]
+    conflicts: Mapping[str, str] = {}
     dry_run: bool = False
 
     def __str__(self) -> str:
@@ -75,9 +82,11 @@ class PromptBundles(SyncHub):
         rows = [each for each in exported if not each["branch"].startswith(SYNC)]
         files = await asyncio.to_thread(self._read_files)
         payloads = [msgspec.json.encode(each) for each in rows]
-        for each in (*payloads, *map(str.encode, files.personas.values()), (files.presets or "").encode()):
-            if spans(each.decode()):
-                msg = f"The project contains a secret: {each.decode()[:60]!r}…. Remove it, then bundle again."
+        texts = [(f"Prompt {each['slug']!r}", json.dumps(each, ensure_ascii=False)) for each in rows]
+        texts += [(f"File {path.name!r}", text) for path, text in self._targets(files).items()]
+        for name, text in texts:
+            if spans(text):
+                msg = f"{name} contains a secret. Remove it, then bundle again."
                 raise SyncRefused(msg, reason="secret")
 
         def write() -> str:
@@ -103,6 +112,7 @@ class PromptBundles(SyncHub):
     async def unbundle(self, file: Path, *, trust: str = "", dry_run: bool = False, by: str = "") -> BundleResult:
         """Import a bundle, all or nothing. Stored versions and equal files are skipped; no file is overwritten.
 
+        If the newest version of a branch here is not in the bundle, the bundle's become a branch `sync/PROJECT`.
         Raises SyncRefused, UnknownSigner, Conflict, InvalidInput.
         """
         async with self._lock:
@@ -124,6 +134,8 @@ class PromptBundles(SyncHub):
         published = await asyncio.to_thread(_read_bundle, file, accepted)
         rows, files = _contents(published)
         await asyncio.to_thread(self._check_files, files)
+        branches = await self._diverged(rows, published.project)
+        rows = [each | {"branch": branches.get((each["slug"], each["branch"]), each["branch"])} for each in rows]
         migrated = await self._prompts.migrate({"prompts": rows}, dry_run=dry_run, by=by)
         if not dry_run:
             await asyncio.to_thread(self._write_files, files)
@@ -131,9 +143,23 @@ class PromptBundles(SyncHub):
             await asyncio.to_thread(self._write_state, replace(state, trusted=trusted))
         return BundleResult(
             file=str(file), project=published.project, fingerprint=published.fingerprint,
-            versions=len(migrated.written),
-            prompts=tuple(dict.fromkeys(each.slug for each in migrated.written)), files=_names(files), dry_run=dry_run,
+            versions=len(migrated.written), files=_names(files), dry_run=dry_run,
+            prompts=tuple(dict.fromkeys(each.slug for each in migrated.written)),
+            conflicts={f"{slug}@{branch}": new for (slug, branch), new in sorted(branches.items())},
         )  # fmt: skip
+
+    async def _diverged(self, rows: Sequence[Mapping[str, Any]], project: str) -> dict[tuple[str, str], str]:
+        """Return a new branch for each one that would get versions after one that is not in the bundle."""
+        planned = await self._prompts.migrate({"prompts": rows}, dry_run=True)
+        stored = {(each.slug, each.branch, each.number) for each in planned.skipped}
+        written = {(each.slug, each.branch) for each in planned.written}
+        families = await families_of(self._services, {slug for slug, _ in written})
+        found = {(slug, branch): families[slug].branch(branch) for slug, branch in written if slug in families}
+        return {
+            (slug, branch): f"{SYNC}{project}" if branch == MAIN else f"{SYNC}{project}-{branch}"
+            for (slug, branch), stands in found.items()
+            if stands is not None and (slug, branch, stands.head) not in stored
+        }
 
     def _read_files(self) -> _Files:
         personas = {each.name: each.read_text("utf-8") for each in files_in(folder_of(self._config))}
@@ -192,14 +218,14 @@ def _read_bundle(file: Path, accepted: set[str]) -> Published:
 def _contents(published: Published) -> tuple[list[Any], _Files]:
     """Return a bundle's rows and files. Raises SyncRefused."""
     payloads = unseal(published.files.get(_ROWS, b""), published.keys, name="the bundle")
-    for each in payloads:
-        if spans(each.decode("utf-8", "replace")):
-            msg = "The bundle contains a secret in a prompt. Ask its author to remove it."
-            raise SyncRefused(msg, reason="secret")
     try:
-        rows = [json.loads(each) for each in payloads]
+        rows = [{"branch": MAIN} | json.loads(each) for each in payloads]
         files = msgspec.json.decode(published.files[_FILES], type=_Files)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         msg = f"Not a bundle of prompts ({error}). Create one with `cuebook prompt bundle FILE`."
         raise SyncRefused(msg, reason="invalid") from error
+    for each in rows:
+        if spans(json.dumps(each, ensure_ascii=False)):
+            msg = f"The bundle's prompt {each.get('slug')!r} contains a secret. Ask its author to remove it."
+            raise SyncRefused(msg, reason="secret")
     return rows, files

@@ -1,6 +1,7 @@
 """Host the spaces of other projects: list, read and publish their repositories below `/klp/v1/SPACE/`."""
 
 import asyncio
+import re
 import shutil
 import tempfile
 from contextlib import suppress
@@ -8,6 +9,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
+from unicodedata import normalize
 
 import msgspec
 from msgspec import Struct, field
@@ -77,10 +79,11 @@ class SyncHub(Namespace):
 
     @property
     def project(self) -> str:
-        """This project's name in a space: the setting, else the name of its folder."""
-        name = self._settings.name or Path(self._config.folder).resolve().name.lower().replace(" ", "-")
+        """This project's name in a space: the setting, else one made of the name of its folder."""
+        folder = normalize("NFKD", Path(self._config.folder).resolve().name.lower())
+        derived = re.sub("[^a-z0-9]+", "-", folder.encode("ascii", "ignore").decode()).strip("-")
         try:
-            return check_name(name)
+            return check_name(self._settings.name or derived or "project")
         except SyncRefused as error:
             msg = f"sync.name: {error} Set a name such as team-a."
             raise InvalidInput(msg, where="sync.name") from error
@@ -131,7 +134,7 @@ class SyncHub(Namespace):
         return self._place
 
     def _space(self, space: str) -> Path:
-        return self._folder() / "hub" / check_name(space)
+        return self._folder() / "hub" / check_name(space, "space name")
 
     def _state(self) -> SyncState:
         """Return what earlier syncs stored. Blocks."""

@@ -44,8 +44,11 @@ class Location(Struct, frozen=True, kw_only=True):
         names: object
         if self.folder is not None:
             try:
-                names = [each.name for each in self.folder.iterdir() if each.is_dir() and not each.name.startswith(".")]
+                names = [each.name for each in self.folder.iterdir() if (each / "metadata").is_dir()]
             except FileNotFoundError:
+                if not self.folder.parent.is_dir():  # a stick that is not there
+                    msg = f"{self.address}: the folder {str(self.folder.parent)!r} does not exist. Create it first."
+                    raise InvalidInput(msg, where="location") from None
                 names = []
             except OSError as error:
                 raise _unreadable(self.address, error) from error
@@ -119,11 +122,13 @@ class Location(Struct, frozen=True, kw_only=True):
             raise Denied(f"{self.address}: {detail}")
         if response.status_code in (400, 409, 413):
             raise SyncRefused(f"{self.address} refused the prompts: {detail}", reason="hub")
+        detail = detail.rstrip(".")
         raise BackendError(f"{self.address}: {detail}. Check the address.", retryable=response.status_code >= 500)
 
 
 def _unreadable(address: str, error: Exception) -> BackendError:
-    return BackendError(f"Cannot reach {address}: {error}. Check the address and its server.", retryable=True)
+    cause = getattr(error, "strerror", None) or str(error).partition("] ")[2] or str(error)  # without an errno
+    return BackendError(f"Cannot reach {address}: {cause}. Check the address.", retryable=True)
 
 
 def read_location(address: str, environment: Mapping[str, str] | None = None, key_env: str = "") -> Location:
@@ -149,7 +154,7 @@ def read_location(address: str, environment: Mapping[str, str] | None = None, ke
         msg = f"{address!r} is not encrypted. Use https://; plain HTTP works on this machine only."
         raise InvalidInput(msg, where=where)
     if parts.scheme == "klp":
-        check_project(name, where=where)
+        check_project(name, where=where, what="space name")
         scheme, place = "http" if local else "https", f"{PATH}/{name}"
         port = port or PORT
     else:
@@ -168,10 +173,10 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_name(name: str) -> str:
-    """Return a project's name. Raises SyncRefused for one that is not a part of an id, such as a path."""
+def check_name(name: str, what: str = "project name") -> str:
+    """Return a project's or space's name. Raises SyncRefused for one that is not a part of an id, such as a path."""
     try:
-        return check_project(name or "/")
+        return check_project(name or "/", what=what)
     except InvalidInput as error:
         raise SyncRefused(f"{error}.", reason="path") from error
 

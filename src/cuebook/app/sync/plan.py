@@ -9,7 +9,16 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Write
 from cuebook.prompts.names import SYNC, candidates, parse_reference
-from cuebook.prompts.revisions import Revision, ancestors, merge, merge_base, path_to, revision_of, same_text
+from cuebook.prompts.revisions import (
+    Revision,
+    ancestors,
+    has_secret,
+    merge,
+    merge_bases,
+    path_to,
+    revision_of,
+    same_text,
+)
 from cuebook.records.answer import Answer
 from cuebook.records.prompt import MAIN, Version
 
@@ -37,7 +46,7 @@ class OpenConflict(Struct, frozen=True, kw_only=True):
 
 
 class SyncedState(Struct, frozen=True, kw_only=True):
-    """What an earlier sync knew of a prompt: the local number of each revision, and open conflicts by project."""
+    """The state of a prompt after an earlier sync: the local number of each revision, and open conflicts by project."""
 
     numbers: Mapping[str, int] = {}
     conflicts: Mapping[str, OpenConflict] = {}
@@ -66,7 +75,7 @@ class LocalPrompt(Struct, kw_only=True):
 
 
 class Plan(Struct, kw_only=True):
-    """What a sync does with a prompt."""
+    """The changes that a sync makes to a prompt."""
 
     prompt: LocalPrompt
     items: list[SyncedPrompt] = field(default_factory=list)
@@ -82,7 +91,10 @@ _BRANCH: Final = "branch 'main' only"
 def local_prompt(
     slug: str, versions: Sequence[Version], edited: Mapping[str, Version], own: Sequence[Revision], state: SyncedState
 ) -> LocalPrompt:
-    """Return a prompt with revisions of its new versions. `own` are the published ones. Raises SyncRefused."""
+    """Return a prompt with revisions of its new versions. `own` are the published ones.
+
+    Raises SyncRefused if the newest version contains a secret. An earlier one with a secret is left out.
+    """
     pool = {each.id: each for each in own}
     prompt = LocalPrompt(slug=slug, versions=versions, edited=edited, pool=pool)
     prompt.numbers = {each: number for each, number in state.numbers.items() if each in pool}
@@ -94,7 +106,7 @@ def local_prompt(
     prompt.head = known.get(newest)
     first = newest or max((each.number for each in versions if not each.sync), default=0)
     for version in versions:
-        if version.number > first and version.sync:
+        if version.number > first and version.sync and (version is versions[-1] or not has_secret(version)):
             revision = revision_of(version, [prompt.head] if prompt.head else [], version.created_at)
             pool[revision.id], prompt.head = revision, revision.id
             prompt.numbers[revision.id] = version.number
@@ -165,7 +177,7 @@ def _take(plan: Plan, project: str, theirs: Revision) -> None:
     )
     if known is not None and known.revision == theirs.id:
         return
-    base = merge_base(ours.id, theirs.id, pool)
+    base = next(iter(merge_bases(ours.id, theirs.id, pool)), None)
     begins = (MAIN, prompt.numbers.get(base.id, 1) if base else 1)
     number = edited.number if edited else 0
     version = replace(theirs.version, branch=branch, number=number + 1)

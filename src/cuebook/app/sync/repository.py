@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from cuebook.app.files import write_whole
-from cuebook.errors import BackendError, CuebookError, InvalidInput, SyncRefused, UnknownSigner
+from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, SyncRefused, UnknownSigner
 from cuebook.prompts.names import check_slug
 from cuebook.prompts.revisions import Revision, check_history, read_revision
 from cuebook.providers.clock_and_ids import database_key
@@ -77,7 +77,14 @@ def own_fingerprint(folder: Path) -> str:
 
 
 def rotate(folder: Path) -> None:
-    """Replace a project's key by a new one. The current one becomes the old one, until the next rotation."""
+    """Replace a project's key by a new one. The current one becomes the old one, until the next rotation.
+
+    Raises Conflict if others have not got the current one yet: they accept only a key that the last one signed.
+    """
+    published, _ = _newest_root(folder / "own" / "metadata")
+    if published is not None and signers_of(folder)[0].public_key.keyid not in published.signed.roles["root"].keyids:
+        msg = "The last new key is not published yet. Run `cuebook prompt sync`, then rotate again."
+        raise Conflict(msg)
     database_key(folder / "key")
     (folder / "key").replace(folder / "key.old")
     database_key(folder / "key")
@@ -327,7 +334,8 @@ def first_root(fetch: Fetch, project: str, accepted: Collection[str], *, anyone:
     name = f"project {project!r}" if project else "the bundle"
     msg = (
         f"Unknown signer of {name}: {fingerprint}. Compare it with the fingerprint that `cuebook prompt sync --status`"
-        " shows in that project, then run this command again with --trust FINGERPRINT."
+        " shows in that project, then run this command again with --trust FINGERPRINT. To"
+        " ignore a project, name it in `sync.blocked`."
     )
     raise UnknownSigner(msg, project=project, fingerprint=fingerprint)
 

@@ -128,7 +128,10 @@ class PromptSync(PromptBundles):
         return await self.status() if used else None
 
     async def rotate_key(self) -> SyncStatus:
-        """Replace this project's key. The next sync publishes both, so that others accept the new one."""
+        """Replace this project's key. The next sync publishes both, so that others accept the new one.
+
+        Raises Conflict if the last new key is not published yet.
+        """
         await asyncio.to_thread(rotate, self._folder())
         return await self.status()
 

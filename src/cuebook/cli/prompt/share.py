@@ -15,8 +15,9 @@ from cuebook.cli.operations import whoever
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import DryRun, app, wait, write_through
 from cuebook.cli.state import State
-from cuebook.errors import UnknownSigner
+from cuebook.errors import InvalidInput, UnknownSigner
 from cuebook.records.answer import in_words
+from cuebook.records.prompt import MAIN
 
 T = TypeVar("T")
 
@@ -57,11 +58,15 @@ def sync(
         bool, typer.Option("--rotate-key", help="Replace this project's signing key. The next sync publishes it.")
     ] = False,
 ) -> None:
-    """Exchange prompts with `sync: true` with other projects.
+    """Exchange prompts with other projects.
 
-    New versions of other projects are stored or merged, and yours are published. A version that cannot be merged
-    becomes a branch sync/PROJECT. If a check fails, nothing is written.
+    Only prompts with `sync: true` take part. New versions of other projects are stored or merged, and yours are
+    published. A version that cannot be merged becomes a branch sync/PROJECT, and the command exits with 1. If a check
+    fails, nothing is written.
     """
+    if rotate_key and (dry_run or status or location):
+        msg = "--rotate-key replaces the key at once. Use it alone, then sync."
+        raise InvalidInput(msg, where="--rotate-key")
     if status or rotate_key:
         shown = wait(state, lambda cue: cue.prompt_sync.rotate_key() if rotate_key else cue.prompt_sync.status())
         state.report(shown, *_lines(shown))
@@ -75,7 +80,8 @@ def sync(
         return result
 
     result = _trusting(state, trust, run)
-    state.report(result, render=partial(_print, result))
+    has_conflict = any(each.change == "conflict" for each in result.items)
+    state.report(result, render=partial(_print, result), failed=has_conflict and not dry_run)
 
 
 @command(app, "cuebook prompt bundle team.bundle", name="bundle")
@@ -97,7 +103,8 @@ def unbundle(
 ) -> None:
     """Import a bundle of another project.
 
-    Its signature is checked first. Stored versions are skipped, and no file is overwritten.
+    Its signature is checked first. Stored versions are skipped, and no file is overwritten. A prompt with other
+    versions here keeps its text: those of the bundle become a branch sync/PROJECT.
     """
 
     async def run(cue: Cuebook, keys: str) -> BundleResult:
@@ -107,7 +114,23 @@ def unbundle(
         return done
 
     done = _trusting(state, trust, run)
-    state.report(done, f"{'would import' if dry_run else 'imported'} {done}")
+    lines: list[str] = []
+    for name, new in done.conflicts.items():
+        slug, _, branch = name.partition("@")
+        lines += _ways(slug, branch, new)
+    state.report(done, f"{'would import' if dry_run else 'imported'} {done}", *lines)
+
+
+def _ways(slug: str, branch: str, other: str) -> tuple[str, ...]:
+    """Return the lines that say how to resolve a conflict with a branch of another project."""
+    own = slug if branch == MAIN else f"{slug}@{branch}"
+    into = "" if branch == MAIN else f"--into {branch} "
+    return (
+        f"{own}: your text stays, the other one is {slug}@{other}",
+        f"  compare:      cuebook prompt diff {own} {slug}@{other}",
+        f"  keep yours:   cuebook prompt merge {slug} {branch} --into {other} --theirs",
+        f"  take theirs:  cuebook prompt merge {slug} {other} {into}--theirs",
+    )
 
 
 def _trusting(state: State, trust: list[str] | None, work: Callable[[Cuebook, str], Awaitable[T]]) -> T:
@@ -129,16 +152,14 @@ def _print(result: SyncResult) -> None:
         for each in result.items
     ]
     if rows:
-        screen.table(["prompt", "would change" if result.dry_run else "change", "semver", "conflict in"], rows)
+        screen.table(["prompt", "planned change" if result.dry_run else "change", "semver", "conflict in"], rows)
     else:
-        screen.say("no changes")
-    for each in result.items:
-        if each.change == "conflict":
-            other = f"{each.slug}@{each.branch}"
-            screen.say(
-                f"To resolve {each.slug}: run `cuebook prompt diff {each.slug} {other}`, edit {each.slug} or {other}"
-                f" until they agree on {', '.join(each.sections)}, then sync again."
-            )
+        screen.say("no changes" if result.dry_run or result.notice else f"no changes; published at {result.location}")
+    conflicts = [each for each in result.items if each.change == "conflict"]
+    for each in conflicts:
+        screen.say("\n".join(_ways(each.slug, MAIN, each.branch)))
+    if conflicts:
+        screen.say("Resolve each conflict, or edit one of the two, then sync again.")
     if result.notice:
         screen.complain(result.notice)
 
