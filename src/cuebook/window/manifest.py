@@ -22,7 +22,7 @@ from cuebook.records.turn import (
 )
 from cuebook.window.partition import Partition
 from cuebook.window.post_forms import PostInForm, cut_again, whole
-from cuebook.window.window import RENDERER, ClientSystem, Sheet, Text, client_system
+from cuebook.window.window import RENDERER, Sheet, Text, client_system
 
 _FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
 
@@ -48,17 +48,14 @@ def remember(
         return digest
 
     def stored_text(text: Text) -> ManifestText:
-        return ManifestText(text.kind, text.source, text.role, text.tokens, keep(text.text))
+        digest = keep(text.wire.decode() or text.text)
+        return ManifestText(text.kind, text.source, text.role, text.tokens, digest)
 
-    client = [
-        ManifestText("section", CLIENT, system.role, system.tokens, keep(system.wire.decode()))
-        for system in sheet.client
-    ]
     manifest = Manifest(
         renderer=RENDERER,
         budget=window.budget,
         tokens=window.tokens,
-        front=(*map(stored_text, sheet.front), *client, *([stored_text(sheet.summary)] if sheet.summary else [])),
+        front=tuple(map(stored_text, (*sheet.front, *sheet.client, *([sheet.summary] if sheet.summary else [])))),
         path=tuple(_ranges(sheet.partition.kept)),
         volatile=tuple(map(stored_text, sheet.volatile)),
         query=sheet.query,
@@ -175,9 +172,9 @@ def _placed(post: PathPost, form: Form, cut: Cut | None) -> PostInForm:
 
 def _restore_front(
     manifest: Manifest, texts: Mapping[str, str]
-) -> tuple[tuple[Text, ...], tuple[ClientSystem, ...], Text | None]:
+) -> tuple[tuple[Text, ...], tuple[Text, ...], Text | None]:
     front: list[Text] = []
-    client: list[ClientSystem] = []
+    client: list[Text] = []
     summary: Text | None = None
     for each in manifest.front:
         if each.source == CLIENT:

@@ -11,7 +11,7 @@ Below a conversation's trigger nothing changes.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import Any
@@ -315,77 +315,59 @@ def _whole(lay: _Lay, first: int) -> int:
 # ---- Tuning marks ---------------------------------------------------------------------------------------------------
 
 
-class Marks(Struct, frozen=True, kw_only=True):
-    """A tuning as used by a window: the parameters after a run, and the posts (seqs) marked so far."""
-
-    run: int = 0  # 0: nothing is tuned
-    window: int = 0
-    trigger: float = 0.0
-    compressed: frozenset[int] = frozenset()
-    dropped: frozenset[int] = frozenset()
+#: The tuning of a conversation before its first run.
+UNTUNED = TuningState()
 
 
-NO_MARKS = Marks()
-
-
-def newest(tuning: TuningState | None) -> Marks:
-    """Return a tuning after its last run."""
-    if tuning is None or not tuning.runs:
-        return NO_MARKS
-    return Marks(
-        run=tuning.runs,
-        window=tuning.full_message_window,
-        trigger=tuning.compression_trigger,
-        compressed=frozenset(tuning.compressed),
-        dropped=frozenset(tuning.dropped),
-    )
-
-
-def in_force(tuning: TuningState | None, metadata: Mapping[str, Any]) -> Marks:
-    """Return a turn's tuning from its metadata."""
+def in_force(tuning: TuningState | None, metadata: Mapping[str, Any]) -> TuningState:
+    """Return the tuning of a turn's window: the parameters after its metadata's run, and the posts marked so far."""
     value = metadata.get("window", {}).get("tuning")
     if tuning is None or not value:
-        return NO_MARKS
-    return Marks(
-        run=value["run"],
-        window=value["fullMessageWindow"],
-        trigger=value["compressionTrigger"],
-        compressed=frozenset(seq for seq, run in tuning.compressed.items() if run <= value["run"]),
-        dropped=frozenset(seq for seq, run in tuning.dropped.items() if run <= value["run"]),
+        return UNTUNED
+    run = value["run"]
+    return msgspec.structs.replace(
+        tuning,
+        runs=run,
+        full_message_window=value["fullMessageWindow"],
+        compression_trigger=value["compressionTrigger"],
+        compressed={seq: marked for seq, marked in tuning.compressed.items() if marked <= run},
+        dropped={seq: marked for seq, marked in tuning.dropped.items() if marked <= run},
     )
 
 
-def marks_metadata(marks: Marks) -> dict[str, Any]:
+def tuning_metadata(tuning: TuningState) -> dict[str, Any]:
     """Return the input of `in_force` for `metadata.window`, empty without tuning."""
-    if not marks.run:
+    if not tuning.runs:
         return {}
-    parameters = {"fullMessageWindow": marks.window, "compressionTrigger": marks.trigger}
-    return {"tuning": {"run": marks.run, **parameters}}
+    parameters = {"fullMessageWindow": tuning.full_message_window, "compressionTrigger": tuning.compression_trigger}
+    return {"tuning": {"run": tuning.runs, **parameters}}
 
 
-def limited(limits: Limits, marks: Marks) -> Limits:
+def limited(limits: Limits, tuning: TuningState) -> Limits:
     """Return the limits with tuned values."""
-    if not marks.run:
+    if not tuning.runs:
         return limits
-    return msgspec.structs.replace(limits, window_posts=marks.window, trigger_ratio=marks.trigger)
+    return msgspec.structs.replace(
+        limits, window_posts=tuning.full_message_window, trigger_ratio=tuning.compression_trigger
+    )
 
 
-def lighten(parted: Partition, marks: Marks, *, spare: int) -> tuple[Partition, list[PathPost]]:
+def lighten(parted: Partition, tuning: TuningState, *, spare: int) -> tuple[Partition, list[PathPost]]:
     """Shorten and omit marked posts of a path above its trigger. Return the omitted ones too.
 
     The post with seq `spare`, the query, stays unchanged.
     """
-    post_in_forms, dropped = list(parted.kept), marks.dropped - {spare}
+    post_in_forms, dropped = list(parted.kept), tuning.dropped.keys() - {spare}
     marked = [at for at, post_in_form in enumerate(post_in_forms) if post_in_form.post.seq in dropped]
     gone = set(leave_out([post_in_form.post.role for post_in_form in post_in_forms], marked))
     left = [post_in_forms[at].post for at in sorted(gone)]
-    short = marks.compressed - {spare}
+    short = tuning.compressed.keys() - {spare}
     post_in_forms = [_shorter(post_in_form, short) for at, post_in_form in enumerate(post_in_forms) if at not in gone]
     tokens = sum(post_in_form.tokens for post_in_form in post_in_forms)
     return Partition(kept=tuple(post_in_forms), dropped=parted.dropped, tokens=tokens), left
 
 
-def _shorter(post_in_form: PostInForm, short: frozenset[int]) -> PostInForm:
+def _shorter(post_in_form: PostInForm, short: Collection[int]) -> PostInForm:
     post = post_in_form.post
     if post_in_form.form != "full" or post.seq not in short or post.small is None:
         return post_in_form

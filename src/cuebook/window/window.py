@@ -7,7 +7,7 @@ so that a replay of an older window reports "renderer changed" and not "altered"
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -35,29 +35,21 @@ RENDERER = 2
 
 
 class Text(Struct, frozen=True, kw_only=True):
-    """A text of the window that is not a post, with its source and tokens."""
+    """A text of the window that is not a post, with its source and tokens. `wire`: a system message of the client."""
 
     kind: BlockKind
     source: str
     text: str
     role: str = "system"
     tokens: int = 0
-
-
-class ClientSystem(Struct, frozen=True, kw_only=True):
-    """A system or developer message of the client. It stays, after the persona's."""
-
-    role: str
-    text: str
-    wire: bytes
-    tokens: int = 0
+    wire: bytes = b""
 
 
 class Sheet(Struct, frozen=True, kw_only=True):
     """All inputs for rendering a window."""
 
     front: tuple[Text, ...]  # persona, add-ons, sections
-    client: tuple[ClientSystem, ...]
+    client: tuple[Text, ...]  # the client's system messages, after the persona's
     summary: Text | None
     partition: Partition
     volatile: tuple[Text, ...]
@@ -68,19 +60,18 @@ class Sheet(Struct, frozen=True, kw_only=True):
     frozen: bool = False  # in a later step of a turn: an earlier step's volatile block is reused
 
 
-def client_system(wire: bytes) -> ClientSystem:
-    """Parse a client's system message."""
-    message_content = read_message(wire)
-    role = decode(wire).get("role")
-    return ClientSystem(role=role if isinstance(role, str) else "system", text=message_content.message, wire=wire)
+def client_system(wire: bytes) -> Text:
+    """Parse a client's system or developer message."""
+    text, role = read_message(wire).message, decode(wire).get("role")
+    return Text(kind="section", source=CLIENT, text=text, role=role if isinstance(role, str) else "system", wire=wire)
 
 
 # ---- Tokens of texts ------------------------------------------------------------------------------------------------
 
 
 def weigh_front(
-    front: Sequence[Text], client: Sequence[ClientSystem], count: Counter
-) -> tuple[tuple[Text, ...], tuple[ClientSystem, ...]]:
+    front: Sequence[Text], client: Sequence[Text], count: Counter
+) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
     """Return the front's texts with their tokens. The first text includes the overhead of a message of ours."""
     texts = [weigh_text(text, count) for text in front]
     if texts and not client:
@@ -145,37 +136,20 @@ def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_token
 
 
 class Blocks(Sequence[Block]):
-    """The blocks of a rendered sheet, computed on demand, because most windows are never inspected."""
+    """The blocks of a rendered sheet, computed on demand, because some windows are never inspected."""
 
-    def __init__(self, sheet: Sheet, said: Sequence[bytes]) -> None:
+    def __init__(self, sheet: Sheet, values: Sequence[bytes]) -> None:
         """Start with a sheet and the messages of its path, without the volatile block."""
-        self._sheet = sheet
-        self._said = said
+        self._sheet, self._values = sheet, values
 
     @cached_property
     def _all(self) -> tuple[Block, ...]:
-        sheet = self._sheet
-        blocks = [_text_block(text) for text in sheet.front]
-        blocks += [
-            Block(kind="section", source=CLIENT, role=system.role, tokens=system.tokens, text=system.text)
-            for system in sheet.client
-        ]
-        blocks += [_text_block(sheet.summary)] if sheet.summary else []
-        for post_in_form, message in zip(sheet.partition.kept, self._said, strict=True):
-            is_query = post_in_form.post.seq == sheet.query
-            blocks.append(_post_block(post_in_form, message, is_query=is_query))
-            if is_query:
-                blocks.extend(map(_text_block, sheet.volatile))
-        return tuple(blocks)
+        return tuple(_blocks(self._sheet, self._values))
 
     def __len__(self) -> int:
         return len(self._all)
 
-    @overload
-    def __getitem__(self, at: int) -> Block: ...
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Block, ...]: ...
-    def __getitem__(self, at: int | slice) -> Block | tuple[Block, ...]:
+    def __getitem__(self, at: Any) -> Any:
         return self._all[at]
 
     def __eq__(self, other: object) -> bool:
@@ -184,8 +158,18 @@ class Blocks(Sequence[Block]):
     def __hash__(self) -> int:
         return hash(self._all)
 
-    def __repr__(self) -> str:
-        return repr(self._all)
+
+def _blocks(sheet: Sheet, values: Sequence[bytes]) -> Iterator[Block]:
+    """Yield the blocks of a sheet; `values` are the messages of its path, without the volatile block."""
+    yield from map(_text_block, sheet.front)
+    yield from map(_text_block, sheet.client)
+    if sheet.summary:
+        yield _text_block(sheet.summary)
+    for post_in_form, message in zip(sheet.partition.kept, values, strict=True):
+        is_query = post_in_form.post.seq == sheet.query
+        yield _post_block(post_in_form, message, is_query=is_query)
+        if is_query:
+            yield from map(_text_block, sheet.volatile)
 
 
 def _at(post_in_forms: Sequence[PostInForm], seq: int) -> int:
@@ -222,15 +206,13 @@ def _front_messages(sheet: Sheet) -> list[bytes]:
         text = JOIN.join([*([ours] if ours else []), *([sheet.summary.text] if sheet.summary else [])])
         return [encode({"role": "system", "content": text})] if text else []
     if ours:
-        messages[0] = _put_before(messages[0], ours)
+        messages[0] = attach(messages[0], ours, before=True)
     if sheet.summary:
         messages[-1] = attach(messages[-1], sheet.summary.text)
     return messages
 
 
-def as_sent(
-    window: Window, sheet: Sheet, live: Mapping[int, bytes], client: Sequence[ClientSystem]
-) -> tuple[bytes, ...]:
+def as_sent(window: Window, sheet: Sheet, live: Mapping[int, bytes], client: Sequence[Text]) -> tuple[bytes, ...]:
     """Return the messages to send: whole posts and system messages as the caller sent them, with its secrets.
 
     `live` are messages by the seq of their post. `client` are the client's system messages, if they have secrets.
@@ -252,24 +234,17 @@ def as_sent(
     return tuple(messages)
 
 
-def attach(message: bytes, text: str) -> bytes:
-    """Return a message with a text appended."""
+def attach(message: bytes, text: str, *, before: bool = False) -> bytes:
+    """Return a message with a text after its own, or `before` it."""
     fields = decode(message)
     content = fields.get("content")
     if isinstance(content, list):
-        fields["content"] = [*content, {"type": "text", "text": text}]
+        part = {"type": "text", "text": text}
+        fields["content"] = [part, *content] if before else [*content, part]
+    elif content:
+        fields["content"] = f"{text}{JOIN}{content}" if before else f"{content}{JOIN}{text}"
     else:
-        fields["content"] = f"{content}{JOIN}{text}" if content else text
-    return encode(fields)
-
-
-def _put_before(message: bytes, text: str) -> bytes:
-    fields = decode(message)
-    content = fields.get("content")
-    if isinstance(content, list):
-        fields["content"] = [{"type": "text", "text": text}, *content]
-    else:
-        fields["content"] = f"{text}{JOIN}{content}" if content else text
+        fields["content"] = text
     return encode(fields)
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cuebook.engine.core.context_limits import recorded_limits
 from cuebook.engine.core.recall import SelectedMemories, embed_query
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.plan import WindowPlan, plan_with_marks
+from cuebook.engine.turn.plan import WindowPlan, plan_with_tuning
 from cuebook.engine.turn.scene import CANDIDATES, path_query
 from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.interfaces.store import Scene
@@ -128,8 +128,8 @@ def policy_of(turn: Turn) -> Policy:
 
 def plan_again(services: Services, recorded: RecordedTurn) -> WindowPlan:
     """Build a recorded window from its inputs. Raises InvalidInput if they do not fit."""
-    marks = in_force(recorded.scene.tuning, recorded.turn.metadata)
-    return plan_with_marks(services, recorded.scene, recorded.request, fence=recorded.manifest.fence, marks=marks)
+    tuning = in_force(recorded.scene.tuning, recorded.turn.metadata)
+    return plan_with_tuning(services, recorded.scene, recorded.request, fence=recorded.manifest.fence, tuning=tuning)
 
 
 async def _memories(

@@ -10,7 +10,7 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_with_previous
 from cuebook.engine.turn.decision import Decision, decision_of
 from cuebook.engine.turn.history import HistoryPlace
-from cuebook.engine.turn.plan import plan_window, plan_with_marks
+from cuebook.engine.turn.plan import plan_window, plan_with_tuning
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import load_step_scene
 from cuebook.engine.turn.step import OpenStep
@@ -41,7 +41,7 @@ async def replan_step(services: Services, step: OpenStep, status: int, error: by
     limits = learn_limits(services, target, lease.conversation, too_long, before.window.tokens)
     contents = replace(before.request, limits=limits)
     try:
-        plan = plan_with_marks(services, before.scene, contents, fence=before.sheet.fence, marks=before.marks)
+        plan = plan_with_tuning(services, before.scene, contents, fence=before.sheet.fence, tuning=before.tuning)
     except InvalidInput:
         return False
     if plan.window.tokens >= before.window.tokens:

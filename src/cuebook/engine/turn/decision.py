@@ -32,7 +32,7 @@ from cuebook.memory.scopes import (
 from cuebook.records.answer import Time
 from cuebook.records.prompt import Outcome
 from cuebook.records.turn import ASKED, BRANCH, RECALLED, RETRY_OF, SHADOW, SIDE, Ask
-from cuebook.window.partition import marks_metadata
+from cuebook.window.partition import tuning_metadata
 
 
 class Decision(Struct, frozen=True, kw_only=True):
@@ -208,7 +208,7 @@ def reply_metadata(
             "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in window.anchors],
             "dropped": [dropped_to_wire(each) for each in window.dropped],
             **({"context": context} if (context := plan.request.limits.metadata()) else {}),
-            **marks_metadata(plan.marks),
+            **tuning_metadata(plan.tuning),
         },
     }
 

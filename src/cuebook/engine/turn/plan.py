@@ -20,26 +20,15 @@ from cuebook.memory.tokenizer import day_of
 from cuebook.records.conversation import PathPost, fence_of
 from cuebook.records.marks import without_control_marks
 from cuebook.records.memory import Hit
+from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Dropped, Manifest, Turn, Window
 from cuebook.signals.metaprompts import NOTED_AS
 from cuebook.window.budget import Allotment, Limits, allot, prompt_budget
 from cuebook.window.manifest import anchored, dropped_ranges, remember
-from cuebook.window.partition import (
-    NO_MARKS,
-    Marks,
-    Partition,
-    in_force,
-    least,
-    lighten,
-    limited,
-    moves,
-    newest,
-    partition,
-)
+from cuebook.window.partition import UNTUNED, Partition, in_force, least, lighten, limited, moves, partition
 from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, PostInForm, cut_down
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
 from cuebook.window.window import (
-    ClientSystem,
     Sheet,
     Text,
     as_sent,
@@ -69,24 +58,24 @@ class WindowPlan(Struct, frozen=True, kw_only=True):
     hits: tuple[Hit, ...]
     quotes: tuple[Hit, ...]
     sheet: Sheet
-    marks: Marks = NO_MARKS  # the conversation's tuning in this window
+    tuning: TuningState = UNTUNED  # the conversation's tuning in this window
     cached: CachedWindow | None = None  # to compare the next window with
 
 
-def plan_with_marks(
-    services: Services, scene: Scene, request: WindowRequest, *, fence: str, marks: Marks
+def plan_with_tuning(
+    services: Services, scene: Scene, request: WindowRequest, *, fence: str, tuning: TuningState
 ) -> WindowPlan:
     """Build a step's window. Raises InvalidInput, with the least sufficient budget, if required parts do not fit."""
     query = request.query_seq
     if query is None:  # the newest user post of the path, which the model answers
         query = next((post.seq for post in reversed(request.path) if post.role == "user"), 0)
-    limits, count = limited(request.limits.limits, marks), services.count
+    limits, count = limited(request.limits.limits, tuning), services.count
     room = _Room(scene, request, fence, limits, count)
     fitted, path = _fit(room, query)
     owner = scene.conversation.user
     terms: Any = {"query": query, "begins": request.listed or not scene.unread, "listed": request.listed}
     parted = _cut_down(partition(path, fitted.allotment.posts, limits, **terms), owner, count)
-    parted, of_little_use = _lighten(room, parted, marks, fitted.allotment.posts, query)
+    parted, of_little_use = _lighten(room, parted, tuning, fitted.allotment.posts, query)
     hits, volatile, no_room = _volatile(room, fitted.allotment.memory, parted, query) if query else ((), (), [])
     sheet = Sheet(
         front=fitted.front,
@@ -120,12 +109,12 @@ def plan_with_marks(
         hits=hits,
         quotes=tuple(quotes),
         sheet=sheet,
-        marks=marks,
+        tuning=tuning,
     )
 
 
 def plan_window(services: Services, scene: Scene, request: WindowRequest, *, waiting: Turn | None = None) -> WindowPlan:
-    """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan_with_marks` does.
+    """Build a step's window with the conversation's tuning. Raises InvalidInput as `plan_with_tuning` does.
 
     Each rendering has its own fence. The later steps of a `waiting` turn repeat the first one's text, so its fence too.
     """
@@ -133,15 +122,15 @@ def plan_window(services: Services, scene: Scene, request: WindowRequest, *, wai
     if waiting is not None and waiting.steps:
         fence = waiting.steps[0].manifest.fence
     before = in_force(scene.tuning, waiting.metadata if waiting else scene.told)
-    now = newest(scene.tuning) if services.config.optimizer.enabled else newest(None)
+    now = scene.tuning if scene.tuning and services.config.optimizer.enabled else UNTUNED
     if waiting is None and scene.previous is None:
         before = now
-    plan = plan_with_marks(services, scene, request, fence=fence, marks=before)
-    if waiting is not None or now.run == before.run or scene.previous is None:
+    plan = plan_with_tuning(services, scene, request, fence=fence, tuning=before)
+    if waiting is not None or now.runs == before.runs or scene.previous is None:
         return plan
     if not moves(scene.previous, plan.manifest):
         return plan
-    return plan_with_marks(services, scene, request, fence=fence, marks=now)
+    return plan_with_tuning(services, scene, request, fence=fence, tuning=now)
 
 
 class _Room(Struct, frozen=True):
@@ -158,7 +147,7 @@ class _FixedBlocks(Struct, frozen=True, kw_only=True):
     """The blocks before the path, and the room that they leave."""
 
     front: tuple[Text, ...]
-    client: tuple[ClientSystem, ...]
+    client: tuple[Text, ...]
     summary: Text | None
     tools: int
     allotment: Allotment
@@ -177,13 +166,15 @@ def _cut_down(parted: Partition, owner: str | None, count: Counter) -> Partition
     return Partition(kept=tuple(post_in_forms), dropped=parted.dropped, tokens=tokens)
 
 
-def _lighten(room: _Room, parted: Partition, marks: Marks, posts: int, query: int) -> tuple[Partition, list[PathPost]]:
+def _lighten(
+    room: _Room, parted: Partition, tuning: TuningState, posts: int, query: int
+) -> tuple[Partition, list[PathPost]]:
     """Apply compression marks once the posts after the summary exceed the conversation's trigger."""
     taken = sum(post_in_form.post.tokens for post_in_form in parted.kept) + sum(post.tokens for post in parted.dropped)
     taken += 0 if room.request.listed else sum(each.tokens for each in room.scene.unread)
-    if not marks.run or room.request.keeps_all or taken <= posts * marks.trigger:
+    if not tuning.runs or room.request.keeps_all or taken <= posts * tuning.compression_trigger:
         return parted, []
-    return lighten(parted, marks, spare=query)
+    return lighten(parted, tuning, spare=query)
 
 
 def _shortening(each: PostInForm) -> Dropped:

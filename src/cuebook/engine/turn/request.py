@@ -11,7 +11,7 @@ from cuebook.engine.core.services import Key
 from cuebook.interfaces.store import StoredPath
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask
-from cuebook.window.window import ClientSystem
+from cuebook.window.window import Text
 from cuebook.wire.chat_messages import ResentMessage
 
 #: What a request has of a utility call, from "" (nothing) over its shape alone, which needs a known frame too, a
@@ -35,8 +35,8 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     lists: bool = False  # the client may store its messages as items of a conversation that it created
     utility: UtilitySign = ""  # how it looks like a utility call
     retried: bool = False  # the client marks the request as a retry
-    client: tuple[ClientSystem, ...] = ()  # the client's system messages
-    live_client: tuple[ClientSystem, ...] = ()  # the original, if `client` has redacted secrets
+    client: tuple[Text, ...] = ()  # the client's system messages
+    live_client: tuple[Text, ...] = ()  # the original, if `client` has redacted secrets
     tools: str = ""
     live_tools: str = ""  # the original, if `tools` has redacted secrets
     quotes: bool = False  # no model answers: the answer quotes memories

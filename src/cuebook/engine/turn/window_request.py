@@ -20,10 +20,7 @@ from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.turn import Dropped
 from cuebook.window.manifest import dropped_ranges
 from cuebook.window.post_forms import decode, whole
-from cuebook.window.window import (
-    ClientSystem,
-    Text,
-)
+from cuebook.window.window import Text
 from cuebook.wire.responses_items import ITEMS, is_compaction
 
 #: Reason why posts before a provider's compaction item are not in a window.
@@ -47,8 +44,8 @@ class WindowRequest(Struct, frozen=True, kw_only=True):
     recall_hits: int = 12
     quotes: bool = False  # no model call: return memories for the query, whether in the window or not
     token_budget: int | None = None
-    client: tuple[ClientSystem, ...] = ()
-    live_client: tuple[ClientSystem, ...] = ()  # the original, if `client` has redacted secrets
+    client: tuple[Text, ...] = ()
+    live_client: tuple[Text, ...] = ()  # the original, if `client` has redacted secrets
     tools: str = ""
     live_tools: str = ""  # the original, if `tools` has redacted secrets
     live: Mapping[int, bytes] = {}  # by seq: the message as sent, if the stored one has redacted secrets
