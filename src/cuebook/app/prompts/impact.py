@@ -115,7 +115,7 @@ async def measure(
             missed["erased"] += 1
             continue
         try:
-            diff = await redecide(services, Scope(), recorded, [other], before=one)
+            diff = await redecide(services, Scope(), recorded, versions=[other], before=one)
         except InvalidInput:
             missed["its window does not hold the version before either"] += 1
             continue

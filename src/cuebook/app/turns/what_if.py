@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from cuebook.app.prompts.reading import PromptReading
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.recorded_turn import read_recorded
-from cuebook.engine.replay.redecide import AsOf, Change, WindowDiff, Without, answer_to, instead, redecide
+from cuebook.engine.replay.redecide import WindowDiff, answer_to, instead, redecide
 from cuebook.errors import Denied, InvalidInput
 from cuebook.prompts.names import parse_reference
 from cuebook.records.conversation_answers import PostsLeftOut, WhatIfEntry, WindowChange, block_entry, window_entry
@@ -49,10 +49,8 @@ async def what_if(
     if ask and services.model.name == NO_MODEL:
         msg = "ask: no model is configured. Set [model] in cuebook.toml, or compare the windows without `ask`."
         raise InvalidInput(msg, where="ask")
-    changes: list[Change] = [] if when is None else [AsOf(when)]
-    changes += [instead(each, recorded) for each in versions]
-    changes += [Without(tuple(without))] if without else []
-    diff = await redecide(services, scope, recorded, changes)
+    others = [instead(each, recorded) for each in versions]
+    diff = await redecide(services, scope, recorded, as_of=when, versions=others, without=without)
     if diff.unsaid:
         names = ", ".join(each.source for each in versions)
         msg = f"with: cannot render {names} in turn {n}: {diff.unsaid}"

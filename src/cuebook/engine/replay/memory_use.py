@@ -10,7 +10,7 @@ from typing import Final
 from cuebook.engine.core.recall import embed_queries
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.recorded_turn import MEMORY, read_recorded
-from cuebook.engine.replay.redecide import Without, ask_model, redecide
+from cuebook.engine.replay.redecide import ask_model, redecide
 from cuebook.engine.turn.compare import render_again
 from cuebook.errors import InvalidInput
 from cuebook.memory.tokenizer import words
@@ -61,7 +61,7 @@ async def scores_by_asking(
     Raises NotFound, InvalidInput if the window cannot be rebuilt, and the model's errors.
     """
     recorded = await read_recorded(services, scope, conversation, turn)
-    diffs = [await redecide(services, scope, recorded, [Without((each,))]) for each in memories]
+    diffs = [await redecide(services, scope, recorded, without=[each]) for each in memories]
     if refused := next((each.refused for each in diffs if each.after is None), ""):
         raise InvalidInput(refused)
     windows = [diffs[0].before, diffs[0].before, *(each.after for each in diffs if each.after)]

@@ -6,7 +6,6 @@ that differences come only from the change. Nothing is stored, except an audit r
 
 import asyncio
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -45,32 +44,6 @@ class OtherVersion(Struct, frozen=True):
     version: Version
     branches: frozenset[str]
     resolved: dict[str, ResolvedVersion | CuebookError | None] = {}  # cache by source
-
-
-class AsOf(Struct, frozen=True):
-    """The summary and the memories of a time (Unix seconds)."""
-
-    when: float
-
-
-class Without(Struct, frozen=True):
-    """Sources removed from the recalled context."""
-
-    sources: tuple[str, ...]
-
-
-Change: TypeAlias = OtherVersion | AsOf | Without
-
-
-async def apply(services: Services, scope: Scope, recorded: RecordedTurn, change: Change) -> RecordedTurn:
-    """Return the changed inputs of a turn. Raises InvalidInput if the turn did not use what changes, and NotFound."""
-    match change:
-        case OtherVersion():
-            return await _with_version(services, recorded, change)
-        case AsOf():
-            return await _as_of(services, scope, recorded, change.when)
-        case Without():
-            return _without(recorded, change.sources)
 
 
 # ---- Another prompt version -----------------------------------------------------------------------------------------
@@ -308,15 +281,19 @@ async def redecide(
     services: Services,
     scope: Scope,
     recorded: RecordedTurn,
-    changes: Sequence[Change],
     *,
+    as_of: float | None = None,
+    versions: Sequence[OtherVersion] = (),
+    without: Sequence[str] = (),
     before: OtherVersion | None = None,
 ) -> WindowDiff:
     """Build a recorded window with some changes. Compare it with the window without them, or with another version.
 
-    Raises InvalidInput if a change does not apply to this window or the window before does not fit, and NotFound.
+    The changes are the summary and the memories of a time (Unix seconds), prompt versions, and recalled sources to
+    remove. Raises InvalidInput if a change does not apply to this window or the window before does not fit, and
+    NotFound.
     """
-    one = await apply(services, scope, recorded, before) if before else recorded
+    one = await _with_version(services, recorded, before) if before else recorded
     other = recorded
     was = plan_again(services, one).window
     await asyncio.sleep(0)  # each takes up to 20 ms: do not block others
@@ -327,8 +304,12 @@ async def redecide(
     except InvalidInput:
         reproduced = False
     await asyncio.sleep(0)
-    for change in changes:
-        other = await apply(services, scope, other, change)
+    if as_of is not None:
+        other = await _as_of(services, scope, other, as_of)
+    for version in versions:
+        other = await _with_version(services, other, version)
+    if without:
+        other = _without(other, without)
     tokens = (one.prompt_tokens, other.prompt_tokens)
     try:
         would = plan_again(services, other).window
