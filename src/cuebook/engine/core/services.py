@@ -212,6 +212,9 @@ class Caches(Struct, kw_only=True):
     embedder_failure: ServiceFailure = field(default_factory=ServiceFailure)
     upstream_failure: ServiceFailure = field(default_factory=ServiceFailure)  # of the last request to it
     epoch: int = 0  # number of erasures, as far as this process knows
+    #: Mark, backlog and mode of conversations whose summary would not be smaller than its text, by tenant and id.
+    refused_passes: dict[tuple[str, str], tuple[int, int, str]] = field(default_factory=dict)
+    optimizer_idle_at: float = 0.0  # when the optimizer last found nothing due
     progress: dict[type, Any] = field(default_factory=dict)  # of background jobs, by its type
 
     def progress_of(self, kind: type[P]) -> P:

@@ -85,15 +85,9 @@ class Pass(Struct, frozen=True, kw_only=True):
 Derived = tuple[Summary, Merged]
 
 
-class RefusedPasses(Struct):
-    """Conversations whose summary would not be smaller than its text, until they have more posts."""
-
-    states: dict[tuple[str, str], tuple[int, int, str]] = {}  # mark, backlog and mode, by tenant and conversation
-
-
 async def _due(services: Services, query: DueQuery) -> list[DueWork[DueConversation]]:
     """Return conversations with enough posts without a summary, most posts first."""
-    refused = services.caches.progress_of(RefusedPasses).states
+    refused = services.caches.refused_passes
     least = least_backlog(services.settings.compaction)
     results: list[DueWork[DueConversation]] = []
     last: DueConversation | None = None
@@ -143,7 +137,7 @@ async def _run(services: Services, scope: Scope, each: DueConversation) -> bool:
         await services.store.postpone(scope, each.conversation, until=until, failed=True, mark=each.mark)
         raise
     if outcome == "refused":
-        services.caches.progress_of(RefusedPasses).states[each.tenant, each.conversation] = _state(each)
+        services.caches.refused_passes[each.tenant, each.conversation] = _state(each)
         await services.store.postpone(scope, each.conversation, until=until, failed=False, mark=each.mark)
     return outcome == "stored"
 

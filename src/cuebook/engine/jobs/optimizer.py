@@ -36,22 +36,16 @@ class Analysis(Struct, frozen=True, kw_only=True):
     served: float | None = None  # mean score of the newest turns, None with too few signals
 
 
-class OptimizerProgress(Struct):
-    """The time of the last scan that found nothing due. Conversations unchanged since need no scan."""
-
-    idle_at: float = 0.0
-
-
 async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
     """Return the conversations that changed since their last run, at most once per interval."""
     settings, now = services.config.optimizer, services.clock.now()
     if not settings.enabled:
         return []
-    progress, every = services.caches.progress_of(OptimizerProgress), settings.interval_ms / 1000
-    since = max(0.0, min(progress.idle_at, now) - every)  # a clock may be set back
+    caches, every = services.caches, settings.interval_ms / 1000
+    since = max(0.0, min(caches.optimizer_idle_at, now) - every)  # a clock may be set back
     changed = await services.store.tuning.changed(least=LEAST_POSTS, since=since, before=now - every, limit=query.limit)
     if not changed:
-        progress.idle_at = now
+        caches.optimizer_idle_at = now
     return of_conversations(changed)
 
 
