@@ -6,7 +6,7 @@ highest priority, else the mode's preset, else the default; between reviews the 
 
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct, structs
 
@@ -70,15 +70,10 @@ class Presets(Struct, frozen=True, kw_only=True):
     by_mode: Mapping[str, str] = {}
 
 
+#: The reason of a profile that was not reviewed.
+CACHED: Final = "cached"
 #: The default without a file: no profiles.
 NONE = Presets()
-
-
-class ProfileState(Struct, frozen=True, kw_only=True):
-    """A conversation's stored profile state."""
-
-    preset_id: str
-    reviewed: int  # the turn of the last review
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -88,39 +83,35 @@ class Profile(Struct, frozen=True, kw_only=True):
     """
 
     preset_id: str
-    addon_keys: tuple[str, ...]
-    reason: str
-    was_reviewed: bool
-    state: ProfileState
+    reviewed: int  # the turn of the last review
+    addon_keys: tuple[str, ...] = ()
+    reason: str = CACHED
 
 
 # ---- selection -------------------------------------------------------------------------------------------------------
 
 
 def route(
-    presets: Presets, *, message: str, mode: str | None, turn: int, state: ProfileState | None, compacted: bool
+    presets: Presets, *, message: str, mode: str | None, turn: int, last: Profile | None, compacted: bool
 ) -> Profile:
     """Return the profile of a turn (from 1): the stored one, or a new choice if a review is due.
 
-    `state` is that of the last turn's Profile, None for none. A stored preset that the file no longer has is reviewed.
+    `last` is the last turn's profile, None for none. A stored preset that the file no longer has is reviewed.
     """
-    if state is not None and not _is_due(presets, state, turn, compacted=compacted):
-        chosen, reason, reviewed = state.preset_id, "cached", state.reviewed
+    if last is not None and not _is_due(presets, last, turn, compacted=compacted):
+        chosen, reason, reviewed = last.preset_id, CACHED, last.reviewed
     else:
         chosen, reason = _choose(presets, message, _fold(mode or ""))
         reviewed = turn
     addons = tuple(dict.fromkeys(presets.presets[chosen].addon_prompt_keys)) if chosen else ()
-    profile_state = ProfileState(preset_id=chosen, reviewed=reviewed)
-    return Profile(
-        preset_id=chosen, addon_keys=addons, reason=reason, was_reviewed=reason != "cached", state=profile_state
-    )
+    return Profile(preset_id=chosen, reviewed=reviewed, addon_keys=addons, reason=reason)
 
 
-def _is_due(presets: Presets, state: ProfileState, turn: int, *, compacted: bool) -> bool:
+def _is_due(presets: Presets, last: Profile, turn: int, *, compacted: bool) -> bool:
     routing = presets.routing
     forced = compacted and routing.force_review_on_compaction
-    gone = state.preset_id not in (presets.presets if state.preset_id else (routing.default_preset_id,))
-    return forced or gone or not 0 <= turn - state.reviewed < routing.review_every_n_turns
+    gone = last.preset_id not in (presets.presets if last.preset_id else (routing.default_preset_id,))
+    return forced or gone or not 0 <= turn - last.reviewed < routing.review_every_n_turns
 
 
 def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:

@@ -3,14 +3,13 @@
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import cuebook
 from cuebook.errors import InvalidInput
-from cuebook.prompts.presets import NONE, Presets, Profile, ProfileState, read_presets, route
+from cuebook.prompts.presets import CACHED, NONE, Presets, Profile, read_presets, route
 
 FILE = "config/metaprompt-presets.json"
 PROJECT = Path(cuebook.__file__).parent / "app" / "setup" / "project"
@@ -24,7 +23,7 @@ def read(document: object, prompts: set[str] = ADDONS) -> Presets:
 
 
 def ask(presets: Presets, message: str, mode: str | None = "general", **given_: object) -> Profile:
-    values = {"turn": 1, "state": None, "compacted": False, **given_}
+    values = {"turn": 1, "last": None, "compacted": False, **given_}
     return route(presets, message=message, mode=mode, **values)
 
 
@@ -93,7 +92,7 @@ def test_every_prompt_of_the_built_in_file_exists():
 )
 def test_the_built_in_file_routes_by_whole_words(mode, message, preset, reason):
     found = ask(read(SHIPPED), message, mode)
-    assert (found.preset_id, found.reason, found.was_reviewed) == (preset, reason, True)
+    assert (found.preset_id, found.reason) == (preset, reason)
     assert found.addon_keys == read(SHIPPED).presets[preset].addon_prompt_keys
 
 
@@ -167,12 +166,11 @@ def test_a_text_matches_its_own_words(before, word):
 
 
 def reviews(presets: Presets, turns: int, compactions: frozenset[int] = frozenset()) -> list[int]:
-    state, found = None, []
+    last, found = None, []
     for turn in range(1, turns + 1):
-        profile = ask(presets, "hello", turn=turn, state=state, compacted=turn in compactions)
-        state = msgspec.json.decode(msgspec.json.encode(profile.state), type=ProfileState)  # a restart between any two
-        assert profile.was_reviewed is (profile.reason != "cached")
-        if profile.was_reviewed:
+        profile = ask(presets, "hello", turn=turn, last=last, compacted=turn in compactions)
+        last = Profile(preset_id=profile.preset_id, reviewed=profile.reviewed)  # all that a turn stores for the next
+        if profile.reason != CACHED:
             found.append(turn)
     return found
 
@@ -194,21 +192,21 @@ def test_compaction_forces_a_review_by_default():
 def test_the_preset_is_kept_between_reviews():
     presets = read(SHIPPED)
     first = ask(presets, "a plan")
-    second = ask(presets, LONG, turn=2, state=first.state)
+    second = ask(presets, LONG, turn=2, last=first)
     assert (second.preset_id, second.addon_keys) == ("general_planner", ("_meta/planner",))
-    assert (second.reason, second.was_reviewed, second.state) == ("cached", False, first.state)
+    assert (second.reason, second.reviewed) == (CACHED, 1)
 
 
 def test_a_removed_preset_is_reviewed():
-    assert ask(routing(), "", turn=2, state=ProfileState(preset_id="gone", reviewed=1)).reason == "default"
-    assert ask(routing(), "", turn=2, state=ProfileState(preset_id="", reviewed=1)).preset_id == "a"
-    assert ask(routing(), "", turn=2, state=ProfileState(preset_id="a", reviewed=9)).was_reviewed  # went back
+    assert ask(routing(), "", turn=2, last=Profile(preset_id="gone", reviewed=1)).reason == "default"
+    assert ask(routing(), "", turn=2, last=Profile(preset_id="", reviewed=1)).preset_id == "a"
+    assert ask(routing(), "", turn=2, last=Profile(preset_id="a", reviewed=9)).reason != CACHED  # went back
 
 
 def test_without_presets_no_profile_applies():
     first = ask(NONE, "a plan")
     assert (first.preset_id, first.addon_keys, first.reason) == ("", (), "default")
-    assert ask(NONE, "", turn=2, state=first.state).reason == "cached"
+    assert ask(NONE, "", turn=2, last=first).reason == CACHED
     assert read({"memoryCompaction": {}}) == NONE
 
 
@@ -228,7 +226,7 @@ def test_other_fields_are_ignored_and_add_ons_keep_their_order():
             }
         ],
     }
-    found = ask(read(document, {*ADDONS, "default/persona/kind"}), "", state=ProfileState(preset_id="a", reviewed=1))
+    found = ask(read(document, {*ADDONS, "default/persona/kind"}), "", last=Profile(preset_id="a", reviewed=1))
     assert found.addon_keys == ("_meta/planner", "persona/kind", "_meta/concise")
 
 

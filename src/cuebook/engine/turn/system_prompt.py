@@ -41,7 +41,7 @@ from cuebook.memory.tokenizer import day_of
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import candidates, own_names, parse_reference, project_of
 from cuebook.prompts.params import coerce
-from cuebook.prompts.presets import Profile, ProfileState, route
+from cuebook.prompts.presets import CACHED, Profile, route
 from cuebook.prompts.template import render
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
@@ -112,7 +112,7 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
     own = _first(own_names(persona.id, project), scene.families)
     if not (addons or persona.chain or own):
         return SystemPrompt(texts=_base(persona), metadata=_selection(profile, project, {}))
-    fresh = profile is not None and profile.was_reviewed
+    fresh = profile is not None and profile.reason != CACHED
     speaker = _Speaker(services, scene, ask, persona, project, fresh=fresh, signals=signals)
     links = {speaker.resolve_name(slug) for slug in persona.chain.values()}
     texts: list[Text | None] = []
@@ -181,12 +181,12 @@ def _profile(services: Services, scene: Scene, ask: Ask) -> Profile | None:
     if not services.settings.presets.presets:
         return None
     value = scene.told.get("promptProfile")
-    state = None
+    last = None
     if isinstance(value, Mapping) and isinstance(value.get("reviewedAt"), int):
-        state = ProfileState(preset_id=str(value.get("presetId", "")), reviewed=value["reviewedAt"])
+        last = Profile(preset_id=str(value.get("presetId", "")), reviewed=value["reviewedAt"])
     mode, turn = mode_of(scene, ask.mode), scene.conversation.turns + 1
     return route(
-        services.settings.presets, message=ask.text, mode=mode, turn=turn, state=state, compacted=scene.has_new_summary
+        services.settings.presets, message=ask.text, mode=mode, turn=turn, last=last, compacted=scene.has_new_summary
     )
 
 
@@ -196,9 +196,9 @@ def _selection(profile: Profile | None, project: str, chosen: Mapping[str, Any])
         data["promptProfile"] = {
             "presetId": profile.preset_id,
             "addonPromptKeys": list(profile.addon_keys),
-            "wasReviewed": profile.was_reviewed,
+            "wasReviewed": profile.reason != CACHED,
             "reason": profile.reason,
-            "reviewedAt": profile.state.reviewed,
+            "reviewedAt": profile.reviewed,
         }
     return data | ({"promptVariants": dict(chosen)} if chosen else {})
 
