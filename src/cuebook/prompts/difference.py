@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
@@ -63,7 +62,26 @@ def edits(before: Sequence[str], after: Sequence[str]) -> list[Edit]:
 def unified(before: str, after: str) -> tuple[str, ...]:
     """Return the hunks of a unified diff, without the two file name lines; none for equal texts."""
     old = before.split("\n")
-    return tuple(line for hunk in _hunks(edits(old, after.split("\n"))) for line in _printed(old, *hunk))
+    hunks: list[list[Edit]] = []
+    for edit in edits(old, after.split("\n")):
+        if hunks and edit.start - hunks[-1][-1].end <= 2 * CONTEXT:
+            hunks[-1].append(edit)
+        else:
+            hunks.append([edit])
+    lines: list[str] = []
+    added = 0  # lines that earlier hunks added
+    for hunk in hunks:
+        at, end = max(0, hunk[0].start - CONTEXT), min(len(old), hunk[-1].end + CONTEXT)
+        grown = sum(len(edit.new) - (edit.end - edit.start) for edit in hunk)
+        lines.append(f"@@ -{_span(at, end - at)} +{_span(at + added, end - at + grown)} @@")
+        added += grown
+        for edit in hunk:
+            lines += [f" {line}" for line in old[at : edit.start]]
+            lines += [f"-{line}" for line in old[edit.start : edit.end]]
+            lines += [f"+{line}" for line in edit.new]
+            at = edit.end
+        lines += [f" {line}" for line in old[at:end]]
+    return tuple(lines)
 
 
 def merge_lines(base: str, ours: str, theirs: str) -> str | None:
@@ -80,35 +98,6 @@ def merge_lines(base: str, ours: str, theirs: str) -> str | None:
         merged += edit.new
         at = last = edit.end
     return "\n".join(merged + lines[at:])
-
-
-def _hunks(changes: Sequence[Edit]) -> Iterator[tuple[int, list[Edit]]]:
-    """Yield the edits that share their context, each group with the number of lines that earlier ones added."""
-    group = 0
-    groups: list[int] = []
-    for place, edit in enumerate(changes):
-        group += place > 0 and edit.start - changes[place - 1].end > 2 * CONTEXT
-        groups.append(group)
-    added = 0
-    for _, pairs in groupby(zip(groups, changes, strict=True), key=lambda pair: pair[0]):
-        together = [edit for _, edit in pairs]
-        yield added, together
-        added += sum(len(edit.new) - (edit.end - edit.start) for edit in together)
-
-
-def _printed(old: Sequence[str], added: int, together: Sequence[Edit]) -> Iterator[str]:
-    """Yield one hunk's lines, its header first."""
-    start = max(0, together[0].start - CONTEXT)
-    end = min(len(old), together[-1].end + CONTEXT)
-    grown = sum(len(edit.new) - (edit.end - edit.start) for edit in together)
-    yield f"@@ -{_span(start, end - start)} +{_span(start + added, end - start + grown)} @@"
-    at = start
-    for edit in together:
-        yield from (f" {line}" for line in old[at : edit.start])
-        yield from (f"-{line}" for line in old[edit.start : edit.end])
-        yield from (f"+{line}" for line in edit.new)
-        at = edit.end
-    yield from (f" {line}" for line in old[at:end])
 
 
 def _span(start: int, count: int) -> str:
@@ -173,22 +162,14 @@ class Difference(Struct, frozen=True):
 def difference(before: Version, after: Version) -> Difference:
     """Return what changed from one version to another, ignoring slug, branch, number and semver."""
     before, after = level(before), level(after)
-    old = {param.name: param for param in before.params}
-    new = {param.name: param for param in after.params}
-    names = [*old, *(name for name in new if name not in old)]
     return Difference(
         (
             *_sections(before.sections, after.sections, override=False),
             *_sections(before.override_sections, after.override_sections, override=True),
         ),
-        tuple(_param(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)),
+        tuple(_params(before.params, after.params)),
         tuple(_fields(before, after)),
     )
-
-
-def _param(name: str, before: Param | None, after: Param | None) -> ParamDifference:
-    kind: Kind = "added" if before is None else "removed" if after is None else "changed"
-    return ParamDifference(name, kind, before, after)
 
 
 def bump(change: Difference) -> Bump:
@@ -247,6 +228,14 @@ def _sections(before: Mapping[str, str], after: Mapping[str, str], *, override: 
     for name, text in after.items():
         if name not in before:
             yield SectionDifference(name, "added", override, tuple(f"+{line}" for line in text.split("\n")))
+
+
+def _params(before: Sequence[Param], after: Sequence[Param]) -> Iterator[ParamDifference]:
+    old, new = [{param.name: param for param in params} for params in (before, after)]
+    for name in old | new:
+        was, now = old.get(name), new.get(name)
+        if was != now:
+            yield ParamDifference(name, "added" if was is None else "removed" if now is None else "changed", was, now)
 
 
 def _fields(before: Version, after: Version) -> Iterator[FieldDifference]:
