@@ -37,16 +37,31 @@ from cuebook.validate import Document, check, format_value, join
 _ALIASES: Final = {"overrideSections": "override_sections", "inherits_from": "inherits"}
 _Number = Annotated[int, Meta(ge=1)]
 _Branch = tuple[str, str]  # slug and name of a branch
+_Chains = dict[_Branch, list[Version]]  # oldest first
 
 
-class Row(Struct, frozen=True):
-    """A version in the file. `order` is its number there, `semver` whether the file has one, `inherits` its place."""
+class MigrationRow(Struct, frozen=True):
+    """A version of the file: its place there, its `order` by number, and whether it has a `semver`.
+
+    `inherits` is the place of its parent or of null, "" if not set. `plan` adds the version's number on its branch, and
+    its change from the previous version.
+    """
 
     place: str
     version: Version
     order: int = 0
     semver: bool = False
-    inherits: str = ""  # the path of its parent or of null, "" if not set
+    inherits: str = ""
+    change: Difference = Difference()
+
+
+class Skip(Struct, frozen=True):
+    """A skipped row: the version exists already, with this number."""
+
+    place: str
+    slug: str
+    branch: str
+    number: int = field(name="version")
 
 
 class _Version(Document, frozen=True, kw_only=True, rename=None):
@@ -112,7 +127,7 @@ class _File(Document, frozen=True, kw_only=True, rename=None):
     inheritance: tuple[_Link, ...] = ()
 
 
-def rows_of(document: Any) -> list[Row]:
+def rows_of(document: Any) -> list[MigrationRow]:
     """Return the rows of a parsed migration file. Raises InvalidInput naming the path of a fault."""
     if not isinstance(document, list | Mapping):
         raise InvalidInput(
@@ -171,7 +186,7 @@ def _sections(data: Mapping[str, Any], path: str) -> dict[str, str]:
     return sections
 
 
-def _row(read: _Version, path: str, *, parent: str, inside: str = "") -> Row:
+def _row(read: _Version, path: str, *, parent: str, inside: str = "") -> MigrationRow:
     """Return a row; `parent` is the path of its parent, `inside` that of its sections below `path`."""
     sections = _sections(read.sections, f"{path}{inside}.sections")
     overriding = _overriding(read, path, sections)
@@ -191,7 +206,7 @@ def _row(read: _Version, path: str, *, parent: str, inside: str = "") -> Row:
         description=read.description,
         sync=read.sync,
     )
-    return Row(path, version, read.version, bool(read.semver), parent)
+    return MigrationRow(path, version, read.version, bool(read.semver), parent)
 
 
 def _overriding(version: _Version, path: str, sections: Mapping[str, str]) -> dict[str, str]:
@@ -211,7 +226,7 @@ def _overriding(version: _Version, path: str, sections: Mapping[str, str]) -> di
 # ---------------------------------------------------------------- prompts, versions, inheritance
 def _of_cortex(
     listed: tuple[_Prompt, ...], versions: tuple[_NumberedVersion, ...], links: tuple[_Link, ...]
-) -> list[Row]:
+) -> list[MigrationRow]:
     """Return the rows of Cortex's form: a prompt completes its versions, and links define the parents."""
     prompts: dict[str, tuple[_Prompt, str]] = {}
     for at, prompt in enumerate(listed):
@@ -234,11 +249,14 @@ def _parents(links: tuple[_Link, ...]) -> dict[_Branch, tuple[str, str]]:
     parents: dict[_Branch, tuple[str, str]] = {}
     for at, link in enumerate(links):
         path = f"inheritance[{at}]"
-        slugs = [check_slug(getattr(link, f"{end}_slug"), where=f"{path}.{end}_slug") for end in ("child", "parent")]
-        names = [
-            check_branch(getattr(link, f"{end}_branch"), where=f"{path}.{end}_branch") for end in ("child", "parent")
+        child, parent = [
+            (
+                check_slug(getattr(link, f"{end}_slug"), where=f"{path}.{end}_slug"),
+                check_branch(getattr(link, f"{end}_branch"), where=f"{path}.{end}_branch"),
+            )
+            for end in ("child", "parent")
         ]
-        child, reference = (slugs[0], names[0]), slugs[1] if names[1] == MAIN else f"{slugs[1]}@{names[1]}"
+        reference = parent[0] if parent[1] == MAIN else "@".join(parent)
         if parents.setdefault(child, (reference, path))[0] != reference:
             where = f"{path}.child_slug"
             raise InvalidInput(f"{where}: {'@'.join(child)} already inherits from {parents[child][0]}", where=where)
@@ -250,7 +268,7 @@ def _numbered(
     path: str,
     prompt: tuple[_Prompt, str] | None,
     parents: Mapping[_Branch, tuple[str, str]],
-) -> Row:
+) -> MigrationRow:
     shared, shared_path = prompt or (_Prompt(slug=numbered.slug), "")
     content, overriding = numbered.content, numbered.override_sections
     parent, parent_path = parents.get((numbered.slug, numbered.branch), ("", ""))
@@ -274,28 +292,6 @@ def _numbered(
     return _row(version, path, parent=parent_path, inside=".content")
 
 
-_Chains = Mapping[tuple[str, str], Sequence[Version]]
-
-
-class MigrationStep(Struct, frozen=True):
-    """A version to write: its place in the file, its new number, and its changes against the previous version."""
-
-    place: str
-    version: Version
-    number: int
-    change: Difference
-    parent_place: str  # the place of its parent in the file
-
-
-class Skip(Struct, frozen=True):
-    """A skipped row: the version exists already, with this number."""
-
-    place: str
-    slug: str
-    branch: str
-    number: int = field(name="version")
-
-
 def read_document(data: bytes, *, name: str) -> Any:
     """Return a parsed migration file. Raises InvalidInput naming the file for invalid JSON and duplicate keys."""
     return parse(data.removeprefix(b"\xef\xbb\xbf"), where=name)
@@ -311,54 +307,44 @@ def slugs(document: Any) -> tuple[str, ...]:
     return tuple(named)
 
 
-def plan(document: Any, existing: Iterable[Version]) -> tuple[tuple[MigrationStep, ...], tuple[Skip, ...]]:
-    """Return the versions to write, parents and `main` first, and the skipped rows.
+def plan(document: Any, existing: Iterable[Version]) -> tuple[tuple[MigrationRow, ...], tuple[Skip, ...]]:
+    """Return the rows to write, parents and `main` first, and the skipped rows.
 
     `existing` are all versions of `slugs` and of their ancestors.
 
     Raises InvalidInput naming the place of the first fault; then nothing may be written.
     """
-    chains = _chains(existing)
-    steps: list[MigrationStep] = []
+    chains: _Chains = {}
+    for version in sorted(existing, key=lambda version: version.number):
+        chains.setdefault((version.slug, version.branch), []).append(version)
+    added: list[MigrationRow] = []
     skipped: list[Skip] = []
-    for key, rows in _grouped(rows_of(document)).items():
-        _follow(rows, chains.get(key, []), steps, skipped)
-    planned = {key: list(chain) for key, chain in chains.items()}
-    for step in steps:
-        planned.setdefault((step.version.slug, step.version.branch), []).append(
-            replace(step.version, number=step.number)
-        )
-    ordered = tuple(_named_apart(parents_first(steps, lambda step: step.version), chains))
-    for step in ordered:
-        _check_parents(step, planned)
+    for branch, rows in _grouped(rows_of(document)).items():
+        _follow(rows, chains.get(branch, []), added, skipped)
+    ordered = tuple(_named_apart(parents_first(added, lambda row: row.version), chains))
+    for row in ordered:
+        chains.setdefault((row.version.slug, row.version.branch), []).append(row.version)
+    for row in ordered:
+        _check_parents(row, chains)
     return ordered, tuple(skipped)
 
 
-def _named_apart(
-    steps: Iterable[MigrationStep], chains: Mapping[tuple[str, str], Sequence[Version]]
-) -> Iterator[MigrationStep]:
-    """Yield the steps, none with the semantic version of another text of its prompt."""
-    named: dict[str, list[tuple[str, str]]] = {}
+def _named_apart(rows: Iterable[MigrationRow], chains: _Chains) -> Iterator[MigrationRow]:
+    """Yield the rows, none with the semantic version of another text of its prompt."""
+    named: dict[str, list[Version]] = {}
     for (slug, _), chain in chains.items():
-        named.setdefault(slug, []).extend((each.semver, each.digest) for each in chain)
-    for step in steps:
-        version, known = step.version, named.setdefault(step.version.slug, [])
-        taken = {semver for semver, digest in known if digest != version.digest}
+        named.setdefault(slug, []).extend(chain)
+    for row in rows:
+        version, known = row.version, named.setdefault(row.version.slug, [])
+        taken = {each.semver for each in known if each.digest != version.digest}
         version = replace(version, semver=free_semver(version.semver, taken))
-        known.append((version.semver, version.digest))
-        yield replace(step, version=version)
+        known.append(version)
+        yield replace(row, version=version)
 
 
-def _chains(existing: Iterable[Version]) -> dict[tuple[str, str], list[Version]]:
-    chains: dict[tuple[str, str], list[Version]] = {}
-    for version in sorted(existing, key=lambda version: version.number):
-        chains.setdefault((version.slug, version.branch), []).append(version)
-    return chains
-
-
-def _grouped(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
+def _grouped(rows: Iterable[MigrationRow]) -> dict[_Branch, list[MigrationRow]]:
     """Group rows by branch: `main` before the other branches of a slug, versions in order."""
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[_Branch, list[MigrationRow]] = {}
     for row in rows:
         groups.setdefault((row.version.slug, row.version.branch), []).append(row)
     first = {slug: at for at, (slug, _) in reversed(list(enumerate(groups)))}
@@ -372,7 +358,9 @@ def _grouped(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
     return {key: groups[key] for key in ordered}
 
 
-def _follow(rows: Sequence[Row], chain: Sequence[Version], steps: list[MigrationStep], skipped: list[Skip]) -> None:
+def _follow(
+    rows: Sequence[MigrationRow], chain: Sequence[Version], added: list[MigrationRow], skipped: list[Skip]
+) -> None:
     """Plan a branch: skip the first rows that exist in this order, append the others to its head."""
     at, number = 0, chain[-1].number if chain else 0
     last = chain[-1] if chain else None
@@ -386,29 +374,29 @@ def _follow(rows: Sequence[Row], chain: Sequence[Version], steps: list[Migration
         fresh = True  # later rows in the file follow it on the branch
         number += 1
         before = last or Version(slug=row.version.slug, branch=row.version.branch, type=row.version.type)
-        version = _sealed(row, row.version if row.inherits else replace(row.version, inherits=before.inherits))
+        version = replace(_sealed(row, before), number=number)
         change = difference(before, version)
         if last and not row.semver:
             version = replace(version, semver=next_semver(last.semver, bump(change)))
-        steps.append(MigrationStep(row.place, version, number, change, row.inherits or f"{row.place}.inherits"))
+        added.append(replace(row, version=version, change=change))
         last = version
 
 
-def _same(row: Row, version: Version) -> bool:
+def _same(row: MigrationRow, version: Version) -> bool:
     """Return whether a row equals a version."""
-    said = row.version if row.inherits else replace(row.version, inherits=version.inherits)
-    return _sealed(row, said).digest == (version.digest or sealed(version).digest)
+    return _sealed(row, version).digest == (version.digest or sealed(version).digest)
 
 
-def _sealed(row: Row, version: Version) -> Version:
+def _sealed(row: MigrationRow, before: Version) -> Version:
+    """Return a row's version in stored form, with the parent of the version before if it names none."""
     try:
-        return sealed(version)
+        return sealed(row.version if row.inherits else replace(row.version, inherits=before.inherits))
     except InvalidInput as error:
         raise InvalidInput(f"{row.place}.{error}", where=f"{row.place}.{error.where}") from error
 
 
-def _check_parents(step: MigrationStep, chains: _Chains) -> None:
-    """Return a version resolved among all existing and planned versions."""
+def _check_parents(row: MigrationRow, chains: _Chains) -> None:
+    """Check that a version can be resolved among all existing and added versions. Raises InvalidInput."""
 
     def parent_of(text: str) -> Version | None:
         reference = parse_reference(text)
@@ -420,6 +408,7 @@ def _check_parents(step: MigrationStep, chains: _Chains) -> None:
         return None
 
     try:
-        resolve(replace(step.version, number=step.number), parent_of)
+        resolve(row.version, parent_of)
     except InvalidInput as error:
-        raise InvalidInput(f"{step.parent_place}: {error}", where=step.parent_place) from error
+        place = row.inherits or f"{row.place}.inherits"
+        raise InvalidInput(f"{place}: {error}", where=place) from error

@@ -66,25 +66,25 @@ THREE = {
 
 def stored(migration, existing=()):
     """Return the versions that a store holds after a migration."""
-    return [*existing, *(replace(step.version, number=step.number) for step in migration[0])]
+    return [*existing, *(row.version for row in migration[0])]
 
 
 def test_the_documented_array_is_imported():
     migration = plan(ARRAY, ())
-    assert [(step.version.slug, step.version.branch) for step in migration[0]] == [
+    assert [(row.version.slug, row.version.branch) for row in migration[0]] == [
         ("my-prompt", "main"),
         ("writer", "main"),
         ("base", "main"),
         ("writer", "trial"),
     ]
-    assert replace(migration[0][0].version, digest="") == Version(
+    assert replace(migration[0][0].version, digest="", number=0) == Version(
         slug="my-prompt",
         type="system",
         sections={"identity": "You are helpful.", "constraints": "Be concise."},
         metadata={"context_weights": {"task_coding": 0.8, "user_frustrated": 0.5}},
         tags=("assistant",),
     )
-    assert replace(migration[0][3].version, digest="") == Version(
+    assert replace(migration[0][3].version, digest="", number=0) == Version(
         slug="writer",
         branch="trial",
         semver="2.0.0-rc.1",
@@ -96,9 +96,9 @@ def test_the_documented_array_is_imported():
         description="Writes",
         sync=True,
     )
-    step = migration[0][0]
-    assert (step.place, step.number) == ("prompts[0]", 1)
-    assert [(change.name, change.kind, change.lines) for change in step.change.sections] == [
+    row = migration[0][0]
+    assert (row.place, row.version.number) == ("prompts[0]", 1)
+    assert [(change.name, change.kind, change.lines) for change in row.change.sections] == [
         ("identity", "added", ("+You are helpful.",)),
         ("constraints", "added", ("+Be concise.",)),
     ]
@@ -108,13 +108,13 @@ def test_the_documented_array_is_imported():
 
 def test_prompts_versions_and_inheritance_are_imported():
     migration = plan(THREE, ())
-    assert [(step.place, step.version.slug, step.number) for step in migration[0]] == [
+    assert [(row.place, row.version.slug, row.version.number) for row in migration[0]] == [
         ("versions[2]", "base", 1),
         ("versions[1]", "coder", 1),
         ("versions[0]", "coder", 2),
     ]
-    base, one, two = (step.version for step in migration[0])
-    assert replace(base, digest="") == Version(
+    base, one, two = (row.version for row in migration[0])
+    assert replace(base, digest="", number=0) == Version(
         slug="base",
         type="meta",
         sections={"rules": '[\n  "a",\n  "b"\n]'},
@@ -160,11 +160,11 @@ def test_the_next_version_keeps_the_parent_and_counts_on():
         Version(slug="p", number=1, sections={"body": "a"}, inherits="base"),
         Version(slug="p", number=2, sections={"body": "b"}, inherits="base", semver="1.4.0"),
     ]
-    [step] = plan([{"slug": "p", "sections": {"body": "c"}}], there)[0]
-    assert (step.number, step.version.semver, step.version.inherits) == (3, "1.4.1", "base")
-    assert [change.lines for change in step.change.sections] == [("@@ -1 +1 @@", "-b", "+c")]
-    [step] = plan([{"slug": "p", "inherits": None, "sections": {"body": "c"}}], there)[0]
-    assert (step.version.inherits, step.version.semver) == (None, "1.5.0")
+    [row] = plan([{"slug": "p", "sections": {"body": "c"}}], there)[0]
+    assert (row.version.number, row.version.semver, row.version.inherits) == (3, "1.4.1", "base")
+    assert [change.lines for change in row.change.sections] == [("@@ -1 +1 @@", "-b", "+c")]
+    [row] = plan([{"slug": "p", "inherits": None, "sections": {"body": "c"}}], there)[0]
+    assert (row.version.inherits, row.version.semver) == (None, "1.5.0")
     assert plan([{"slug": "p", "sections": {"body": "b"}, "tags": ["new"]}], there)[0] == ()
 
 

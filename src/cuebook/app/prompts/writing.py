@@ -43,7 +43,7 @@ from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
 from cuebook.prompts.inherit import Clash, merge3
 from cuebook.prompts.learn import score
-from cuebook.prompts.migrate import MigrationStep, plan, slugs
+from cuebook.prompts.migrate import plan, slugs
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference, read_place
 from cuebook.prompts.params import read_params
 from cuebook.prompts.registry import twin
@@ -430,22 +430,18 @@ class Prompts(PromptReading):
         services = self._services
         families = await services.prompts.families(Scope(), list(await asyncio.to_thread(slugs, document)))
         existing = [each for slug in families for each in await services.prompts.versions(Scope(), slug)]
-        steps, skipped = await asyncio.to_thread(plan, document, existing)
-        await self.check([replace(step.version, number=step.number) for step in steps])
-        if dry_run or not steps:
-            stored = [replace(step.version, number=step.number) for step in steps]
-        else:
-            begun = zip(steps, _begins(steps, existing), strict=True)
-            writes = [Write(version=step.version, base=step.number - 1, begins=begins) for step, begins in begun]
-            stored = await save_writes(services, writes, by=by)
-        told = zip(steps, stored, strict=True)
-        return MigrationResult(
-            dry_run=dry_run,
-            written=tuple(
-                as_answer(MigratedVersion, version, place=step.place, bump=bump(step.change)) for step, version in told
-            ),
-            skipped=skipped,
-        )
+        rows, skipped = await asyncio.to_thread(plan, document, existing)
+        versions = [row.version for row in rows]
+        await self.check(versions)
+        if not dry_run:
+            begun = zip(versions, _begins(versions, existing), strict=True)
+            writes = [Write(version=each, base=each.number - 1, begins=begins) for each, begins in begun]
+            versions = await save_writes(services, writes, by=by) if writes else []
+        written = [
+            as_answer(MigratedVersion, version, place=row.place, bump=bump(row.change))
+            for row, version in zip(rows, versions, strict=True)
+        ]
+        return MigrationResult(dry_run=dry_run, written=tuple(written), skipped=skipped)
 
     # inside
 
@@ -509,18 +505,18 @@ def _params(value: Any) -> tuple[Param, ...]:
     return value if ready else read_params(value)
 
 
-def _begins(steps: Sequence[MigrationStep], existing: Sequence[Version]) -> list[tuple[str, int] | None]:
-    """Return for each version the origin of its branch: None for an existing branch or a new prompt."""
+def _begins(added: Sequence[Version], existing: Sequence[Version]) -> list[tuple[str, int] | None]:
+    """Return for each added version the origin of its branch: None for an existing branch or a new prompt."""
     versions: dict[str, list[Version]] = {}
     for version in existing:
         versions.setdefault(version.slug, []).append(version)
     results: list[tuple[str, int] | None] = []
-    for step in steps:
-        family = versions.setdefault(step.version.slug, [])
-        stands = any(each.branch == step.version.branch for each in family)
+    for version in added:
+        family = versions.setdefault(version.slug, [])
+        stands = any(each.branch == version.branch for each in family)
         origins = [each for each in family if each.branch == MAIN] or family
-        results.append(None if stands or not origins else _most_like(step.version, origins))
-        family.append(replace(step.version, number=step.number))
+        results.append(None if stands or not origins else _most_like(version, origins))
+        family.append(version)
     return results
 
 
