@@ -27,7 +27,6 @@ from cuebook.app.keys import Keys
 from cuebook.app.memories.search import Memories
 from cuebook.app.organizations import Organizations
 from cuebook.app.personas import Personas
-from cuebook.app.prompts.base import prompt_logs_of
 from cuebook.app.prompts.files import ProjectPrompts, push_by_itself, pushes_by_itself
 from cuebook.app.proxy.anthropic_messages import Messages, digest_of_ask, upstream_model
 from cuebook.app.proxy.openai_conversations import OpenAIConversations
@@ -36,6 +35,7 @@ from cuebook.app.reports.audit import Audit
 from cuebook.app.reports.shadow import ShadowCalls
 from cuebook.app.setup.compose import compose, services_of, sinks_of
 from cuebook.app.setup.project_files import check_instructions, load_config, load_presets
+from cuebook.app.setup.prompt_logs import prompt_logs_of
 from cuebook.app.sync.sync import PromptSync
 from cuebook.app.transcript_views.live import Live, LiveReader
 from cuebook.app.turns.feedback import Thumb

@@ -9,24 +9,35 @@
 | missing | there is no file | - | writes the file |
 | both | both changed since the last synchronization | refuses | refuses |
 
-The last synchronized state decides. If it is unknown, a text found in the branch's history counts as an old one.
+The last synchronized state decides. It is stored in a file next to the database, which is specific to this machine and
+may be deleted at any time. Without it (a new or in-memory database) a text found in the branch's history counts as an
+old one.
 """
 
+import hashlib
+import json
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.prompts.base import Agreed, text_hash
+from cuebook.app.files import write_whole
 from cuebook.app.prompts.folder import Contents, Place, PromptFile
 from cuebook.engine.core.services import Services
+from cuebook.errors import BackendError
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.difference import raised
+from cuebook.prompts.digest import level
+from cuebook.prompts.files import written
 from cuebook.prompts.registry import path_of
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 
+#: By branch: the SHA-256 of the content that its file and head last shared, and the file's path.
+Agreed = dict[Place, tuple[str, str]]
 State = Literal["same", "new", "changed", "behind", "missing", "both", "registry"]
 
 
@@ -101,3 +112,39 @@ async def _state(services: Services, text: str, active: Version | None, base: st
     if base is None and numbers:
         return "behind", 0
     return "changed", max((each for each in numbers if each < active.number), default=0)
+
+
+def text_hash(version: Version) -> str:
+    """Compute a SHA-256 of a version's file content.
+
+    It does not hash the bytes: YAML takes 0.3 ms to write, and the style may differ between PyYAML versions.
+    """
+    version = level(version)
+    content = (written(version), list(version.sections.items()), list(version.override_sections.items()))
+    return hashlib.sha256(msgspec.json.encode(content)).hexdigest()
+
+
+# ---- the last synchronized state ------------------------------------------------------------------------------------
+
+
+def read_base(file: Path | None) -> Agreed:
+    """Return the stored state; empty if the file is missing or invalid, or None."""
+    if file is None or not file.is_file():
+        return {}
+    try:
+        rows = msgspec.json.decode(file.read_bytes(), type=list[tuple[str, str, str, str]])
+    except (OSError, msgspec.DecodeError):
+        return {}
+    return {(slug, branch): (text, path) for slug, branch, text, path in rows}
+
+
+def write_base(file: Path | None, agreed: Agreed) -> None:
+    """Write the state; None: not stored. Raises BackendError."""
+    if file is None or read_base(file) == agreed:
+        return
+    lines = ",\n".join(json.dumps([*place, *base]) for place, base in sorted(agreed.items()))
+    try:
+        write_whole(file, [f"[{lines}]\n"])
+    except OSError as error:
+        msg = f"{str(file)!r} cannot be written ({error.strerror})"
+        raise BackendError(msg) from error

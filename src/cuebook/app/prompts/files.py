@@ -13,17 +13,26 @@ from pathlib import Path
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from cuebook.app.prompts.base import Agreed, base_file_of, read_base, text_hash, write_base
-from cuebook.app.prompts.compare import BranchState, State, compare, families_of
+from cuebook.app.prompts.compare import (
+    Agreed,
+    BranchState,
+    State,
+    compare,
+    families_of,
+    read_base,
+    text_hash,
+    write_base,
+)
 from cuebook.app.prompts.draft import save_planned
 from cuebook.app.prompts.folder import Contents, Place, PromptFolder, data_hash
-from cuebook.app.prompts.history import astray, history_of, pointers_of, registry_of
+from cuebook.app.prompts.history import astray, history_of, pointers_of
 from cuebook.app.prompts.writing import Prompts
+from cuebook.app.setup.compose import file_beside_database
 from cuebook.app.setup.project_files import FILE as PROJECT
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput
-from cuebook.prompts import registry as registry_drift
+from cuebook.prompts import registry as registries
 from cuebook.prompts.difference import Bump, bump, difference
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.files import with_semver
@@ -58,7 +67,7 @@ class ProjectPrompts(Prompts):
     def __init__(self, services: Services, config: Config) -> None:
         super().__init__(services)
         self._root = Path(config.folder) / config.settings.prompts.folder
-        self._base = base_file_of(config)
+        self._base = file_beside_database(config, ".prompts")
 
     @property
     def root(self) -> Path:
@@ -164,7 +173,7 @@ class ProjectPrompts(Prompts):
         if contents.registry is None:
             return sync_changes
         values = {each.slug for each in sync_changes} | {each.path for each in sync_changes}
-        faults = registry_drift.check(contents.registry, await asyncio.to_thread(shelf.texts))
+        faults = registries.check(contents.registry, await asyncio.to_thread(shelf.texts))
         faults += [(FILE, slug, why) for slug, family in families.items() for why in astray(contents.registry, family)]
         return sync_changes + [
             SyncChange(path=path, slug=slug, branch="", state="registry", message=shelf.located(why, path))
@@ -245,11 +254,17 @@ class ProjectPrompts(Prompts):
         registry_entries = () if slugs is None or old is None or not old.text else old.entries
         families = await families_of(self._services, slugs if registry_entries else None)
         versions = [each for slug in families for each in await self._services.prompts.versions(Scope(), slug)]
-        files = registry_of(versions, families, paths, [each for each in registry_entries if each.id not in families])
-        heads = {
-            paths.get(place) or path_of(*place): place for place in {(each.slug, each.branch) for each in versions}
-        }
-        due = {path: text for path, text in files.items() if path not in heads or heads[path] in fresh}
+        branches = {(slug, branch.name): branch for slug, family in families.items() for branch in family.branches}
+        files = registries.layout(
+            versions,
+            {place: branch.head for place, branch in branches.items()},
+            {slug: family.labels for slug, family in families.items()},
+            active={place: branch.active for place, branch in branches.items()},
+            paths=paths,
+            others=[each for each in registry_entries if each.id not in families],
+        )
+        places = {paths.get(place) or path_of(*place): place for place in branches}
+        due = {path: text for path, text in files.items() if path not in places or places[path] in fresh}
         await asyncio.to_thread(lambda: [shelf.write(path, text) for path, text in due.items()])
 
 

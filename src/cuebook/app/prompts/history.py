@@ -1,6 +1,6 @@
-"""Restore and write the history in a folder's registry: older versions, branch origins, labels, active versions."""
+"""Restore the history in a folder's registry: older versions, branch origins, labels, active versions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -142,21 +142,3 @@ def _entries(registry: Registry | None, place: Place) -> list[RegistryEntry]:
 def _origin(first: RegistryEntry) -> tuple[str, int] | None:
     branch, _, number = str(first.extra.get(registries.ORIGIN, "")).partition(":")
     return (branch, int(number)) if branch and number.isdecimal() else None
-
-
-def registry_of(
-    versions: Sequence[Version],
-    families: Mapping[str, Family],
-    paths: Mapping[Place, str],
-    others: Sequence[RegistryEntry] = (),
-) -> dict[str, str]:
-    """Return all files of these versions by path, including the registry, which keeps `others` unchanged."""
-    places = {(slug, branch.name): branch for slug, family in families.items() for branch in family.branches}
-    return registries.layout(
-        versions,
-        {place: branch.head for place, branch in places.items()},
-        {slug: family.labels for slug, family in families.items()},
-        active={place: branch.active for place, branch in places.items()},
-        paths=paths,
-        others=others,
-    )

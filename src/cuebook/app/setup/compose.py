@@ -245,10 +245,13 @@ def database_of(config: Config) -> str:
 def key_file_of(config: Config) -> Path | None:
     """Return the file of the database key, None for a database in memory."""
     name = config.settings.secrets.key_file
-    if name:
-        return Path(config.folder) / name
+    return Path(config.folder) / name if name else file_beside_database(config, ".key")
+
+
+def file_beside_database(config: Config, ending: str) -> Path | None:
+    """Return the file with the name of the database file and this ending, None for a database in memory."""
     database = database_of(config)
-    return None if database == MEMORY else Path(f"{database}.key")
+    return None if database == MEMORY else Path(f"{database}{ending}")
 
 
 def _upstream(config: Config) -> HttpUpstream | None:
