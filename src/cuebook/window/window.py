@@ -6,7 +6,6 @@ so that a replay of an older window reports "renderer changed" and not "altered"
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -125,7 +124,7 @@ def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_token
     tokens += sum(text.tokens for text in sheet.front) + (sheet.summary.tokens if sheet.summary else 0)
     tokens += sum(text.tokens for text in sheet.volatile) if query_at >= 0 else 0
     return Window(
-        blocks=Blocks(sheet, values),
+        blocks=tuple(_blocks(sheet, values)),
         dropped=tuple(dropped),
         anchors=anchors,
         messages=tuple(messages),
@@ -133,30 +132,6 @@ def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_token
         budget=budget,
         tools_tokens=tools_tokens,
     )
-
-
-class Blocks(Sequence[Block]):
-    """The blocks of a rendered sheet, computed on demand, because some windows are never inspected."""
-
-    def __init__(self, sheet: Sheet, values: Sequence[bytes]) -> None:
-        """Start with a sheet and the messages of its path, without the volatile block."""
-        self._sheet, self._values = sheet, values
-
-    @cached_property
-    def _all(self) -> tuple[Block, ...]:
-        return tuple(_blocks(self._sheet, self._values))
-
-    def __len__(self) -> int:
-        return len(self._all)
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._all[at]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._all == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._all)
 
 
 def _blocks(sheet: Sheet, values: Sequence[bytes]) -> Iterator[Block]:
