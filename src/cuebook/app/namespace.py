@@ -58,7 +58,7 @@ class Namespace:
 
 async def appended_before(services: Services, scope: Scope, key: Key | None) -> Appended | None:
     """Return what an earlier request with the same key appended, None for a new key. Raises KeyReused."""
-    answered = await services.find_answer(scope, key) if key else None
+    answered = await services.find_idempotency_key(scope, key) if key else None
     if key is None or answered is None:
         return None
     if answered.digest != key[1]:

@@ -144,8 +144,8 @@ def learn_ratio(services: Services, model: str, conversation: str, *, reported: 
     _remember(services, model, conversation, TokenRatio(max(least, reported * MARGIN / tokens), least))
 
 
-async def load_ratios(services: Services, scope: Scope) -> None:
-    """Load what providers reported before this process started, once."""
+async def restore_token_ratios(services: Services, scope: Scope) -> None:
+    """Fill the cache of token ratios, once, with what providers reported before this process started."""
     if services.caches.has_ratios:
         return
     for report in await services.store.talks.token_reports(scope, limit=LOADED):

@@ -321,8 +321,8 @@ class Services(Struct, kw_only=True):
         """Wake the background worker: work may be due."""
         self.wakeup.set()
 
-    async def find_answer(self, scope: Scope, key: Key) -> StoredAnswer | None:
-        """Return the stored answer of an Idempotency-Key."""
+    async def find_idempotency_key(self, scope: Scope, key: Key) -> StoredAnswer | None:
+        """Return what an Idempotency-Key was used for, None for a new key."""
         digest = self.settings.keyed_digest_of(key)
         return await self.store.answered(scope, digest[0]) if digest else None
 

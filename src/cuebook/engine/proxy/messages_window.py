@@ -89,7 +89,7 @@ def _messages(
     converted: Sequence[ConvertedMessage], step: OpenStep, front: int
 ) -> tuple[list[_OutgoingMessage], dict[int, tuple[int, int]]]:
     """Return the path's messages, and by number of the window's message the position of its last stable block."""
-    plan, numbers = step.plan, step.place.messages_by_seq(step.decision.start.expected_last_seq)
+    plan, numbers = step.plan, step.position.messages_by_seq(step.decision.start.expected_last_seq)
     sheet = plan.sheet
     messages: list[_OutgoingMessage] = []
     places: dict[int, tuple[int, int]] = {}

@@ -11,9 +11,8 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.messages_window import window_body
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head, TranslatedWire, Wire
-from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.request import StoredReply, TurnRequest
 from cuebook.engine.turn.step import OpenStep
-from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.window.models import CacheRule, rule_for

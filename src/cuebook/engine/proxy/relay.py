@@ -15,8 +15,8 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.wire import Head, Wire, local_head, send_upstream
 from cuebook.engine.turn.chat import speak
 from cuebook.engine.turn.decide_step import replan_step
+from cuebook.engine.turn.request import StoredReply
 from cuebook.engine.turn.step import OpenStep
-from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.engine.turn.turn import answer
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import RelayAnswer, Upstream
@@ -55,7 +55,7 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
     async def stream(self, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
         """Yield the head and the body of the answer, the head with the request's position and its prompt's length."""
         services, lease = self.wire.services, step.lease
-        if step.place.is_side_branch and services.caches.is_first_side_request(
+        if step.position.is_side_branch and services.caches.is_first_side_request(
             (lease.scope.tenant, lease.conversation)
         ):
             log.info(

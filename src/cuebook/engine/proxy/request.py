@@ -76,7 +76,8 @@ def turn_request(
     """
     messages = _read_messages(services, call, fields)
     lead = next((n for n, each in enumerate(messages) if each.role != SYSTEM), len(messages))
-    front = messages[: lead if call.leading is None else min(lead, call.leading)]
+    lead = lead if call.leading is None else min(lead, call.leading)
+    front, history = messages[:lead], messages[lead:]
     value = value_of(fields, "metadata")
     metadata = value if isinstance(value, dict) else {}
     conversation = call.conversation or _text(metadata.get("conversation_id"))
@@ -88,7 +89,7 @@ def turn_request(
         raise no_organization(organization)
     tools, live_tools = _charged(services, fields)
     model, choices = value_of(fields, "model"), value_of(fields, "n")
-    newest = next((each for each in reversed(messages[len(front) :]) if each.role == "user"), None)
+    newest = next((each for each in reversed(history) if each.role == "user"), None)
     ask = Ask(
         newest.content.message if newest else "",
         conversation,
@@ -105,10 +106,10 @@ def turn_request(
     )
     return TurnRequest(
         ask=ask,
-        utility=utility_sign(call.headers, keyed, messages[len(front) :], front=front, resends=not call.server_history),
+        utility_sign=utility_sign(call.headers, keyed, history, front=front, resends=not call.server_history),
         key=_key_of(services, call, ask, keyed, user=user),
         choices=min(max(choices, 1), MOST_CHOICES) if isinstance(choices, int) else 1,
-        history=tuple(messages[len(front) :]),
+        history=tuple(history),
         only_new=call.server_history,
         parent=call.parent,
         lists=call.lists,

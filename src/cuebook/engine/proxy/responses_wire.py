@@ -17,9 +17,8 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.messages_window import split_recall
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head, TranslatedWire
-from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.request import StoredReply, TurnRequest
 from cuebook.engine.turn.step import OpenStep
-from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.interfaces.store import Lease
@@ -145,7 +144,7 @@ class ResponsesWire(TranslatedWire):
         self._front = [item for each in items[:front] for item in each.blocks]
         self.converted = (*self._before, *items[front:])
         self.fields = fields if chat_fields is None else chat_fields
-        return msgspec.structs.replace(turn, begins_at_compaction=self.native, adds_nothing=self._compacts)
+        return msgspec.structs.replace(turn, begins_at_compaction=self.native, compacts=self._compacts)
 
     def _chat_fields(self) -> dict[str, Raw]:
         return {name: Raw(_encode(value)) for name, value in self._request.chat_fields().items()}
@@ -178,7 +177,7 @@ class ResponsesWire(TranslatedWire):
     def _items(self, step: OpenStep) -> list[Raw]:
         """Return the window's items: the client's own where it sent a message whole, others from the stored message."""
         plan, sheet = step.plan, step.plan.sheet
-        numbers = step.place.messages_by_seq(step.decision.start.expected_last_seq)
+        numbers = step.position.messages_by_seq(step.decision.start.expected_last_seq)
         items = [_system_item(JOIN.join(text.text for text in sheet.front))] if sheet.front else []
         items += self._front
         items += [_system_item(sheet.summary.text)] if sheet.summary else []

@@ -338,12 +338,12 @@ def _learn_limits(record: RelayedCall, step: OpenStep, tokens: int) -> None:
 
 async def _truncated(services: Services, step: OpenStep) -> tuple[int, ...]:
     """Return the posts stored before a turn that its new messages replace with truncated copies."""
-    place, last = step.place, step.decision.start.expected_last_seq
-    new = [step.request.history[number] for number in place.new[: len(place.drafts)]]
-    if not place.parent or not new or place.is_side_branch or place.parent == last:
+    position, last = step.position, step.decision.start.expected_last_seq
+    new = [step.request.history[number] for number in position.new[: len(position.drafts)]]
+    if not position.parent or not new or position.is_side_branch or position.parent == last:
         return ()
-    span = (place.parent + 1, min(place.parent + len(new), last))
-    before = await services.store.posts_in(step.request.scope, place.ask.conversation, [span])
+    span = (position.parent + 1, min(position.parent + len(new), last))
+    before = await services.store.posts_in(step.request.scope, position.ask.conversation, [span])
     return cut_short(before, [(each.role, each.content.message) for each in new])
 
 

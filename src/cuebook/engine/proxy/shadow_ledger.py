@@ -146,7 +146,7 @@ def _estimate(
 def _posts(step: OpenStep) -> dict[str, Any]:
     """Count the posts stored before a call by the prompts that contain them."""
     scene, plan = step.plan.scene, step.plan
-    sent = set(step.place.seqs.values())
+    sent = set(step.position.seqs.values())
     entries = {post_in_form.post.seq for post_in_form in plan.sheet.partition.kept if post_in_form.form != "cut"}
     entries |= {hit.seq for hit in plan.hits if hit.seq}
     path = [post.seq for post in scene.path]

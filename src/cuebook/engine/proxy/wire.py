@@ -14,9 +14,8 @@ from msgspec import Raw, Struct
 from cuebook.engine.core.context_limits import ModelTarget, target_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.proxy.request import RelayCall, model_in, read_fields, turn_request
-from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.request import StoredReply, TurnRequest
 from cuebook.engine.turn.step import OpenStep
-from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.errors import CuebookError, UpstreamError
 from cuebook.interfaces import RelayAnswer, RelayRequest, Upstream
 from cuebook.records.memory import NO_MODEL

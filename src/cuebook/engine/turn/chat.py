@@ -14,9 +14,8 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.turn.decide_step import replan_step
 from cuebook.engine.turn.decision import reply_metadata
 from cuebook.engine.turn.history import align_history
-from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.request import StoredReply, TurnRequest
 from cuebook.engine.turn.step import FIRST_PIECE, BrokenOffError, OpenStep
-from cuebook.engine.turn.stored_reply import StoredReply
 from cuebook.engine.turn.turn import decide_turn
 from cuebook.errors import UpstreamError
 from cuebook.interfaces import ModelRequest
@@ -85,35 +84,26 @@ async def speak(services: Services, step: OpenStep) -> AsyncGenerator[str, None]
 
     A prompt that is too long is retried once with a smaller one, which `step` then has.
     """
-    try:
-        async with aclosing(_speak(services, step)) as texts:
-            async for text in texts:
-                yield text
-    except UpstreamError as error:
-        if step.text or not await replan_step(services, step, error.status or 0, str(error).encode()):
-            raise
-    else:
-        return
-    async with aclosing(_speak(services, step)) as texts:
-        async for text in texts:
-            yield text
-
-
-async def _speak(services: Services, step: OpenStep) -> AsyncGenerator[str, None]:
-    plan = step.plan
-    request = ModelRequest(
-        messages=plain_chat(plan.messages),
-        conversation=step.lease.conversation,
-        recalled=tuple(plan.quotes),
-        zone=plan.request.zone,
-    )
-    usage, finish = None, ""
-    async with closing(services.model.stream(request)) as pieces:
-        async for piece in pieces:
-            usage, finish = piece.usage or usage, piece.finish or finish
-            if piece.text:
-                step.hear(piece.text)
-                yield piece.text
+    for is_retry in (False, True):
+        plan, usage, finish = step.plan, None, ""
+        request = ModelRequest(
+            messages=plain_chat(plan.messages),
+            conversation=step.lease.conversation,
+            recalled=tuple(plan.quotes),
+            zone=plan.request.zone,
+        )
+        try:
+            async with closing(services.model.stream(request)) as pieces:
+                async for piece in pieces:
+                    usage, finish = piece.usage or usage, piece.finish or finish
+                    if piece.text:
+                        step.hear(piece.text)
+                        yield piece.text
+        except UpstreamError as error:
+            if is_retry or step.text or not await replan_step(services, step, error.status or 0, str(error).encode()):
+                raise
+        else:
+            break
     if not finish:
         msg = f"Incomplete answer from model {services.model.name}. The partial answer was stored."
         raise BrokenOffError(msg, retryable=True)

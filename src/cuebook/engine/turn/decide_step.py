@@ -9,7 +9,7 @@ from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_with_previous
 from cuebook.engine.turn.decision import Decision, decision_of
-from cuebook.engine.turn.history import HistoryPlace
+from cuebook.engine.turn.history import HistoryPosition
 from cuebook.engine.turn.plan import plan_window, plan_with_tuning
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.scene import load_step_scene
@@ -21,13 +21,13 @@ from cuebook.records.turn import Turn
 from cuebook.wire.too_long import read_too_long
 
 
-async def decide_step(services: Services, request: TurnRequest, place: HistoryPlace, turn: Turn) -> Decision:
+async def decide_step(services: Services, request: TurnRequest, position: HistoryPosition, turn: Turn) -> Decision:
     """Load the state and decide the next step of an open turn, after the results of its tools."""
-    scene = await load_step_scene(services, request, place, turn)
+    scene = await load_step_scene(services, request, position, turn)
     prompt = await first_system_prompt(services, request.scope, turn)
-    contents = window_request(services, scene, request, place, prompt)
+    contents = window_request(services, scene, request, position, prompt)
     plan = await compare_with_previous(services, request.scope, plan_window(services, scene, contents, waiting=turn))
-    return decision_of(services, request, place, prompt, plan, turn=turn.n)
+    return decision_of(services, request, position, prompt, plan, turn=turn.n)
 
 
 async def replan_step(services: Services, step: OpenStep, status: int, error: bytes) -> bool:
@@ -47,7 +47,7 @@ async def replan_step(services: Services, step: OpenStep, status: int, error: by
     if plan.window.tokens >= before.window.tokens:
         return False
     plan = await compare_with_previous(services, lease.scope, plan)
-    new = decision_of(services, step.request, step.place, step.decision.prompt, plan, turn=lease.turn)
+    new = decision_of(services, step.request, step.position, step.decision.prompt, plan, turn=lease.turn)
     rows = {"manifest": new.start.manifest, "texts": new.start.texts, "metadata": new.start.metadata}
     await step.replan(replace(new, start=replace(step.decision.start, **rows)))
     return True

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.drafts import dated
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import SOURCE
-from cuebook.engine.turn.history import HistoryPlace
+from cuebook.engine.turn.history import HistoryPosition
 from cuebook.engine.turn.plan import WindowPlan, dropped_to_wire
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
@@ -31,7 +31,7 @@ from cuebook.memory.scopes import (
 )
 from cuebook.records.answer import Time
 from cuebook.records.prompt import Outcome
-from cuebook.records.turn import ASKED, BRANCH, RECALLED, RETRY_OF, SHADOW, SIDE, Ask
+from cuebook.records.turn import ASKED, BRANCH, RECALLED, RETRY_OF, SHADOW, SIDE
 from cuebook.window.partition import tuning_metadata
 
 
@@ -46,7 +46,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 def decision_of(
     services: Services,
     request: TurnRequest,
-    place: HistoryPlace,
+    position: HistoryPosition,
     prompt: SystemPrompt,
     plan: WindowPlan,
     *,
@@ -54,39 +54,46 @@ def decision_of(
     outcome: tuple[int, Outcome] | None = None,
 ) -> Decision:
     """Return the decision of a step. `outcome` is the message's feedback on an earlier turn."""
-    scene, ask = plan.scene, place.ask
+    scene, ask = plan.scene, position.ask
     conversation = scene.conversation
-    moves_head = place.moves_head(conversation.head)
+    moves_head = position.moves_head(conversation.head)
     metadata = reply_metadata(services, prompt, plan, turn=turn, mode=ask.mode)
-    shared, used = _published(scene, ask), {text.source for text in plan.sheet.volatile}
-    metadata |= _memory_terms(scene, place, shared) | _request_terms(request, place)
+    known, used = scene.known, {text.source for text in plan.sheet.volatile}
+    participants = Participants(user=conversation.user, persona=ask.persona or "-", organization=ask.organization)
+    published = (
+        published_place(known.policy, participants, known.settings, may_publish=ask.may_publish) if known else None
+    )
+    shared = published.id if published else ""  # the organization whose memory gets the posts
+    is_guest = ask.user is not None and conversation.user not in (None, ask.user)
+    sets_policy = ask.memory_control is not None and not is_guest  # a guest cannot change the conversation's policy
+    metadata |= _memory_terms(scene, position, participants, shared) | _request_terms(request, position)
     metadata |= {} if moves_head else {BRANCH: SIDE}
-    metadata |= _retried(scene, place, plan.query_seq)
-    could_be_utility = request.utility and not conversation.no and len(place.drafts) == 1
+    metadata |= _retried(scene, position, plan.query_seq)
+    could_be_utility = request.utility_sign and not conversation.no and len(position.drafts) == 1
     start = StepStart(
         conversation=ask.conversation,
         expected_head=conversation.head,
         expected_last_seq=conversation.last_seq,
         parent=scene.parent,
-        drafts=dated(place.drafts, plan.request.zone),
-        insertions=tuple((at, dated(drafts, plan.request.zone)) for at, drafts in place.insertions),
+        drafts=dated(position.drafts, plan.request.zone),
+        insertions=tuple((at, dated(drafts, plan.request.zone)) for at, drafts in position.insertions),
         manifest=replace(plan.manifest, stable_prefix_ratio=plan.window.stable_prefix_ratio),
         texts=plan.texts,
         now=services.clock.now(),
         lease_s=services.config.work.lease_s,
         user=ask.user,
         persona=ask.persona,
-        turn=place.waiting_turn.n if place.waiting_turn else 0,
+        turn=position.waiting_turn.n if position.waiting_turn else 0,
         query_seq=plan.query_seq,
         moves_head=moves_head,
-        parallel=place.parallel,
+        parallel=position.parallel,
         metadata=metadata,
         mode=ask.mode,
         time_zone=ask.time_zone,
-        policy=_new_policy(scene, ask),
+        policy=policy_to_wire(known.policy) if known and sets_policy else None,
         utility=ask.utility,
-        frame=frame_of(services.settings, place.drafts[0].message) if could_be_utility else None,
-        delivers=bool((scene.known and personal_places(scene.known.policy, _participants(scene, ask))) or shared),
+        frame=frame_of(services.settings, position.drafts[0].message) if could_be_utility else None,
+        delivers=bool((known and personal_places(known.policy, participants)) or shared),
         uses=() if request.shadow else tuple(no for source, no in plan.request.memories.uses.items() if source in used),
         project=ask.project,
         idempotency=services.settings.keyed_digest_of(request.key),
@@ -98,69 +105,43 @@ def decision_of(
     return Decision(prompt=prompt, plan=plan, start=start)
 
 
-def _retried(scene: Scene, place: HistoryPlace, query_seq: int) -> dict[str, Any]:
+def _retried(scene: Scene, position: HistoryPosition, query_seq: int) -> dict[str, Any]:
     """Return the mark of a turn whose request repeats that of a failed turn, as clients do after a 429."""
     last = scene.last_turn
-    if last is None or place.drafts or place.waiting_turn or last.query_seq != query_seq:
+    if last is None or position.drafts or position.waiting_turn or last.query_seq != query_seq:
         return {}
     failed = last.state in ("failed", "interrupted") and not last.reply_seq
     return {RETRY_OF: [*last.metadata.get(RETRY_OF, ()), last.n]} if failed else {}
 
 
-# ---- Memory ---------------------------------------------------------------------------------------------------------
-
-
-def _new_policy(scene: Scene, ask: Ask) -> dict[str, Any] | None:
-    """Return the conversation's new policy, or None without one in the request. A guest's request cannot change it."""
-    conversation = scene.conversation
-    guest = ask.user is not None and conversation.user not in (None, ask.user)
-    return policy_to_wire(scene.known.policy) if scene.known and ask.memory_control is not None and not guest else None
-
-
-def _published(scene: Scene, ask: Ask) -> str:
-    """Return the organization whose memory gets the posts, "" for none."""
-    known = scene.known
-    if known is None:
-        return ""
-    place = published_place(known.policy, _participants(scene, ask), known.settings, may_publish=ask.may_publish)
-    return place.id if place else ""
-
-
-def _participants(scene: Scene, ask: Ask) -> Participants:
-    return Participants(user=scene.conversation.user, persona=ask.persona or "-", organization=ask.organization)
-
-
-def _memory_terms(scene: Scene, place: HistoryPlace, shared: str) -> dict[str, Any]:
+def _memory_terms(scene: Scene, position: HistoryPosition, participants: Participants, shared: str) -> dict[str, Any]:
     """Return the memory policy and the new posts of a turn's metadata. Later steps use the first step's policy.
 
     `shared` is the organization whose memory gets the posts.
     """
-    ask = place.ask
-    if place.waiting_turn is not None:
-        data = place.waiting_turn.metadata
+    ask = position.ask
+    if position.waiting_turn is not None:
+        data = position.waiting_turn.metadata
         return {name: data[name] for name in (KEPT, SHARED_WITH, SHARED_BY, SHARING, SPOKEN_WITH) if name in data}
     first = scene.conversation.last_seq + 1
     known, sharing = scene.known, None
     if known is not None and known.policy.share:  # the turn asked to share with an organization
-        reason = unshared(known.policy, _participants(scene, ask), known.settings, may_publish=ask.may_publish)
+        reason = unshared(known.policy, participants, known.settings, may_publish=ask.may_publish)
         sharing = {"shared": False, "reason": reason} if reason else {"shared": True}
     values = {
         SHARED_WITH: shared,
         SHARED_BY: ask.key if shared else "",
         SPOKEN_WITH: ask.persona,
-        BROUGHT: first if len(place.drafts) > 1 else None,
+        BROUGHT: first if len(position.drafts) > 1 else None,
         SHARING: sharing,
     }
     return {name: value for name, value in values.items() if value}
 
 
-# ---- The request ----------------------------------------------------------------------------------------------------
-
-
-def _request_terms(request: TurnRequest, place: HistoryPlace) -> dict[str, Any]:
+def _request_terms(request: TurnRequest, position: HistoryPosition) -> dict[str, Any]:
     """Return the marks of a shadow turn, and the request fields of a turn's steps by step number."""
-    earlier: Mapping[str, Any] = place.waiting_turn.metadata if place.waiting_turn else {}
-    step = str(len(place.waiting_turn.steps) + 1 if place.waiting_turn else 1)
+    earlier: Mapping[str, Any] = position.waiting_turn.metadata if position.waiting_turn else {}
+    step = str(len(position.waiting_turn.steps) + 1 if position.waiting_turn else 1)
     asked = {**earlier.get(ASKED, {}), **({step: dict(request.metadata)} if request.metadata else {})}
     shadow = {SHADOW: earlier.get(SHADOW) or {}} if request.shadow or SHADOW in earlier else {}
     return shadow | ({ASKED: asked} if asked else {})

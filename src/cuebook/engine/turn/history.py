@@ -47,7 +47,7 @@ TAIL = 2
 NEW = 8
 
 
-class HistoryPlace(Struct, frozen=True, kw_only=True):
+class HistoryPosition(Struct, frozen=True, kw_only=True):
     """Where a request continues its conversation, and its new posts."""
 
     ask: Ask  # as asked there: a side request asks nothing of the conversation
@@ -103,7 +103,7 @@ async def name_conversation(services: Services, request: TurnRequest) -> TurnReq
     continuation = None
     if not (request.ask.conversation or request.only_new):
         continuation = await _recognize(services, request)
-    if request.utility and await _is_utility(services, request, continuation):
+    if request.utility_sign and await _is_utility(services, request, continuation):
         earlier = continuation.conversation if continuation else None
         name = earlier.id if earlier and earlier.utility else services.dice.new_id("util")
         ask = replace(request.ask, conversation=name, text="", memory_control=None, organization=None, utility=True)
@@ -120,7 +120,7 @@ async def _is_utility(services: Services, request: TurnRequest, continuation: Co
 
     The first request of a conversation that the client names needs a known template.
     """
-    if request.utility == "declared":
+    if request.utility_sign == "declared":
         return True
     if continuation is not None:  # an earlier attempt of the same request, if it is one
         return continuation.conversation.utility and not continuation.answered
@@ -131,12 +131,12 @@ async def _is_utility(services: Services, request: TurnRequest, continuation: Co
         begins = not (alignments and alignments[0].conversation.last_seq)
         if not begins and not continue_at(alignments[0]).is_side_branch:
             return False
-    if begins or request.utility in ("format", "template"):
-        return request.utility == "template" or not begins
+    if begins or request.utility_sign in ("format", "template"):
+        return request.utility_sign == "template" or not begins
     return await has_known_frame(services, request)
 
 
-async def align_history(services: Services, request: TurnRequest, *, is_busy: bool = False) -> HistoryPlace:
+async def align_history(services: Services, request: TurnRequest, *, is_busy: bool = False) -> HistoryPosition:
     """Return where a request with a named conversation continues it. Raises InvalidInput.
 
     `is_busy`: another of its turns is running.
@@ -149,10 +149,10 @@ async def align_history(services: Services, request: TurnRequest, *, is_busy: bo
         if draft.message != posted.message or draft.parts != posted.parts:  # stored text has secrets redacted
             live = replace(writer, redactor=None).posted(posted, **where)
             draft = replace(draft, tokens=max(draft.tokens, live.tokens))
-        return HistoryPlace(ask=ask, drafts=(draft,), live=live)
+        return HistoryPosition(ask=ask, drafts=(draft,), live=live)
     new = Continuation(Conversation(id=ask.conversation, user=ask.user), request.parent)
     if request.only_new:
-        return await _place(services, request, new)
+        return await _position(services, request, new)
     answers = _answers(request)
     paths = request.paths
     if paths is None:
@@ -166,32 +166,32 @@ async def align_history(services: Services, request: TurnRequest, *, is_busy: bo
         stored = bool(alignments and alignments[0].conversation.last_seq)
         continuation = continue_at(alignments[0], answers, states=_states(request)) if stored else None
     if continuation is not None:
-        place = await _place(services, request, continuation)
-        return replace(place, parallel=is_busy) if place.waiting_turn is None and is_busy else place
+        position = await _position(services, request, continuation)
+        return replace(position, parallel=is_busy) if position.waiting_turn is None and is_busy else position
     ask = replace(ask, mode=RELAY)  # a conversation whose client resends its whole history
-    return await _place(services, replace(request, ask=ask), new)
+    return await _position(services, replace(request, ask=ask), new)
 
 
-async def _place(services: Services, request: TurnRequest, position: Continuation) -> HistoryPlace:
-    """Return the place of a request's messages, with drafts of the new ones."""
-    draft = partial(draft_of, services, request, owner=position.conversation.user)
-    drafts = tuple(map(draft, request.history[position.first_new :]))
-    gaps = [(at, [request.history[n] for n in numbers]) for at, numbers in position.gaps]
+async def _position(services: Services, request: TurnRequest, continuation: Continuation) -> HistoryPosition:
+    """Return the position of a request's messages, with drafts of the new ones."""
+    draft = partial(draft_of, services, request, owner=continuation.conversation.user)
+    drafts = tuple(map(draft, request.history[continuation.first_new :]))
+    gaps = [(at, [request.history[n] for n in numbers]) for at, numbers in continuation.gaps]
     waiting = None
-    if not position.is_side_branch and position.parent != 0 and all(each.role == TOOL for each in drafts):
-        caller = position.parent if drafts else _caller(request, position.seqs)
+    if not continuation.is_side_branch and continuation.parent != 0 and all(each.role == TOOL for each in drafts):
+        caller = continuation.parent if drafts else _caller(request, continuation.seqs)
         if drafts or caller is not None:
-            waiting = await _waiting(services, request, parent=position.parent, caller=caller)
-    new = (*range(position.first_new, len(request.history)), *(n for _, numbers in position.gaps for n in numbers))
-    return HistoryPlace(
-        ask=replace(request.ask, text="") if position.is_side_branch else request.ask,
+            waiting = await _waiting(services, request, parent=continuation.parent, caller=caller)
+    inserted = (n for _, numbers in continuation.gaps for n in numbers)
+    return HistoryPosition(
+        ask=replace(request.ask, text="") if continuation.is_side_branch else request.ask,
         drafts=drafts,
-        parent=position.parent,
+        parent=continuation.parent,
         insertions=tuple((at, tuple(map(draft, messages))) for at, messages in gaps),
-        new=new,
-        seqs=position.seqs,
-        is_side_branch=position.is_side_branch,
-        parallel=position.is_side_branch,
+        new=(*range(continuation.first_new, len(request.history)), *inserted),
+        seqs=continuation.seqs,
+        is_side_branch=continuation.is_side_branch,
+        parallel=continuation.is_side_branch,
         waiting_turn=waiting,
     )
 

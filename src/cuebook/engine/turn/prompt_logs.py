@@ -89,7 +89,7 @@ class PromptLogs:
             self._tell(f"Prompt log queue full: {MOST} prompts. This prompt is not logged.")
             return
         lease, plan = step.lease, step.plan
-        role = speaker_in(self._services, plan.scene, step.place.ask).role
+        role = speaker_in(self._services, plan.scene, step.position.ask).role
         post = str(reply_seq) if reply_seq else f"unanswered_{lease.turn}_{lease.step}"
         index = Index(
             tenant=lease.scope.tenant,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.context_limits import limits_of
 from cuebook.engine.core.services import Services, Settings
-from cuebook.engine.turn.history import HistoryPlace
+from cuebook.engine.turn.history import HistoryPosition
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import CorrectionInput, MemoryLook, PathQuery, Scene, SearchLook
@@ -30,19 +30,19 @@ CANDIDATES = 32
 
 
 async def load_scene(
-    services: Services, request: TurnRequest, place: HistoryPlace, *, query_vector: Dense | None
+    services: Services, request: TurnRequest, position: HistoryPosition, *, query_vector: Dense | None
 ) -> Scene:
     """Load the scene of a new turn. A summary that contains corrected text is corrected.
 
     For a client that resends its history, load the posts that the summary covers too.
     """
-    settings, scope, ask, resends = services.settings, request.scope, place.ask, request.resends_history
+    settings, scope, ask, resends = services.settings, request.scope, position.ask, request.resends_history
     limits = limits_of(services, request.target, ask.conversation).limits
     profile = choose(settings.compaction, ask.mode or (RELAY if resends else None))
     terms: Any = {"prompts": candidate_prompts(settings, ask.persona), "memory": memory_query(services, ask)}
     terms |= {"project": ask.project, "otherwise": settings.project}
     terms |= {"steady_posts": profile.tail + profile.most if profile.trigger == "posts" else 0}
-    where: Any = {"parent": place.parent, "limits": limits, "budget": ask.token_budget, "dense": query_vector}
+    where: Any = {"parent": position.parent, "limits": limits, "budget": ask.token_budget, "dense": query_vector}
     query = replace(
         path_query(services, ask.conversation, ask.text, **where), **terms, whole=resends, quotes=request.quotes
     )
@@ -56,10 +56,10 @@ async def load_scene(
     return scene
 
 
-async def load_step_scene(services: Services, request: TurnRequest, place: HistoryPlace, turn: Turn) -> Scene:
+async def load_step_scene(services: Services, request: TurnRequest, position: HistoryPosition, turn: Turn) -> Scene:
     """Load the scene of a later step of a turn: as for its first step, so that the text before it stays the same."""
-    scope, ask, version = request.scope, place.ask, turn.steps[0].manifest.summary_version
-    query = path_query(services, ask.conversation, "", parent=place.parent, budget=ask.token_budget)
+    scope, ask, version = request.scope, position.ask, turn.steps[0].manifest.summary_version
+    query = path_query(services, ask.conversation, "", parent=position.parent, budget=ask.token_budget)
     query = replace(query, summary_version=version, whole=request.resends_history)
     scene = await services.store.scene(scope, query)
     services.caches.drop_erased(scene.epoch)

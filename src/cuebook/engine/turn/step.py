@@ -13,10 +13,9 @@ from cuebook.engine.core.context_limits import learn_ratio
 from cuebook.engine.core.drafts import dated, recipient_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.decision import Decision
-from cuebook.engine.turn.history import HistoryPlace
+from cuebook.engine.turn.history import HistoryPosition
 from cuebook.engine.turn.plan import WindowPlan
-from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.stored_reply import StoredReply
+from cuebook.engine.turn.request import StoredReply, TurnRequest
 from cuebook.errors import BackendError, CuebookError, InvalidInput, LeaseLost
 from cuebook.interfaces.store import Lease, StepEnd
 from cuebook.records.conversation import ASSISTANT, Draft
@@ -56,11 +55,11 @@ class OpenStep:
         self,
         services: Services,
         request: TurnRequest,
-        place: HistoryPlace,
+        position: HistoryPosition,
         decision: Decision,
         lease: Lease,
     ) -> None:
-        self.request, self.place, self.lease = request, place, lease
+        self.request, self.position, self.lease = request, position, lease
         self.decision = decision  # with another window if the first one was too long for the model
         self.text: list[str] = []
         #: Partial answer of more than text.
@@ -84,7 +83,8 @@ class OpenStep:
         """Replace the window, in the database too."""
         await self._services.store.replan(self.lease, decision.start)
         self.decision = decision
-        _cache_window(self._services, self.lease.scope, decision)
+        if (window := decision.plan.cached) is not None:
+            self._services.caches.keep_window((self.lease.scope.tenant, self.lease.conversation), window)
 
     async def __aenter__(self) -> Self:
         self._beat = asyncio.create_task(self._renew())
@@ -254,13 +254,9 @@ async def store_step(services: Services, scope: Scope, decision: Decision) -> Le
         with suppress(CuebookError):
             await to_the_end(interrupt())
         raise
-    _cache_window(services, scope, decision)
-    return lease
-
-
-def _cache_window(services: Services, scope: Scope, decision: Decision) -> None:
     if (window := decision.plan.cached) is not None:
         services.caches.keep_window((scope.tenant, decision.start.conversation), window)
+    return lease
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

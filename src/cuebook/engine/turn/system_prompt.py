@@ -85,8 +85,13 @@ class SystemPrompt(Struct, frozen=True, kw_only=True):
 async def system_prompt(
     services: Services, scene: Scene, request: TurnRequest, ask: Ask, *, signals: TurnSignals | None
 ) -> SystemPrompt:
-    """Build a turn's system prompt. Where only the client's own text applies, there is no mood state either."""
-    silent = _is_silent(services, scene, ask)
+    """Build a turn's system prompt.
+
+    A client of the proxy that names no persona, or makes a utility call, may get none: only its own text applies then,
+    and there is no mood state either.
+    """
+    named = ask.persona or scene.conversation.persona
+    silent = ask.utility or (ask.relayed and services.config.persona.speaks == "asked" and not named)
     prompt = SystemPrompt(metadata={SILENT: True})
     if not silent:
         prompt = await _render(services, scene, ask, signals_for(ask, signals))
@@ -128,14 +133,6 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
         metadata=_selection(profile, project, speaker.chosen) | _variant(rendered, speaker.chosen, signals),
         audit=tuple(speaker.renders),
     )
-
-
-def _is_silent(services: Services, scene: Scene, ask: Ask) -> bool:
-    """Return whether a client of the proxy gets no persona, because it names none or makes a utility call."""
-    if ask.utility:
-        return True
-    named = ask.persona or scene.conversation.persona
-    return ask.relayed and services.config.persona.speaks == "asked" and not named
 
 
 def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:

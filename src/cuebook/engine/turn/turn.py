@@ -1,4 +1,4 @@
-"""One turn: read the state once, decide without side effects, open, stream the answer, close.
+"""One turn: load the state once, decide without side effects, open a step, stream the answer, close the step.
 
 A turn answers one request. Its steps are calls of the model: the first one is decided here, later ones of a tool loop
 in `decide_step`. Turns that continue what the server keeps form a queue in each conversation. A client that resends its
@@ -12,18 +12,17 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from cuebook.engine.core.context_limits import load_ratios
+from cuebook.engine.core.context_limits import restore_token_ratios
 from cuebook.engine.core.recall import embed_query, recall_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_with_previous
 from cuebook.engine.turn.decide_step import decide_step
 from cuebook.engine.turn.decision import Decision, decision_of
-from cuebook.engine.turn.history import HistoryPlace, align_history, name_conversation
+from cuebook.engine.turn.history import HistoryPosition, align_history, name_conversation
 from cuebook.engine.turn.plan import plan_window
-from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.request import TurnRequest, find_stored_reply, wait_until_free
 from cuebook.engine.turn.scene import load_scene
 from cuebook.engine.turn.step import OpenStep, Speaker, store_step
-from cuebook.engine.turn.stored_reply import find_reply, wait_until_free
 from cuebook.engine.turn.system_prompt import system_prompt
 from cuebook.engine.turn.turn_signals import detect_signals, feedback_on_previous_turn
 from cuebook.engine.turn.window_request import window_request
@@ -41,7 +40,7 @@ async def answer(services: Services, request: TurnRequest, speaker: Speaker[Piec
     A repeated Idempotency-Key gets the stored answer. Raises Busy, Conflict, InvalidInput, KeyReused, and the errors of
     the speaker.
     """
-    reply = await find_reply(services, request)
+    reply = await find_stored_reply(services, request)
     if reply is None:
         request = await name_conversation(services, request)
         queue = services.queue.hold(request.scope.tenant, request.ask.conversation)
@@ -52,7 +51,7 @@ async def answer(services: Services, request: TurnRequest, speaker: Speaker[Piec
                     async for piece in pieces:
                         yield piece
                 return
-        reply = await find_reply(services, request)  # the same request was first, in another process
+        reply = await find_stored_reply(services, request)  # another process was first with the same request
         if reply is None:
             msg = f"Conversation {request.ask.conversation!r} was changed by another request. Try again."
             raise Conflict(msg)
@@ -63,23 +62,24 @@ async def answer(services: Services, request: TurnRequest, speaker: Speaker[Piec
 async def open_step(
     services: Services, request: TurnRequest, *, before_attempt: Callable[[], Awaitable[None]] | None = None
 ) -> OpenStep | None:
-    """Decide and store a step, again after each concurrent write. Return None if another request used its key.
+    """Decide a step and store it by compare-and-set: if another request wrote to the conversation first, decide again.
 
-    `before_attempt` runs before each attempt. Raises InvalidInput, LeaseLost if the conversation was erased meanwhile,
-    and Conflict after too many concurrent writes.
+    Return None if another request used its key. `before_attempt` runs before each attempt. Raises InvalidInput,
+    LeaseLost if the conversation was erased meanwhile, and Conflict after too many concurrent writes.
     """
     scope, name = request.scope, request.ask.conversation
     in_parallel = request.resends_history and not request.shadow
     stored_as, is_busy = 0, False  # the row number of the conversation
     with nullcontext() if request.shadow else services.foreground.begin():  # jobs wait for a caller's first token
         for attempt in range(RETRIES):
-            retries = services.queue.hold(scope.tenant, name, parallel=True)  # one at a time: each needs few attempts
+            # Parallel turns that another write overtook retry one after another, so that each needs few attempts.
+            retries = services.queue.hold(scope.tenant, name, parallel=True)
             async with retries if in_parallel and attempt else nullcontext():
-                place = await align_history(services, request, is_busy=is_busy)
-                request = replace(request, paths=None)  # they may have grown before another attempt
+                position = await align_history(services, request, is_busy=is_busy)
+                request = replace(request, paths=None)  # another attempt must look them up again
                 if before_attempt is not None:
                     await before_attempt()
-                decision = await decide_turn(services, request, place)
+                decision = await decide_turn(services, request, position)
                 before, stored_as = stored_as, decision.plan.scene.conversation.no
                 if before not in (0, stored_as):
                     msg = f"Conversation {name!r} was erased during this request, with its message."
@@ -91,29 +91,29 @@ async def open_step(
                     if not in_parallel:
                         await wait_until_free(services, scope, name)
                 except Conflict:
-                    if request.key and await services.find_answer(scope, request.key):
+                    if request.key and await services.find_idempotency_key(scope, request.key):
                         return None
                 else:
-                    return OpenStep(services, request, place, decision, lease)
+                    return OpenStep(services, request, position, decision, lease)
     msg = f"Conversation {name!r} has too many concurrent changes. Try again."
     raise Conflict(msg)
 
 
-async def decide_turn(services: Services, request: TurnRequest, place: HistoryPlace) -> Decision:
+async def decide_turn(services: Services, request: TurnRequest, position: HistoryPosition) -> Decision:
     """Decide the next step of a turn: load one snapshot of the state, and compute all else from it. Store nothing."""
-    await load_ratios(services, request.scope)
-    if place.waiting_turn is not None:
-        return await decide_step(services, request, place, place.waiting_turn)
-    ask = replace(place.ask, text="", utility=True) if request.adds_nothing else place.ask
+    await restore_token_ratios(services, request.scope)  # into the caches, once per process
+    if position.waiting_turn is not None:
+        return await decide_step(services, request, position, position.waiting_turn)
+    ask = replace(position.ask, text="", utility=True) if request.compacts else position.ask
     query_vector = await embed_query(services, ask.text) if services.config.memory.recall else None
-    scene = await load_scene(services, request, replace(place, ask=ask), query_vector=query_vector)
+    scene = await load_scene(services, request, replace(position, ask=ask), query_vector=query_vector)
     signals = outcome = None
-    if not (place.is_side_branch or ask.utility):  # these say nothing about the conversation
-        signals = await detect_signals(services, scene, ask, place.drafts)
-        outcome = feedback_on_previous_turn(services, scene, ask, place.drafts, signals)
+    if not (position.is_side_branch or ask.utility):  # these say nothing about the conversation
+        signals = await detect_signals(services, scene, ask, position.drafts)
+        outcome = feedback_on_previous_turn(services, scene, ask, position.drafts, signals)
     prompt = await system_prompt(services, scene, request, ask, signals=signals)
     query, turn = recall_query(services, scene, ask, quotes=request.quotes), scene.conversation.turns + 1
     memories = select_memories(services, scene, query, turn=turn)
-    contents = window_request(services, scene, request, place, prompt, query=query, memories=memories)
+    contents = window_request(services, scene, request, position, prompt, query=query, memories=memories)
     plan = await compare_with_previous(services, request.scope, plan_window(services, scene, contents))
-    return decision_of(services, request, place, prompt, plan, turn=turn, outcome=outcome)
+    return decision_of(services, request, position, prompt, plan, turn=turn, outcome=outcome)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from cuebook.engine.core.context_limits import RequestLimits, limits_of
 from cuebook.engine.core.recall import SelectedMemories
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.history import HistoryPlace, draft_of
+from cuebook.engine.turn.history import HistoryPosition, draft_of
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.interfaces.store import Scene
@@ -61,20 +61,20 @@ def window_request(
     services: Services,
     scene: Scene,
     request: TurnRequest,
-    place: HistoryPlace,
+    position: HistoryPosition,
     prompt: SystemPrompt,
     *,
     query: Query | None = None,
     memories: SelectedMemories | None = None,
 ) -> WindowRequest:
     """Return the contents of a step's window. Without recall in the conversation, its posts are not recalled."""
-    ask, conversation = place.ask, scene.conversation
+    ask, conversation = position.ask, scene.conversation
     recalls = request.quotes or scene.known is None or scene.known.policy.recalls
     profile = choose(services.settings.compaction, ask.mode or conversation.metadata.get("mode"))
     posts, copies = (
-        client_path(services, scene, request, place)
+        client_path(services, scene, request, position)
         if request.resends_history
-        else (path_of(scene, place.drafts), frozenset[int]())
+        else (path_of(scene, position.drafts), frozenset[int]())
     )
     replaced = list[Dropped]()
     if request.begins_at_compaction and not request.resends_history:
@@ -97,9 +97,9 @@ def window_request(
         live_client=request.live_client,
         tools=request.tools,
         live_tools=request.live_tools,
-        live=_live_messages(scene, request, place),
+        live=_live_messages(scene, request, position),
         frozen=prompt.volatile,
-        query_seq=place.waiting_turn.query_seq if place.waiting_turn else None,
+        query_seq=position.waiting_turn.query_seq if position.waiting_turn else None,
         memories=memories or SelectedMemories(),
         advice=prompt.advice,
         mind=prompt.mood,
@@ -107,12 +107,12 @@ def window_request(
     )
 
 
-def _live_messages(scene: Scene, request: TurnRequest, place: HistoryPlace) -> dict[int, bytes]:
+def _live_messages(scene: Scene, request: TurnRequest, position: HistoryPosition) -> dict[int, bytes]:
     """Return the messages as the caller sent them, by the seq of their stored post."""
     last = scene.conversation.last_seq
-    if place.live is not None:
-        return {last + 1: whole(path_of(scene, (place.live,))[-1], scene.conversation.user)}
-    return {seq: request.history[n].raw for seq, n in place.messages_by_seq(last).items()}
+    if position.live is not None:
+        return {last + 1: whole(path_of(scene, (position.live,))[-1], scene.conversation.user)}
+    return {seq: request.history[n].raw for seq, n in position.messages_by_seq(last).items()}
 
 
 # ---- The path -------------------------------------------------------------------------------------------------------
@@ -126,16 +126,16 @@ def path_of(scene: Scene, drafts: Sequence[Draft]) -> tuple[PathPost, ...]:
 
 
 def client_path(
-    services: Services, scene: Scene, request: TurnRequest, place: HistoryPlace
+    services: Services, scene: Scene, request: TurnRequest, position: HistoryPosition
 ) -> tuple[tuple[PathPost, ...], frozenset[int]]:
     """Return the messages of a client in its order, each as the client sent it, without secrets.
 
     Return also the seqs of the posts that the client resent with other fields than it got.
     """
     last, owner = scene.conversation.last_seq, scene.conversation.user
-    seqs = {number: seq for seq, number in place.messages_by_seq(last).items()}
-    new = (*place.drafts, *(draft for _, drafts in place.insertions for draft in drafts))  # in the order of their seqs
-    drafts = dict(zip(place.new, new, strict=True))
+    seqs = {number: seq for seq, number in position.messages_by_seq(last).items()}
+    inserted = (draft for _, drafts in position.insertions for draft in drafts)
+    drafts = dict(zip(position.new, (*position.drafts, *inserted), strict=True))
     stored = {post.seq: post for post in scene.path if post.message is not None}
     posts: list[PathPost] = []
     copies: set[int] = set()
