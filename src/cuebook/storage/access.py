@@ -9,12 +9,13 @@ from msgspec import Struct
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.conversation import Conversation, digest_of
 from cuebook.records.memory import Correction, Memory, Place, Scope
-from cuebook.storage.database.transaction import Transaction, columns, record
+from cuebook.storage.database.transaction import Cursor, Row, Transaction, columns, record
 
 
 class ConversationRow(Struct, kw_only=True):
-    """A conversation's row. Functions that change the conversation also change its row."""
+    """A conversation's row in a transaction. Functions that change the conversation also change its row."""
 
+    transaction: Transaction
     tenant: str
     no: int
     id: str
@@ -43,12 +44,34 @@ class ConversationRow(Struct, kw_only=True):
     company: tuple[tuple[int, int], ...]  # seq ranges of posts from times with several participants; 0 = open end
 
     @property
-    def counters(self) -> dict[str, Any]:
-        """Return the columns that change with the tree."""
+    def columns(self) -> dict[str, Any]:
+        """Return the columns that functions change."""
         return {
-            "no": self.no, "head": self.head, "last_seq": self.last_seq, "mark": self.mark, "backlog": self.backlog,
-            "backlog_tokens": self.backlog_tokens, "speakers": encode_json(self.speakers),
+            "user": self.user, "participants": encode_json(self.participants), "company": encode_json(self.company),
+            "speakers": encode_json(self.speakers), "head": self.head, "last_seq": self.last_seq, "mark": self.mark,
+            "backlog": self.backlog, "backlog_tokens": self.backlog_tokens,
         }  # fmt: skip
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of erasures in this conversation."""
+        return conversation_epoch(self.transaction, self.no)
+
+    def run(self, name: str, /, **values: Any) -> Cursor:
+        """Run a statement on this conversation, whose number it gets as `no`. Return its cursor."""
+        return self.transaction.run(name, no=self.no, **values)
+
+    def rows(self, name: str, /, **values: Any) -> list[Row]:
+        """Return all rows of a statement on this conversation by column names."""
+        return self.transaction.rows(name, no=self.no, **values)
+
+    def one(self, name: str, /, **values: Any) -> Row | None:
+        """Return the first row of a statement on this conversation by column names, None for none."""
+        return self.transaction.one(name, no=self.no, **values)
+
+    def value(self, name: str, /, **values: Any) -> Any:
+        """Return the first column of the first row of a statement on this conversation, None without rows."""
+        return self.transaction.value(name, no=self.no, **values)
 
     def record(self) -> Conversation:
         """Return the public record."""
@@ -60,14 +83,21 @@ def encode_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def conversation_row(transaction: Transaction, found: Row) -> ConversationRow:
+    """Return a conversation's row from its columns."""
+    return record(ConversationRow, found, transaction=transaction)
+
+
 def by_id(transaction: Transaction, conversation: str) -> ConversationRow | None:
     """Return a conversation's row by id, whoever owns it."""
-    return transaction.record(ConversationRow, "conversation_by_id", id=conversation)
+    found = transaction.one("conversation_by_id", id=conversation)
+    return None if found is None else conversation_row(transaction, found)
 
 
 def by_no(transaction: Transaction, no: int) -> ConversationRow | None:
     """Return a conversation's row by number."""
-    return transaction.record(ConversationRow, "conversation_by_no", no=no)
+    found = transaction.one("conversation_by_no", no=no)
+    return None if found is None else conversation_row(transaction, found)
 
 
 def visible(row: ConversationRow, scope: Scope) -> bool:
@@ -109,7 +139,7 @@ def unchanged(
     Its number shows whether it was deleted and created again.
     """
     row = find(transaction, conversation.id)
-    if row is None or row.no != conversation.no or epoch not in (None, own_epoch(transaction, row.no)):
+    if row is None or row.no != conversation.no or epoch not in (None, row.epoch):
         return None
     return row
 
@@ -147,7 +177,7 @@ def current_epoch(transaction: Transaction, kind: str = "", owner: str = "") -> 
     return int(transaction.value("epoch_get", kind=kind, owner=_named(kind, owner)) or 0)
 
 
-def own_epoch(transaction: Transaction, no: int) -> int:
+def conversation_epoch(transaction: Transaction, no: int) -> int:
     """Return the number of erasures in a conversation."""
     return current_epoch(transaction, "conversation", str(no))
 
@@ -187,16 +217,14 @@ def _named(kind: str, owner: str) -> str:
 # ---- corrections ----------------------------------------------------------------------------------------------------
 
 
-def corrections_of(transaction: Transaction, row: ConversationRow) -> tuple[Correction, ...]:
+def corrections_of(row: ConversationRow) -> tuple[Correction, ...]:
     """Return a conversation's corrections, in the order they were made."""
-    return tuple(
-        record(Correction, each, conversation=row.id) for each in transaction.rows("corrections_of", no=row.no)
-    )
+    return tuple(record(Correction, each, conversation=row.id) for each in row.rows("corrections_of"))
 
 
-def last_correction(transaction: Transaction, row: ConversationRow) -> int:
+def last_correction(row: ConversationRow) -> int:
     """Return the number of a conversation's newest correction, 0 for none."""
-    return int(transaction.value("correction_last", no=row.no))
+    return int(row.value("correction_last"))
 
 
 def keep_corrections(transaction: Transaction, correction: Correction) -> None:
@@ -204,17 +232,17 @@ def keep_corrections(transaction: Transaction, correction: Correction) -> None:
     row = by_id(transaction, correction.conversation)
     if row is None:
         return
-    transaction.run("correction_again", no=row.no, before=correction.before, text=correction.text)
-    newest = corrections_of(transaction, row)[-1:]
+    row.run("correction_again", before=correction.before, text=correction.text)
+    newest = corrections_of(row)[-1:]
     if newest != (msgspec.structs.replace(correction, no=newest[0].no if newest else 0, before=""),):
         transaction.run("correction_insert", **(columns(correction) | {"no": row.no}))
 
 
-def lose_corrections(transaction: Transaction, row: ConversationRow, posts: Collection[str]) -> None:
+def lose_corrections(row: ConversationRow, posts: Collection[str]) -> None:
     """Delete the corrections of erased posts."""
-    for each in corrections_of(transaction, row):
+    for each in corrections_of(row):
         left = [post for post in each.posts if post not in posts]
         if not left:
-            transaction.run("correction_delete", no=each.no)
+            row.transaction.run("correction_delete", no=each.no)
         elif len(left) < len(each.posts):
-            transaction.run("correction_posts", no=each.no, posts=encode_json(left))
+            row.transaction.run("correction_posts", no=each.no, posts=encode_json(left))

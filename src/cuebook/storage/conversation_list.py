@@ -20,7 +20,7 @@ from cuebook.records.turn import (
     Usage,
 )
 from cuebook.storage import access
-from cuebook.storage.access import ConversationRow
+from cuebook.storage.access import ConversationRow, conversation_row
 from cuebook.storage.database.transaction import Noun, Row, Transaction, read, record
 from cuebook.storage.reads import read_cursor
 from cuebook.storage.tree import read_body
@@ -72,7 +72,7 @@ class ConversationListStore(Noun):
                 break
         entries = items[:limit]
         more = f"{entries[-1][0]['updated_at']!r}:{entries[-1][0]['no']}" if len(items) > limit else None
-        return Page(items=tuple(_talk(transaction, row, said) for row, said in entries), next=more)
+        return Page(items=tuple(_talk(conversation_row(transaction, row), said) for row, said in entries), next=more)
 
     @read
     def first_words(self, transaction: Transaction, conversation: str) -> str:
@@ -82,14 +82,14 @@ class ConversationListStore(Noun):
     @read
     def runs(self, transaction: Transaction, conversation: str) -> list[PostRun]:
         """Return the runs of a conversation's tree, by their first post. Raises NotFound."""
-        return _runs(transaction, access.need(transaction, conversation))
+        return _runs(access.need(transaction, conversation))
 
     @read
     def answering(self, transaction: Transaction, conversation: str, *, first: int, last: int) -> list[TurnEntry]:
         """Return the turns of the rounds `first`..`last`, both included, oldest first. Raises NotFound."""
         row = access.need(transaction, conversation)
         turns: dict[int, TurnEntry] = {}
-        for step in transaction.rows("turns_answering", no=row.no, first=first, last=last):
+        for step in row.rows("turns_answering", first=first, last=last):
             before = turns.get(step["turn"])
             replies = {step["reply_seq"]: step["step"]} if step["reply_seq"] else {}
             turns[step["turn"]] = record(
@@ -104,21 +104,21 @@ class ConversationListStore(Noun):
     def answers(self, transaction: Transaction, conversation: str, rounds: Sequence[int]) -> dict[int, tuple[int, int]]:
         """Return the turn and step of each answer in some rounds, by its seq. Raises NotFound."""
         row = access.need(transaction, conversation)
-        answers = transaction.run("answers_of_rounds", no=row.no, rounds=json.dumps(list(rounds)))
+        answers = row.run("answers_of_rounds", rounds=json.dumps(list(rounds)))
         return {seq: (turn, n) for seq, turn, n in answers}
 
     @read
     def places(self, transaction: Transaction, conversation: str, ids: Sequence[str]) -> dict[str, PostPlace]:
         """Return the places of posts by id, without missing posts. Raises NotFound."""
         row = access.need(transaction, conversation)
-        found = (transaction.one("post_place", no=row.no, id=each) for each in dict.fromkeys(ids))
+        found = (row.one("post_place", id=each) for each in dict.fromkeys(ids))
         return {post["id"]: PostPlace(**post) for post in found if post is not None}
 
     @read
     def calls(self, transaction: Transaction, conversation: str, *, first: int, last: int) -> list[CallUsageRecord]:
         """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
         row = access.need(transaction, conversation)
-        return [_spent(call) for call in transaction.rows("calls_spent", no=row.no, first=first, last=last)]
+        return [_spent(call) for call in row.rows("calls_spent", first=first, last=last)]
 
     @read
     def token_reports(self, transaction: Transaction, *, limit: int) -> list[TokenReport]:
@@ -165,11 +165,10 @@ def _first_words(transaction: Transaction, no: int) -> str:
     return ""
 
 
-def _talk(transaction: Transaction, values: Row, said: str) -> ConversationSummary:
-    row = record(ConversationRow, values)
-    ways = _runs(transaction, row)
+def _talk(row: ConversationRow, said: str) -> ConversationSummary:
+    ways = _runs(row)
     followed = {each.parent for each in ways}
-    last = transaction.one("turn_newest", no=row.no)
+    last = row.one("turn_newest")
     return ConversationSummary(
         conversation=row.record(),
         said=said,
@@ -180,12 +179,12 @@ def _talk(transaction: Transaction, values: Row, said: str) -> ConversationSumma
     )
 
 
-def _runs(transaction: Transaction, row: ConversationRow) -> list[PostRun]:
+def _runs(row: ConversationRow) -> list[PostRun]:
     """Return the runs of a tree, ordered by first post. The cost grows with the runs, not with the posts."""
     post_runs: list[PostRun] = []
     last = row.last_seq
     while last:
-        run = transaction.run("run_of", no=row.no, seq=last).fetchone()
+        run = row.run("run_of", seq=last).fetchone()
         if run is None:
             break
         post_runs.append(PostRun(run[0], last, run[1]))

@@ -27,52 +27,52 @@ _ROLLING = "rollingSummary"
 _manifest = msgspec.json.Decoder(Manifest).decode
 
 
-def standing(transaction: Transaction, row: ConversationRow, upto: int) -> int:
+def standing(row: ConversationRow, upto: int) -> int:
     """Return the newest summary version that ends at a post, 0 for none."""
-    return int(transaction.value("summary_ending", no=row.no, mark=upto) or 0)
+    return int(row.value("summary_ending", mark=upto) or 0)
 
 
-def forgotten(transaction: Transaction, row: ConversationRow, correction: Correction) -> Counter[str]:
+def forgotten(row: ConversationRow, correction: Correction) -> Counter[str]:
     """Erase a conversation's data derived from erased text; it is derived again from the remaining posts.
 
     If no derived data contains the text, nothing changes.
     """
-    keep_corrections(transaction, correction)
+    keep_corrections(row.transaction, correction)
     posts = set(correction.posts)
     entries = [
         each
-        for each in transaction.rows("items_of", no=row.no)
+        for each in row.rows("items_of")
         if posts.intersection(json.loads(each["sources"])) and says(each["text"], correction)
     ]
-    lines = [line for (text,) in transaction.run("summaries_told", no=row.no) for line in text.split("\n")]
+    lines = [line for (text,) in row.run("summaries_told") for line in text.split("\n")]
     if not entries and not any(says(line, correction) for line in lines):
         return Counter()
     items = len({each["id"] for each in entries})
-    transaction.run("delete_items", no=row.no)
-    counts = Counter({"items": items, "summaries": transaction.run("delete_summaries", no=row.no).rowcount})
-    counts["texts"] = _from_windows(transaction, row)
-    transaction.run("delete_outbox", no=row.no)
-    tip = tip_at(transaction, row, row.head)
-    transaction.run("conversation_derived_anew", no=row.no, backlog=tip.path_count, backlog_tokens=tip.path_tokens)
-    deliver_anew(transaction, row.no)
-    raise_epoch(transaction, "conversation", str(row.no))
+    row.run("delete_items")
+    counts = Counter({"items": items, "summaries": row.run("delete_summaries").rowcount})
+    counts["texts"] = _from_windows(row)
+    row.run("delete_outbox")
+    tip = tip_at(row, row.head)
+    row.run("conversation_derived_anew", backlog=tip.path_count, backlog_tokens=tip.path_tokens)
+    deliver_anew(row.transaction, row.no)
+    raise_epoch(row.transaction, "conversation", str(row.no))
     return counts
 
 
-def _from_windows(transaction: Transaction, row: ConversationRow) -> int:
+def _from_windows(row: ConversationRow) -> int:
     """Remove summaries from the windows that showed them; return the number of deleted texts."""
     digests = {
         bytes.fromhex(text.digest)
-        for raw, _ in transaction.run("manifests_of", no=row.no).fetchall()
+        for raw, _ in row.run("manifests_of").fetchall()
         for manifest in (_manifest(raw),)
         for text in (*manifest.front, *manifest.volatile)
         if text.source.startswith(_SUMMARY)
     }
-    for turn in transaction.rows("turns_told", no=row.no):
+    for turn in row.rows("turns_told"):
         value = json.loads(turn["metadata"])
         if value.pop(_ROLLING, None) is not None:
-            transaction.run("turn_metadata", no=row.no, n=turn["n"], metadata=encode_json(value))
-    return sum(unuse(transaction, row.no, digest) for digest in digests)
+            row.run("turn_metadata", n=turn["n"], metadata=encode_json(value))
+    return sum(unuse(row.transaction, row.no, digest) for digest in digests)
 
 
 def conversation_of(transaction: Transaction, conversation: str) -> ConversationRow | None:

@@ -43,52 +43,52 @@ _CONTEXT = 4
 _TERMS = {"kept": KEPT, "shared": SHARED_WITH, "persona": SPOKEN_WITH, "brought": BROUGHT, "by": SHARED_BY}
 
 
-def _fresh(transaction: Transaction, row: ConversationRow, done: int, version: int) -> tuple[Item, ...]:
+def _fresh(row: ConversationRow, done: int, version: int) -> tuple[Item, ...]:
     """Return items that passes changed between two summaries, in the lineage of the second."""
     if version in (0, done):
         return ()
-    line = summaries.lineage(transaction, row, version) - summaries.lineage(transaction, row, max(done, 0))
-    forms = transaction.rows("items_of", no=row.no)
+    line = summaries.lineage(row, version) - summaries.lineage(row, max(done, 0))
+    forms = row.rows("items_of")
     newest = {each["id"]: each for each in forms if each["made_in"] in line}
     return tuple(record(Item, each) for each in newest.values() if each["text"])
 
 
-def _cited(transaction: Transaction, row: ConversationRow, ids: Iterable[str]) -> Mapping[str, CitedPost]:
+def _cited(row: ConversationRow, ids: Iterable[str]) -> Mapping[str, CitedPost]:
     """Return the senders of posts, and the sharing terms of their turns."""
-    posts = transaction.rows("posts_cited", no=row.no, ids=json.dumps(sorted(ids)))
-    began = _began(transaction, row)
+    posts = row.rows("posts_cited", ids=json.dumps(sorted(ids)))
+    began = _began(row)
     policy_terms: dict[int, tuple[PolicyTerms, ...]] = {}
     citeds: dict[str, CitedPost] = {}
     for post in posts:
         terms: tuple[PolicyTerms, ...] = ()
         if post["role"] == "user":
             if post["round"] not in policy_terms:
-                policy_terms[post["round"]] = _terms(transaction, row, post["round"])
+                policy_terms[post["round"]] = _terms(row, post["round"])
             terms = policy_terms[post["round"]]
         alone = not any(first <= post["seq"] and (not last or post["seq"] <= last) for first, last in row.company)
         citeds[post["id"]] = CitedPost(post["role"], post["sender"], alone and post["sender"] in ("User", began), terms)
     return citeds
 
 
-def _began(transaction: Transaction, row: ConversationRow) -> str | None:
+def _began(row: ConversationRow) -> str | None:
     """Return the sender of a conversation's first post if it is a user message on the wire, else None.
 
     A sender with a custom name may be an agent.
     """
-    posts = reads.posts_on(transaction, row, [(1, 1)])
+    posts = reads.posts_on(row, [(1, 1)])
     return posts[0].sender if posts and posts[0].role == "user" and posts[0].wire is not None else None
 
 
-def _terms(transaction: Transaction, row: ConversationRow, round_: int) -> tuple[PolicyTerms, ...]:
+def _terms(row: ConversationRow, round_: int) -> tuple[PolicyTerms, ...]:
     """Return the sharing terms of a round: of its own turns, else of the turn that stored it, else of the last one."""
-    answered = transaction.rows("turns_terms", round=round_, no=row.no, **_TERMS)
-    if not answered and (next_ := transaction.one("turn_round_after", round=round_, no=row.no)):
-        later = transaction.rows("turns_terms", round=next_["round"], no=row.no, **_TERMS)
+    answered = row.rows("turns_terms", round=round_, **_TERMS)
+    if not answered and (next_ := row.one("turn_round_after", round=round_)):
+        later = row.rows("turns_terms", round=next_["round"], **_TERMS)
         answered = [turn for turn in later if turn["brought"] and turn["brought"] <= round_]
     if answered:
         return tuple(_read(turn) for turn in answered)
-    last = transaction.one("turn_round_before", round=round_, no=row.no)
-    before = transaction.rows("turns_terms", round=last["round"], no=row.no, **_TERMS)[-1:] if last else []
+    last = row.one("turn_round_before", round=round_)
+    before = row.rows("turns_terms", round=last["round"], **_TERMS)[-1:] if last else []
     return tuple(PolicyTerms(policy=_read(turn).policy) for turn in before)  # these terms applied to its own text only
 
 
@@ -102,24 +102,22 @@ def _key(transaction: Transaction, id_: str) -> Key | None:
     return record(Key, row) if row is not None and row["tenant"] == transaction.scope.tenant else None
 
 
-def _stands(
-    transaction: Transaction, row: ConversationRow, read: DeliveryInput, changes: Sequence[PlaceChange]
-) -> bool:
+def _stands(row: ConversationRow, read: DeliveryInput, changes: Sequence[PlaceChange]) -> bool:
     """Return whether the input of a delivery is unchanged."""
-    mark = transaction.one("delivery_get", no=row.no)
+    mark = row.one("delivery_get")
     if mark is None or (mark["seq"], mark["version"]) != read.done:
         return False
-    if read.seq and not on_path(runs_to(transaction, row, row.head), read.seq):
+    if read.seq and not on_path(runs_to(row, row.head), read.seq):
         return False
     if row.metadata.get(KEPT) != read.conversation.metadata.get(KEPT):
         return False
-    if any(_key(transaction, id_) != known for id_, known in read.keys.items()):
+    if any(_key(row.transaction, id_) != known for id_, known in read.keys.items()):
         return False
-    if last_correction(transaction, row) != (read.corrections[-1].no if read.corrections else 0):
+    if last_correction(row) != (read.corrections[-1].no if read.corrections else 0):
         return False
     told = read.settings.items()
-    return all(settings_of(transaction, each) == known for each, known in told) and all(
-        memories.generation(transaction, memories.place_values(each.place)) == each.generation for each in changes
+    return all(settings_of(row.transaction, each) == known for each, known in told) and all(
+        memories.generation(row.transaction, memories.place_values(each.place)) == each.generation for each in changes
     )
 
 
@@ -137,31 +135,31 @@ def _fork(runs: Runs, others: Runs) -> int:
     return max(shared, default=0)
 
 
-def _lose(transaction: Transaction, row: ConversationRow, no: int, gone: set[int], *, now: float) -> None:
+def _lose(row: ConversationRow, no: int, gone: set[int], *, now: float) -> None:
     """Remove sources from a memory; delete it if none are left."""
     # read again: a memory deleted just before may have changed what this one ends
-    memory = transaction.record(Memory, "memory_at", no=no)
+    memory = row.transaction.record(Memory, "memory_at", no=no)
     if memory is None:
         return
-    sources = transaction.rows("source_times", memory=memory.no)
+    sources = row.transaction.rows("source_times", memory=memory.no)
     rest = [each for each in sources if each["conversation"] != row.no or each["seq"] not in gone]
     place = memories.place_values(memory.place)
     if rest:
         for each in sources:
             if each not in rest:
-                transaction.run("memory_source_drop", no=row.no, memory=memory.no, post=each["post"])
+                row.run("memory_source_drop", memory=memory.no, post=each["post"])
         sure = max(min(memory.confidence, FIRST), memory.confidence - REPEAT * (len(sources) - len(rest)))
         times = [each["created_at"] for each in rest if each["created_at"] is not None]
         since = max(memory.valid_from, min(times, default=memory.valid_from))
         values = {"confidence": round(sure, 6), "valid_from": since, "repeated_at": max(times, default=since)}
-        transaction.run("memory_rests", no=memory.no, now=now, **values)
+        row.transaction.run("memory_rests", no=memory.no, now=now, **values)
     else:
         values = {"id": memory.id, "now": now}
         ended = {"valid_to": memory.valid_to, "next": memory.ended_by}
-        transaction.run("memory_holds_on", **place, **values, **ended)
-        transaction.run("memory_follows", **place, **values, before=memory.supersedes)
-        memories.remove(transaction, memory.no)
-    transaction.run("place_changed", **place)
+        row.transaction.run("memory_holds_on", **place, **values, **ended)
+        row.transaction.run("memory_follows", **place, **values, before=memory.supersedes)
+        memories.remove(row.transaction, memory.no)
+    row.transaction.run("place_changed", **place)
 
 
 class MemoryStore(Noun):
@@ -177,22 +175,22 @@ class MemoryStore(Noun):
         row = access.find(transaction, conversation)
         if row is None:
             return None
-        mark = transaction.one("delivery_get", no=row.no)
+        mark = row.one("delivery_get")
         if mark is None or not mark["due"]:
             return None
         known, done = row.record(), (mark["seq"], mark["version"])
-        runs = runs_to(transaction, row, row.head)
+        runs = runs_to(row, row.head)
         if mark["seq"] and not on_path(runs, mark["seq"]):
             return DeliveryInput(conversation=known, seq=mark["seq"], version=mark["version"], done=done, left=True)
-        posts = reads.posts_on(transaction, row, behind(runs, mark["seq"]), limit)
+        posts = reads.posts_on(row, behind(runs, mark["seq"]), limit)
         before: Sequence[Post] = ()
         if mark["seq"]:
-            earlier = runs_to(transaction, row, mark["seq"])
-            before = reads.posts_on(transaction, row, reads.newest(earlier, _CONTEXT))
-        version = summaries.head_summary(transaction, row)
-        items = _fresh(transaction, row, mark["version"], version)
+            earlier = runs_to(row, mark["seq"])
+            before = reads.posts_on(row, reads.newest(earlier, _CONTEXT))
+        version = summaries.head_summary(row)
+        items = _fresh(row, mark["version"], version)
         ids = {post.id for post in (*before, *posts)}.union(*(item.sources for item in items))
-        cited = _cited(transaction, row, ids)
+        cited = _cited(row, ids)
         under = [terms for post in cited.values() for terms in post.terms]
         values, keys = ({terms.shared for terms in under} - {""}, {terms.by for terms in under} - {""})
         last = posts[-1].seq if posts else row.head
@@ -208,7 +206,7 @@ class MemoryStore(Noun):
             posts=tuple(posts),
             items=items,
             cited=cited,
-            corrections=corrections_of(transaction, row),
+            corrections=corrections_of(row),
         )
 
     @write
@@ -217,14 +215,14 @@ class MemoryStore(Noun):
     ) -> bool:
         """Store a delivery: all places and the mark. Return False and store nothing if its input has changed."""
         row = access.unchanged(transaction, read.conversation)
-        if row is None or not _stands(transaction, row, read, changes):
+        if row is None or not _stands(row, read, changes):
             return False
         for change in changes:
             memories.change_place(transaction, change, now=now)
-        due = row.head != read.seq or summaries.head_summary(transaction, row) != read.version
+        due = row.head != read.seq or summaries.head_summary(row) != read.version
         seq, version = read.done
         values = {"seq": read.seq, "version": read.version, "due": int(due)}
-        transaction.run("delivery_done", no=row.no, done_seq=seq, done_version=version, **values)
+        row.run("delivery_done", done_seq=seq, done_version=version, **values)
         return True
 
     @write
@@ -233,22 +231,22 @@ class MemoryStore(Noun):
         row = access.unchanged(transaction, left.conversation)
         if row is None:
             return False
-        mark = transaction.one("delivery_get", no=row.no)
+        mark = row.one("delivery_get")
         if mark is None or (mark["seq"], mark["version"]) != left.done:
             return False
-        runs = runs_to(transaction, row, row.head)
+        runs = runs_to(row, row.head)
         lost: dict[int, set[int]] = {}
-        for each in transaction.rows("sources_in", no=row.no):
+        for each in row.rows("sources_in"):
             if not on_path(runs, each["seq"]):
                 lost.setdefault(each["no"], set()).add(each["seq"])
         for memory, seqs in lost.items():
-            _lose(transaction, row, memory, seqs, now=now)
+            _lose(row, memory, seqs, now=now)
         seq, version = left.done
-        fork = _fork(runs, runs_to(transaction, row, seq))
-        line = summaries.lineage(transaction, row, summaries.head_summary(transaction, row))
-        shared = max(line & summaries.lineage(transaction, row, version), default=0) if version > 0 else version
+        fork = _fork(runs, runs_to(row, seq))
+        line = summaries.lineage(row, summaries.head_summary(row))
+        shared = max(line & summaries.lineage(row, version), default=0) if version > 0 else version
         values = {"seq": fork, "version": shared, "done_seq": seq, "done_version": version}
-        transaction.run("delivery_back", no=row.no, **values)
+        row.run("delivery_back", **values)
         return True
 
     @read_all
@@ -356,7 +354,7 @@ class MemoryStore(Noun):
     @read
     def corrections(self, transaction: Transaction, conversation: str) -> tuple[Correction, ...]:
         """Return a conversation's corrections in order of creation. Raises NotFound."""
-        return corrections_of(transaction, access.need(transaction, conversation))
+        return corrections_of(access.need(transaction, conversation))
 
     @write
     def keep_correction(self, transaction: Transaction, correction: Correction) -> None:
@@ -370,7 +368,7 @@ class MemoryStore(Noun):
         row = access.need(transaction, conversation)
         rows = {
             each["no"]: record(Memory, each)
-            for each in transaction.rows("memories_from", no=row.no)
+            for each in row.rows("memories_from")
             if each["post"] in posts and each["kind"] in OWN
         }
         return memories.with_sources(transaction, list(rows.values()))
@@ -387,14 +385,14 @@ class MemoryStore(Noun):
     ) -> bool:
         """Store a corrected summary and changed items. Return False, and store nothing, after a concurrent change."""
         row = access.unchanged(transaction, correcting.conversation, epoch=correcting.epoch)
-        if row is None or corrections.standing(transaction, row, summary.upto_seq) != correcting.summary.version:
+        if row is None or corrections.standing(row, summary.upto_seq) != correcting.summary.version:
             return False
-        if last_correction(transaction, row) != summary.corrected:
+        if last_correction(row) != summary.corrected:
             return False
         previous = correcting.summary.version
-        summaries.insert_summary(transaction, row, summary, items, previous=previous, sinks=sinks)
+        summaries.insert_summary(row, summary, items, previous=previous, sinks=sinks)
         if summary.upto_seq == row.mark:
-            transaction.run("corrections_done", no=row.no, corrected=summary.corrected)
+            row.run("corrections_done", corrected=summary.corrected)
         return True
 
     @read
@@ -403,14 +401,14 @@ class MemoryStore(Noun):
     ) -> CorrectionInput | None:
         """Load the summary that ends at a post, by default the current one, or None if it includes all corrections."""
         row = access.need(transaction, conversation)
-        version = corrections.standing(transaction, row, row.mark if upto is None else upto)
-        summary = reads.summary(transaction, row, version) if version else None
-        if summary is None or summary.corrected >= last_correction(transaction, row):
+        version = corrections.standing(row, row.mark if upto is None else upto)
+        summary = reads.summary(row, version) if version else None
+        if summary is None or summary.corrected >= last_correction(row):
             return None
         return CorrectionInput(
             conversation=row.record(),
             summary=summary,
-            items=tuple(summaries.items_at(transaction, row, version, ended=True)),
-            corrections=corrections_of(transaction, row),
-            epoch=access.own_epoch(transaction, row.no),
+            items=tuple(summaries.items_at(row, version, ended=True)),
+            corrections=corrections_of(row),
+            epoch=row.epoch,
         )

@@ -27,7 +27,7 @@ from cuebook.records.erasure import (
 from cuebook.records.memory import Correction, Memory, Scope
 from cuebook.records.prompt import Observation
 from cuebook.storage import access
-from cuebook.storage.access import ConversationRow, raise_epoch
+from cuebook.storage.access import ConversationRow, conversation_row, raise_epoch
 from cuebook.storage.audit import read_record
 from cuebook.storage.corrections import conversation_of, forgotten
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write
@@ -76,38 +76,37 @@ NAMES = {
 }
 
 
-def _erase_conversation(transaction: Transaction, row: ConversationRow, tally: ErasureTally) -> None:
+def _erase_conversation(row: ConversationRow, tally: ErasureTally) -> None:
     """Erase a conversation with all of its own data."""
-    counts = take_out(transaction, row)
+    counts = take_out(row)
     tally.whole.add(row.no)
     tally.rows.update(counts)
     tally.touched.append(AffectedConversation(conversation_id=row.id, posts=counts["posts"], left=0))
-    unlearn(transaction, row.no, tally)
-    tally.counts["auditTexts"] += _erase_audit(transaction, row.id, lambda _: True)
-    tally.counts["observations"] += _rename(transaction, tally.salt, conversation=row.id)
+    unlearn(row, tally)
+    tally.counts["auditTexts"] += _erase_audit(row.transaction, row.id, lambda _: True)
+    tally.counts["observations"] += _rename(row.transaction, tally.salt, conversation=row.id)
 
 
-def _redacted(transaction: Transaction, row: ConversationRow, erased: ErasedPosts | None, tally: ErasureTally) -> None:
+def _redacted(row: ConversationRow, erased: ErasedPosts | None, tally: ErasureTally) -> None:
     """Record an erasure in a remaining conversation, and erase audit texts that repeat the erased text."""
     if erased is None:
         return
-    posts, left = len(erased.gone), transaction.value("posts_left", no=row.no)
+    posts, left = len(erased.gone), row.value("posts_left")
     tally.touched.append(AffectedConversation(conversation_id=row.id, posts=posts, left=left))
     tally.stays.update({"othersPosts": left, "emptyPlaces": posts})
 
     def repeats(record: Record) -> bool:
         return record.turn in erased.turns or any(erased.quoted.stand_in(text.text) for text in record.texts.values())
 
-    tally.counts["auditTexts"] += _erase_audit(transaction, row.id, repeats)
+    tally.counts["auditTexts"] += _erase_audit(row.transaction, row.id, repeats)
 
 
 def _erase_user(transaction: Transaction, user: str, tally: ErasureTally) -> None:
     """Erase all data of a user."""
-    for row in transaction.records(ConversationRow, "conversations_of_user", user=user):
-        _erase_conversation(transaction, row, tally)
+    for row in _owned_by(transaction, user):
+        _erase_conversation(row, tally)
     for row in conversations_of_others(transaction, user):
-        erased = redact(transaction, row, user, tally)
-        _redacted(transaction, row, erased, tally)
+        _redacted(row, redact(row, user, tally), tally)
     memories = transaction.records(Memory, "memories_of_user", user=user)
     take(transaction, memories, tally, anew=False)
     transaction.run("embedded_of_user", user=user)
@@ -143,7 +142,11 @@ def _stop(transaction: Transaction, tally: ErasureTally) -> None:
     for no in sorted(tally.running):
         row = access.by_no(transaction, no)
         if row is not None:
-            stop(transaction, row, now=tally.now)
+            stop(row, now=tally.now)
+
+
+def _owned_by(transaction: Transaction, user: str) -> list[ConversationRow]:
+    return [conversation_row(transaction, each) for each in transaction.rows("conversations_of_user", user=user)]
 
 
 def conversations_of_others(transaction: Transaction, user: str) -> list[ConversationRow]:
@@ -153,10 +156,10 @@ def conversations_of_others(transaction: Transaction, user: str) -> list[Convers
     """
     if user in ROLES:
         return []
+    found = transaction.rows("conversations_heard", user=user, many=SPEAKERS)
+    rows = (conversation_row(transaction, each) for each in found)
     return [
-        row
-        for row in transaction.records(ConversationRow, "conversations_heard", user=user, many=SPEAKERS)
-        if user in row.participants or user in row.speakers or transaction.one("post_sent_by", no=row.no, user=user)
+        row for row in rows if user in row.participants or user in row.speakers or row.one("post_sent_by", user=user)
     ]
 
 
@@ -313,18 +316,16 @@ def _erase(transaction: Transaction, erasing: ErasureInput, subject: _Subject) -
     conversations, memories, told = subject
     for row in conversations:
         if target.kind == "conversation":
-            _erase_conversation(transaction, row, tally)
+            _erase_conversation(row, tally)
         elif target.kind == "item":
-            posts = erasing.posts[row.id]
-            erased = redact_posts(transaction, row, posts, tally)
-            _redacted(transaction, row, erased, tally)
+            _redacted(row, redact_posts(row, erasing.posts[row.id], tally), tally)
     for user in _users(transaction.scope, target):
         _erase_user(transaction, user, tally)
     tally.stays["sourcePosts"] += take(transaction, memories, tally, anew=False)
     for row, each in told:
-        counts = forgotten(transaction, row, each)
+        counts = forgotten(row, each)
         tally.counts.update(counts)
-        if counts and (row.lease_until or parallel_turns(transaction, row)):  # the running turn may repeat it
+        if counts and (row.lease_until or parallel_turns(row)):  # the running turn may repeat it
             tally.running.add(row.no)
     _stop(transaction, tally)
     return tally
@@ -364,7 +365,7 @@ def delete(transaction: Transaction, conversation: str) -> dict[str, int]:
     row = access.need(transaction, conversation)
     raise_epoch(transaction)
     tally = ErasureTally(row.updated_at)
-    _erase_conversation(transaction, row, tally)
+    _erase_conversation(row, tally)
     _stop(transaction, tally)
     transaction.run("optimize_text")
     transaction.failpoint("delete.stored")
@@ -386,7 +387,7 @@ def _named_rows(transaction: Transaction, target: Target) -> Iterator[Conversati
                 yield row
     elif target.kind == "user":
         for user in _users(transaction.scope, target):
-            yield from transaction.records(ConversationRow, "conversations_of_user", user=user)
+            yield from _owned_by(transaction, user)
             yield from conversations_of_others(transaction, user)
 
 

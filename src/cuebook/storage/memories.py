@@ -220,9 +220,9 @@ def place_token(tenant: str, place: Place) -> str:
     return "p" + digest_of(f"{tenant}\x00{place.kind}\x00{place.id}".encode())[:10].hex()
 
 
-def wanted(transaction: Transaction, row: ConversationRow) -> None:
+def wanted(row: ConversationRow) -> None:
     """Mark a conversation as due for delivery."""
-    transaction.run("delivery_wanted", no=row.no)
+    row.run("delivery_wanted")
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -333,20 +333,19 @@ class ErasureTally(Struct):
     whole: set[int] = set()  # erased conversations
 
 
-def unlearn(transaction: Transaction, no: int, tally: ErasureTally, posts: Collection[str] | None = None) -> None:
+def unlearn(row: ConversationRow, tally: ErasureTally, posts: Collection[str] | None = None) -> None:
     """Erase memories from a conversation, or from some of its posts (ids)."""
-    results: dict[int, Memory] = {}
-    for found in transaction.rows("memories_from", no=no):
-        post = found["post"]
-        if posts is None or post in posts:
-            row = results[found["no"]] = record(Memory, found)
-            gone = transaction.run("memory_source_drop", memory=row.no, no=no, post=post)
+    memories: dict[int, Memory] = {}
+    for found in row.rows("memories_from"):
+        if posts is None or found["post"] in posts:
+            memories[found["no"]] = record(Memory, found)
+            gone = row.run("memory_source_drop", memory=found["no"], post=found["post"])
             tally.counts["memorySources"] += gone.rowcount
-    by_hand = [row for row in results.values() if row.written]
-    for row in by_hand:
-        transaction.run("place_changed", **place_values(row.place))
+    by_hand = [each for each in memories.values() if each.written]
+    for each in by_hand:
+        row.transaction.run("place_changed", **place_values(each.place))
     tally.by_hand += len(by_hand)
-    take(transaction, [row for row in results.values() if not row.written], tally, anew=True)
+    take(row.transaction, [each for each in memories.values() if not each.written], tally, anew=True)
 
 
 def take(transaction: Transaction, results: Iterable[Memory], tally: ErasureTally, *, anew: bool) -> int:

@@ -26,13 +26,13 @@ class OutcomeStore(Noun):
     @read
     def get(self, transaction: Transaction, conversation: str, turn: int) -> StoredOutcome | None:
         """Return a turn's outcome, or None. Raises NotFound for another user's conversation."""
-        return _known(transaction, access.need(transaction, conversation), turn)
+        return _known(access.need(transaction, conversation), turn)
 
     @read
     def lately(self, transaction: Transaction, conversation: str, *, limit: int) -> list[Outcome]:
         """Return the newest outcomes of a conversation, newest first. Raises NotFound."""
         row = access.need(transaction, conversation)
-        return [_outcome(body) for (body,) in transaction.run("outcomes_lately", no=row.no, limit=limit)]
+        return [_outcome(body) for (body,) in row.run("outcomes_lately", limit=limit)]
 
     @write
     def give(self, transaction: Transaction, conversation: str, turn: int, outcome: Outcome) -> StoredOutcome:
@@ -41,7 +41,7 @@ class OutcomeStore(Noun):
         Raises NotFound for an unknown turn, Conflict while it runs.
         """
         row = access.need(transaction, conversation)
-        data = transaction.one("turn_get", no=row.no, n=turn)
+        data = row.one("turn_get", n=turn)
         if data is None:
             msg = f"Unknown turn {turn} of conversation {row.id!r}. Number of turns: {row.turns}."
             raise NotFound(msg)
@@ -49,8 +49,8 @@ class OutcomeStore(Noun):
             msg = f"Turn {turn} of conversation {row.id!r} is still running. Send feedback after it has ended."
             raise Conflict(msg)
         values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
-        transaction.run("outcome_give", no=row.no, turn=turn, **values)
-        stored_outcome = _known(transaction, row, turn)
+        row.run("outcome_give", turn=turn, **values)
+        stored_outcome = _known(row, turn)
         if stored_outcome is None:
             raise access.moved(row.id)
         return stored_outcome
@@ -78,7 +78,7 @@ class OutcomeStore(Noun):
         row = access.find(transaction, conversation)
         if row is None or row.no != stored_outcome.no:
             return None
-        stands = _known(transaction, row, turn)
+        stands = _known(row, turn)
         if stands is None or not stands.due or stands.revision != stored_outcome.revision:
             return None
         before = {(each.slug, each.branch, each.number): each for each in stands.taught}
@@ -95,25 +95,25 @@ class OutcomeStore(Noun):
             chained(transaction, [audit] if audit else [])
         transaction.failpoint("outcome.folded")
         values = {"turn": turn, "revision": stands.revision, "taught": _encode(taught)}
-        transaction.run("outcome_taught", no=row.no, **values)
+        row.run("outcome_taught", **values)
         return msgspec.structs.replace(stands, due=False, taught=tuple(taught))
 
 
-def note(transaction: Transaction, row: ConversationRow, outcome: Outcome, *, turn: int) -> None:
+def note(row: ConversationRow, outcome: Outcome, *, turn: int) -> None:
     """Store the outcome of a turn unless it has one: of two following messages the first counts."""
     values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
-    transaction.run("outcome_note", no=row.no, turn=turn, **values)
+    row.run("outcome_note", turn=turn, **values)
 
 
-def forget(transaction: Transaction, row: ConversationRow, user: str | None, quoted: CopyIndex) -> int:
+def forget(row: ConversationRow, user: str | None, quoted: CopyIndex) -> int:
     """Delete a user's feedback on a conversation's turns, and feedback of others that repeats their text."""
     gone = [
         each["turn"]
-        for each in transaction.rows("outcomes_of", no=row.no)
+        for each in row.rows("outcomes_of")
         if (user is not None and each["user_id"] == user) or quoted.stand_in(_outcome(each["body"]).comment)
     ]
-    return sum(transaction.run("outcome_delete", no=row.no, turn=turn).rowcount for turn in gone)
+    return sum(row.run("outcome_delete", turn=turn).rowcount for turn in gone)
 
 
-def _known(transaction: Transaction, row: ConversationRow, turn: int) -> StoredOutcome | None:
-    return transaction.record(StoredOutcome, "outcome_get", no=row.no, turn=turn)
+def _known(row: ConversationRow, turn: int) -> StoredOutcome | None:
+    return row.transaction.record(StoredOutcome, "outcome_get", no=row.no, turn=turn)

@@ -93,12 +93,12 @@ class ConversationReader(Noun):
             row.user = transaction.scope.user
         no = row.no
         parent = row.head if path_query.parent is None else path_query.parent
-        runs = runs_to(transaction, row, parent)
+        runs = runs_to(row, parent)
         turns = transaction.rows("turns_last", no=no, limit=1)
         last = _turn(transaction, turns[0]) if turns else None
         waiting = transaction.one("turn_waiting", no=no)
         previous = last.steps[-1].manifest if last and last.steps else None
-        mark, version = read_mark(transaction, row, runs, path_query, shown=previous.summary_version if previous else 0)
+        mark, version = read_mark(row, runs, path_query, shown=previous.summary_version if previous else 0)
         behind = runs if path_query.whole else runs_after(runs, mark)
         path, left = _read_path(transaction, no, behind, path_query, self.paths, epoch=epoch)
         said = last.metadata.get(RECALLED, {}).get("durable", ()) if last else ()
@@ -108,22 +108,22 @@ class ConversationReader(Noun):
             conversation=row.record(),
             parent=parent,
             path=path,
-            unread=unread(transaction, row, left),
-            path_count=tip_at(transaction, row, parent).path_count,
-            summary=summary(transaction, row, version) if version else None,
+            unread=unread(row, left),
+            path_count=tip_at(row, parent).path_count,
+            summary=summary(row, version) if version else None,
             waiting_turn=_turn(transaction, waiting) if waiting else None,
             previous=previous,
-            found=search.search(transaction, row, runs, path_query.search, self.cache)
+            found=search.search(row, runs, path_query.search, self.cache)
             if path_query.search and recalls
             else search.NOTHING,
             speakers=tuple(row.speakers),
             told=last.metadata if last else {},
-            last_turn=turn_on(transaction, row, runs),
-            reflection=newest_on(transaction, row, runs, upto=row.turns),
-            tuning=standing(transaction, row),
+            last_turn=turn_on(row, runs),
+            reflection=newest_on(row, runs, upto=row.turns),
+            tuning=standing(row),
             families=families,
             epoch=epoch,
-            corrected=last_correction(transaction, row) if version else 0,
+            corrected=last_correction(row) if version else 0,
             known=known,
         )
 
@@ -139,9 +139,9 @@ class ConversationReader(Noun):
         """Find the posts of messages, in the named conversation or in this user's conversations with an anchor."""
         if conversation is not None:
             row = access.find(transaction, conversation)
-            return [_places(transaction, row, digests)] if row else []
+            return [_places(row, digests)] if row else []
         found = (access.by_no(transaction, no) for no in _holding(transaction, anchors))
-        return [_places(transaction, row, digests) for row in found if row is not None]
+        return [_places(row, digests) for row in found if row is not None]
 
     @read
     def stored_paths(
@@ -157,12 +157,12 @@ class ConversationReader(Noun):
         for depth, chained in chains:
             values = {"chain": chained, "depth": depth, "limit": CANDIDATES}
             if row is not None:
-                ends = transaction.run("posts_by_chain", no=row.no, **values).fetchall()
+                ends = row.run("posts_by_chain", **values).fetchall()
             else:
                 ends = transaction.run("posts_by_chain_of_user", **values).fetchall()
             if ends:
                 rows = ((row or access.by_no(transaction, no), seq) for no, seq in ends)
-                return [_path(transaction, each, seq) for each, seq in rows if each is not None]
+                return [_path(each, seq) for each, seq in rows if each is not None]
         return []
 
     @read
@@ -232,10 +232,10 @@ class ConversationReader(Noun):
         `last` is the number of newest posts; `limit` that of the first ones after the seq `after`.
         """
         row = access.need(transaction, conversation)
-        runs = runs_to(transaction, row, row.head if head is None else head) if path else [(1, row.last_seq)]
+        runs = runs_to(row, row.head if head is None else head) if path else [(1, row.last_seq)]
         if last is not None:
             runs = newest(runs, last)
-        return posts_on(transaction, row, runs_after(runs, after), limit)
+        return posts_on(row, runs_after(runs, after), limit)
 
     @read
     def posts_in(
@@ -253,8 +253,8 @@ class ConversationReader(Noun):
     def round_states(self, transaction: Transaction, conversation: str) -> dict[int, RoundState]:
         """Return the state of every round by seq: its newest turn's state, else finished if it has an answer."""
         row = access.need(transaction, conversation)
-        states: dict[int, RoundState] = {seq: "finished" for (seq,) in transaction.run("rounds_answered", no=row.no)}
-        for seq, state in transaction.run("rounds_of_turns", no=row.no):
+        states: dict[int, RoundState] = {seq: "finished" for (seq,) in row.run("rounds_answered")}
+        for seq, state in row.run("rounds_of_turns"):
             if seq:
                 states[seq] = "finished" if state == "finished" else "created" if state == "running" else "failed"
         return states
@@ -263,7 +263,7 @@ class ConversationReader(Noun):
     def turn(self, transaction: Transaction, conversation: str, n: int) -> Turn:
         """Return one turn of a conversation."""
         row = access.need(transaction, conversation)
-        data = transaction.one("turn_get", no=row.no, n=n)
+        data = row.one("turn_get", n=n)
         if data is None:
             msg = f"Unknown turn {n} of conversation {conversation!r}. Number of turns: {row.turns}."
             raise NotFound(msg)
@@ -273,7 +273,7 @@ class ConversationReader(Noun):
     def turns(self, transaction: Transaction, conversation: str, *, last: int) -> list[Turn]:
         """Return the newest turns, oldest first."""
         row = access.need(transaction, conversation)
-        items = transaction.rows("turns_last", no=row.no, limit=last)
+        items = row.rows("turns_last", limit=last)
         return [_turn(transaction, each) for each in reversed(items)]
 
     @read
@@ -294,8 +294,8 @@ class ConversationReader(Noun):
         row = access.find(transaction, conversation)
         if row is None:
             return search.NOTHING
-        runs = runs_to(transaction, row, row.head)
-        return search.search(transaction, row, runs, search_look, self.cache)
+        runs = runs_to(row, row.head)
+        return search.search(row, runs, search_look, self.cache)
 
 
 def _known(
@@ -390,24 +390,24 @@ def _turn(transaction: Transaction, row: Row) -> Turn:
     )
 
 
-def summary(transaction: Transaction, row: ConversationRow, version: int) -> Summary | None:
+def summary(row: ConversationRow, version: int) -> Summary | None:
     """Return one summary of a conversation."""
-    data = transaction.one("summary_get", no=row.no, version=version)
+    data = row.one("summary_get", version=version)
     if data is None:
         return None
     made_by, _, prompt = data["made_by"].partition(TOLD)
     return record(Summary, data, made_by=made_by, prompt=prompt)
 
 
-def posts_on(transaction: Transaction, row: ConversationRow, runs: Runs, limit: int | None = None) -> list[Post]:
+def posts_on(row: ConversationRow, runs: Runs, limit: int | None = None) -> list[Post]:
     """Return the posts of a path, oldest first: the first `limit`, by default all."""
     posts: list[Post] = []
     for first, last in reversed(runs):
         end = last if limit is None else min(last, first + limit - len(posts) - 1)
         if end < first:
             break
-        results = transaction.run("posts_stretch", no=row.no, first=first, last=end).fetchall()
-        apart = bodies(transaction, [each[14] for each in results if each[14] is not None])
+        results = row.run("posts_stretch", first=first, last=end).fetchall()
+        apart = bodies(row.transaction, [each[14] for each in results if each[14] is not None])
         posts += [_post(each, apart.get(each[14]) if each[14] is not None else None) for each in results]
     return posts
 
@@ -468,14 +468,14 @@ def _holding(transaction: Transaction, anchors: Sequence[bytes]) -> list[int]:
     return sorted(held, key=lambda no: (held[no], no), reverse=True)[:ALIGNED]
 
 
-def _path(transaction: Transaction, row: ConversationRow, seq: int) -> StoredPath:
-    runs = runs_to(transaction, row, seq)
+def _path(row: ConversationRow, seq: int) -> StoredPath:
+    runs = runs_to(row, seq)
     seqs = tuple(each for first, last in reversed(runs) for each in range(first, last + 1))
-    leads = seq == row.head or on_path(runs_to(transaction, row, row.head), seq)
+    leads = seq == row.head or on_path(runs_to(row, row.head), seq)
     return StoredPath(row.record(), seqs, leads)
 
 
-def _places(transaction: Transaction, row: ConversationRow, digests: Sequence[bytes]) -> Alignment:
+def _places(row: ConversationRow, digests: Sequence[bytes]) -> Alignment:
     head = row.head
     asked = list(dict.fromkeys(digests))
     known: dict[bytes, list[int]] = {digest: [] for digest in asked}
@@ -483,19 +483,19 @@ def _places(transaction: Transaction, row: ConversationRow, digests: Sequence[by
     follows: dict[int, int] = {}  # run -> its parent post
     values = {"digests": b"".join(asked), "at": json.dumps(list(range(len(asked))))}
     # One row of JSON: reading row by row would release and reacquire the GIL each time.
-    here = json.loads(transaction.value("posts_by_digests", no=row.no, **values))
+    here = json.loads(row.value("posts_by_digests", **values))
     for at, seq, parent, depth, run, run_parent in sorted(here):
         known[asked[at]].append(seq)
         posts[seq] = PostSpot(parent, depth, run)
         follows[run] = run_parent
     if head and head not in posts:
-        seq, parent, depth, run, run_parent = transaction.run("spot_of", no=row.no, seq=head).fetchone()
+        seq, parent, depth, run, run_parent = row.run("spot_of", seq=head).fetchone()
         posts[seq], follows[run] = PostSpot(parent, depth, run), run_parent
     places = tuple(tuple(known[digest]) for digest in digests)
-    return Alignment(row.record(), places, posts, _runs_up(transaction, row, follows))
+    return Alignment(row.record(), places, posts, _runs_up(row, follows))
 
 
-def _runs_up(transaction: Transaction, row: ConversationRow, follows: dict[int, int]) -> dict[int, tuple[int, int]]:
+def _runs_up(row: ConversationRow, follows: dict[int, int]) -> dict[int, tuple[int, int]]:
     """Return the parent post of each run on the paths to the root, and the parent's run."""
     runs: dict[int, tuple[int, int]] = {}
     waiting = list(follows.items())
@@ -505,7 +505,7 @@ def _runs_up(transaction: Transaction, row: ConversationRow, follows: dict[int, 
             continue
         runs[run] = (0, 0)
         if seq:
-            start, parent = transaction.run("run_of", no=row.no, seq=seq).fetchone()
+            start, parent = row.run("run_of", seq=seq).fetchone()
             runs[run] = (seq, start)
             waiting.append((start, parent))
     return runs
@@ -514,9 +514,7 @@ def _runs_up(transaction: Transaction, row: ConversationRow, follows: dict[int, 
 # ---- the summary of a path ------------------------------------------------------------------------------------------
 
 
-def read_mark(
-    transaction: Transaction, row: ConversationRow, runs: Runs, path_query: PathQuery, *, shown: int
-) -> tuple[int, int]:
+def read_mark(row: ConversationRow, runs: Runs, path_query: PathQuery, *, shown: int) -> tuple[int, int]:
     """Return seq and version of the summary from which a path is read, (0, 0) for none.
 
     `shown` is the version in the last window. It is reused while few posts follow it, so that the provider's prompt
@@ -525,35 +523,33 @@ def read_mark(
     if not path_query.use_summary or path_query.summary_version == 0:
         return 0, 0
     if path_query.summary_version is not None:
-        return _named(transaction, row, runs, path_query.summary_version)
-    mark, version = _newest_summary(transaction, row, runs)
+        return _named(row, runs, path_query.summary_version)
+    mark, version = _newest_summary(row, runs)
     if 0 < shown < version and path_query.steady_posts:
-        steady = _named(transaction, row, runs, shown)
-        if steady[0] and _serves(transaction, row, runs, path_query, steady):
+        steady = _named(row, runs, shown)
+        if steady[0] and _serves(row, runs, path_query, steady):
             return steady
     return mark, version
 
 
-def _newest_summary(transaction: Transaction, row: ConversationRow, runs: Runs) -> tuple[int, int]:
+def _newest_summary(row: ConversationRow, runs: Runs) -> tuple[int, int]:
     if not runs or runs[0][1] != row.head:
-        return mark_on(transaction, row, runs)
+        return mark_on(row, runs)
     if not row.mark:  # the head's mark is stored in the conversation's row
         return 0, 0
-    return row.mark, transaction.value("summary_ending", no=row.no, mark=row.mark)
+    return row.mark, row.value("summary_ending", mark=row.mark)
 
 
-def _named(transaction: Transaction, row: ConversationRow, runs: Runs, version: int) -> tuple[int, int]:
-    data = transaction.one("summary_get", no=row.no, version=version)
+def _named(row: ConversationRow, runs: Runs, version: int) -> tuple[int, int]:
+    data = row.one("summary_get", version=version)
     return (data["upto_seq"], data["version"]) if data and on_path(runs, data["upto_seq"]) else (0, 0)
 
 
-def _serves(
-    transaction: Transaction, row: ConversationRow, runs: Runs, path_query: PathQuery, steady: tuple[int, int]
-) -> bool:
+def _serves(row: ConversationRow, runs: Runs, path_query: PathQuery, steady: tuple[int, int]) -> bool:
     """Return whether an earlier summary includes all corrections, and few posts follow it."""
     mark, version = steady
-    posts, tokens = backlog(transaction, row, tip_at(transaction, row, runs[0][1]), mark)
+    posts, tokens = backlog(row, tip_at(row, runs[0][1]), mark)
     if posts > path_query.steady_posts or tokens > path_query.full_tokens // 2:
         return False
-    data = transaction.one("summary_get", no=row.no, version=version)
-    return data is not None and bool(data["corrected"] >= last_correction(transaction, row))
+    data = row.one("summary_get", version=version)
+    return data is not None and bool(data["corrected"] >= last_correction(row))

@@ -18,7 +18,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, CLIENT, RECALLED, Manifest
 from cuebook.storage import outcomes
 from cuebook.storage.access import ConversationRow, encode_json, lose_corrections, need, raise_epoch, unuse
-from cuebook.storage.database.transaction import Transaction, columns
+from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.memories import ErasureTally, deliver_anew, unlearn
 from cuebook.storage.reads import posts_on
 from cuebook.storage.tree import SHIFT, tip_at
@@ -41,9 +41,9 @@ class ErasedPosts(Struct):
     turns: frozenset[int] = frozenset()  # that answered the rounds
 
 
-def redact(transaction: Transaction, row: ConversationRow, user: str, tally: ErasureTally) -> ErasedPosts | None:
+def redact(row: ConversationRow, user: str, tally: ErasureTally) -> ErasedPosts | None:
     """Erase a user's posts in a conversation of others; None if they have no posts there and take no part."""
-    posts = posts_on(transaction, row, [(1, row.last_seq)])
+    posts = posts_on(row, [(1, row.last_seq)])
     own = [post for post in posts if post.sender == user and post.role == "user"]
     if not own and user not in row.participants:
         return None
@@ -58,31 +58,29 @@ def redact(transaction: Transaction, row: ConversationRow, user: str, tally: Era
     ]
     going = ErasedPosts(posts, gone, rounds, quoted, user)
     if own:
-        row = _take(transaction, row, going, tally)
-    return _done(transaction, row, going, tally)
+        row = _take(row, going, tally)
+    return _done(row, going, tally)
 
 
-def redact_posts(
-    transaction: Transaction, row: ConversationRow, seqs: Collection[int], tally: ErasureTally
-) -> ErasedPosts | None:
+def redact_posts(row: ConversationRow, seqs: Collection[int], tally: ErasureTally) -> ErasedPosts | None:
     """Erase posts; tool calls and their results are erased together. Return None if all are already empty.
 
     Other posts that repeat their words remain, derived data does not. An erased head moves back.
     """
-    posts = posts_on(transaction, row, [(1, row.last_seq)])
+    posts = posts_on(row, [(1, row.last_seq)])
     gone = [post for post in _paired(posts, set(seqs)) if post.state != GONE]
     if not gone:
         return None
     quoted = CopyIndex(text for post in gone for text in _texts(post))
     going = ErasedPosts(posts, gone, {post.round for post in gone}, quoted)
-    row = _take(transaction, row, going, tally)
+    row = _take(row, going, tally)
     empty = {post.seq for post in gone} | {post.seq for post in posts if post.state == GONE}
     parents, head = {post.seq: post.parent for post in posts}, row.head
     while head in empty:
         head = parents[head]
     if head != row.head:
-        set_head(transaction, row, head, now=tally.now)
-    return _done(transaction, row, going, tally)
+        set_head(row, head, now=tally.now)
+    return _done(row, going, tally)
 
 
 def _paired(posts: list[Post], seqs: set[int]) -> list[Post]:
@@ -96,27 +94,27 @@ def _paired(posts: list[Post], seqs: set[int]) -> list[Post]:
     return [post for post in posts if post.seq in seqs or own & calls.get(post.seq, set())]
 
 
-def _take(transaction: Transaction, row: ConversationRow, going: ErasedPosts, tally: ErasureTally) -> ConversationRow:
+def _take(row: ConversationRow, going: ErasedPosts, tally: ErasureTally) -> ConversationRow:
     """Erase the text of posts and all derived data; end the running turn. Return the conversation's row."""
-    stop(transaction, row, now=tally.now)
-    row = need(transaction.within(Scope(row.tenant)), row.id)
+    stop(row, now=tally.now)
+    row = need(row.transaction.within(Scope(row.tenant)), row.id)
     ids = {post.id for post in going.gone}
-    counts = Counter(_take_derived(transaction, row, going))
-    counts["fullText"] = _empty(transaction, row, going, tally)
+    counts = Counter(_take_derived(row, going))
+    counts["fullText"] = _empty(row, going, tally)
     tally.rows.update(+counts)
-    lose_corrections(transaction, row, ids)
-    unlearn(transaction, row.no, tally, ids)
-    deliver_anew(transaction, row.no)
+    lose_corrections(row, ids)
+    unlearn(row, tally, ids)
+    deliver_anew(row.transaction, row.no)
     return row
 
 
-def _done(transaction: Transaction, row: ConversationRow, going: ErasedPosts, tally: ErasureTally) -> ErasedPosts:
+def _done(row: ConversationRow, going: ErasedPosts, tally: ErasureTally) -> ErasedPosts:
     """Update a conversation's row after an erasure."""
-    outcome_count = outcomes.forget(transaction, row, going.user, going.quoted)
+    outcome_count = outcomes.forget(row, going.user, going.quoted)
     tally.rows.update(+Counter(outcomes=outcome_count), posts=len(going.gone))
-    _settle(transaction, row, going.user, anew=bool(going.gone))
-    raise_epoch(transaction, "conversation", str(row.no))
-    answered = transaction.run("turns_of_rounds", no=row.no, rounds=json.dumps(sorted(going.rounds)))
+    _settle(row, going.user, anew=bool(going.gone))
+    raise_epoch(row.transaction, "conversation", str(row.no))
+    answered = row.run("turns_of_rounds", rounds=json.dumps(sorted(going.rounds)))
     going.turns = frozenset(turn for (turn,) in answered)
     return going
 
@@ -126,42 +124,44 @@ def _texts(post: Post) -> list[str]:
     return [text for text in (post.message, *(part.content for part in post.parts)) if text]
 
 
-def stop(transaction: Transaction, row: ConversationRow, *, now: float) -> None:
+def stop(row: ConversationRow, *, now: float) -> None:
     """End the running turn of a conversation without its partial answer, because its prompt had erased text."""
-    transaction.run("steps_blank", no=row.no)
+    row.run("steps_blank")
     if row.lease_until:
-        end_expired(transaction, row, now=now)
-    for turn in parallel_turns(transaction, row):
-        end_parallel(transaction, row, turn, now=now)
-    leave_waiting(transaction, row.no, now=now)
+        end_expired(row, now=now)
+    for turn in parallel_turns(row):
+        end_parallel(row, turn, now=now)
+    leave_waiting(row, now=now)
 
 
-def _take_derived(transaction: Transaction, row: ConversationRow, going: ErasedPosts) -> dict[str, int]:
+def _take_derived(row: ConversationRow, going: ErasedPosts) -> dict[str, int]:
     """Delete summaries, items, quotes in windows, client system texts, and turn metadata."""
-    no, quoted = row.no, going.quoted
-    counts = {table: transaction.run(f"delete_{table}", no=no).rowcount for table in ("summaries", "items")}
-    counts["vectors"] = transaction.run("delete_vectors", no=no).rowcount
+    quoted = going.quoted
+    counts = {table: row.run(f"delete_{table}").rowcount for table in ("summaries", "items")}
+    counts["vectors"] = row.run("delete_vectors").rowcount
     for table in ("reflections", "tuning", "optimizations", "outbox", "embedded"):
-        transaction.run(f"delete_{table}", no=no)
+        row.run(f"delete_{table}")
     digests: set[bytes] = set()
     gone = {post.seq for post in going.gone}
     fronts: dict[bool, set[bytes]] = {True: set(), False: set()}  # client system texts
-    for raw, round_ in transaction.run("manifests_of", no=no).fetchall():
+    for raw, round_ in row.run("manifests_of").fetchall():
         manifest = _manifest(raw)
         fronts[round_ in going.rounds].update(
             bytes.fromhex(text.digest) for text in manifest.front if text.source == CLIENT
         )
         copies = {bytes.fromhex(each.digest): seq for seq, each in manifest.copies.items()}
-        digests.update(digest for digest, seq in copies.items() if seq in gone or _quotes(transaction, digest, quoted))
+        digests.update(
+            digest for digest, seq in copies.items() if seq in gone or _quotes(row.transaction, digest, quoted)
+        )
         for text in (*manifest.front, *manifest.volatile):
             digest = bytes.fromhex(text.digest)
             if digest not in digests and (
-                text in manifest.volatile or text.kind == "summary" or _quotes(transaction, digest, quoted)
+                text in manifest.volatile or text.kind == "summary" or _quotes(row.transaction, digest, quoted)
             ):
                 digests.add(digest)
     digests |= fronts[True] - fronts[False]
-    counts["blobs"] = sum(unuse(transaction, no, digest) for digest in digests)
-    for turn in transaction.rows("turns_told", no=no):
+    counts["blobs"] = sum(unuse(row.transaction, row.no, digest) for digest in digests)
+    for turn in row.rows("turns_told"):
         told = json.loads(turn["metadata"])
         metadata = {
             name: value
@@ -169,7 +169,7 @@ def _take_derived(transaction: Transaction, row: ConversationRow, going: ErasedP
             if name not in _DERIVED and not quoted.stand_in(json.dumps(value, ensure_ascii=False))
         }
         if metadata != told:
-            transaction.run("turn_metadata", no=no, n=turn["n"], metadata=encode_json(metadata))
+            row.run("turn_metadata", n=turn["n"], metadata=encode_json(metadata))
     return counts
 
 
@@ -178,7 +178,7 @@ def _quotes(transaction: Transaction, digest: bytes, quoted: CopyIndex) -> bool:
     return body is not None and quoted.stand_in(body.decode("utf-8", "replace"))
 
 
-def _empty(transaction: Transaction, row: ConversationRow, going: ErasedPosts, tally: ErasureTally) -> int:
+def _empty(row: ConversationRow, going: ErasedPosts, tally: ErasureTally) -> int:
     """Empty the text of posts; return the number of index entries."""
     found = 0
     empty: dict[int, tuple[int, bytes]] = {}  # tokens and digests by seq
@@ -188,29 +188,29 @@ def _empty(transaction: Transaction, row: ConversationRow, going: ErasedPosts, t
         tokens = tally.weigh(PathPost(post.seq, "", 0, role, sender, ERASED, 0, None, 0, 0, 0.0, None, None, GONE))
         digest = digest_of(f"{GONE}\x00{row.no}\x00{post.seq}".encode())
         empty[post.seq] = tokens, digest
-        body = transaction.value("post_body", no=row.no, seq=post.seq)
+        body = row.value("post_body", seq=post.seq)
         values = {"sender": sender, "role": role, "message": ERASED, "tokens": tokens, "digest": digest}
-        transaction.run("post_erase", no=row.no, seq=post.seq, **values)
+        row.run("post_erase", seq=post.seq, **values)
         if body is not None:
-            unuse(transaction, row.no, body)
-        found += transaction.run("post_text_delete", id=row.no << SHIFT | post.seq).rowcount
+            unuse(row.transaction, row.no, body)
+        found += row.transaction.run("post_text_delete", id=row.no << SHIFT | post.seq).rowcount
     sums, chains = {0: 0}, {0: b""}
     for post in going.posts:
         tokens, digest = empty.get(post.seq, (post.tokens, post.digest))
         sums[post.seq] = sums[post.parent] + tokens
         chains[post.seq] = chained = chain(chains[post.parent], [digest])
-        transaction.run("post_sum", no=row.no, seq=post.seq, path_tokens=sums[post.seq], chain=chained)
+        row.run("post_sum", seq=post.seq, path_tokens=sums[post.seq], chain=chained)
     return found
 
 
-def _settle(transaction: Transaction, row: ConversationRow, user: str | None, *, anew: bool) -> None:
+def _settle(row: ConversationRow, user: str | None, *, anew: bool) -> None:
     """Remove the user from a conversation's row; `anew` makes it due for summarization from its first post."""
-    transaction.run("post_recipient", no=row.no, user=user, nobody=NOBODY)
-    transaction.run("participant_delete", no=row.no, user=user)
+    row.run("post_recipient", user=user, nobody=NOBODY)
+    row.run("participant_delete", user=user)
     left = tuple(each for each in row.participants if each != user)
     row.company, row.participants = company_of(row, left), left
     row.speakers = tuple(each for each in row.speakers if each != user)
     if anew:
-        tip = tip_at(transaction, row, row.head)
+        tip = tip_at(row, row.head)
         row.mark, row.backlog, row.backlog_tokens = 0, tip.path_count, tip.path_tokens
-    transaction.run("conversation_erased", **columns(row))
+    row.run("conversation_erased", **row.columns)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import islice, takewhile
-from sqlite3 import Cursor
 
 import msgspec
 
@@ -12,9 +11,9 @@ from cuebook.records.audit import Record
 from cuebook.records.mind import Reflection
 from cuebook.records.turn import TurnOn
 from cuebook.storage import access
-from cuebook.storage.access import ConversationRow, own_epoch
+from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Row, Transaction, read, read_all, record, write
+from cuebook.storage.database.transaction import Cursor, Noun, Row, Transaction, read, read_all, record, write
 from cuebook.storage.tree import Runs, on_path, runs_to
 
 # ---- the last turn of a path ----------------------------------------------------------------------------------------
@@ -24,32 +23,32 @@ from cuebook.storage.tree import Runs, on_path, runs_to
 _AT_ONCE = 16
 
 
-def turn_on(transaction: Transaction, row: ConversationRow, runs: Runs) -> TurnOn | None:
+def turn_on(row: ConversationRow, runs: Runs) -> TurnOn | None:
     """Return the turn of a path's newest answered round: the newest whose reply is on the path.
 
     If no reply is on the path, return the newest turn whose query is. Turns that answer the path's last post count,
     so that a regenerated answer finds them.
     """
     for first, last in runs:
-        for turn in transaction.rows("turns_on_run", no=row.no, first=first, last=last, limit=_AT_ONCE):
+        for turn in row.rows("turns_on_run", first=first, last=last, limit=_AT_ONCE):
             if on_path(runs, turn["query_seq"]):
-                return _chosen(transaction, row, turn, runs)
+                return _chosen(row, turn, runs)
     return None
 
 
-def _chosen(transaction: Transaction, row: ConversationRow, newest: Row, runs: Runs) -> TurnOn:
+def _chosen(row: ConversationRow, newest: Row, runs: Runs) -> TurnOn:
     if newest["reply_seq"] and on_path(runs, newest["reply_seq"]):
-        return read_turn(transaction, row, newest)
+        return read_turn(row, newest)
     span = {"first": newest["round"], "last": newest["round"], "limit": _AT_ONCE}
-    same = transaction.rows("turns_on_run", no=row.no, **span)
+    same = row.rows("turns_on_run", **span)
     spoke = (turn for turn in same if turn["reply_seq"] and on_path(runs, turn["reply_seq"]))
-    return read_turn(transaction, row, next(spoke, newest))
+    return read_turn(row, next(spoke, newest))
 
 
-def read_turn(transaction: Transaction, row: ConversationRow, turn: Row) -> TurnOn:
+def read_turn(row: ConversationRow, turn: Row) -> TurnOn:
     """Parse a turn's row, with the error of its last step if it failed."""
     failed = turn["state"] in ("failed", "interrupted")
-    step = transaction.one("step_last", no=row.no, turn=turn["n"]) if failed else None
+    step = row.one("step_last", turn=turn["n"]) if failed else None
     return record(TurnOn, turn, error=step["error"] if step else "")
 
 
@@ -103,18 +102,18 @@ class ReflectionStore(Noun):
         Raises NotFound, and InvalidInput if there is no turn.
         """
         row = access.need(transaction, conversation)
-        last = turn_on(transaction, row, runs_to(transaction, row, row.head))
+        last = turn_on(row, runs_to(row, row.head))
         if last is None:
             msg = f"Conversation {conversation!r} has no turn to reflect on. Send a message first."
             raise InvalidInput(msg, where="conversation")
-        ask(transaction, row, last.n, calls)
+        ask(row, last.n, calls)
         return last.n
 
     @read
     def waiting(self, transaction: Transaction, conversation: str) -> int:
         """Count a conversation's due reflections, including those of running turns. Raises NotFound."""
         row = access.need(transaction, conversation)
-        return int(transaction.value("reflections_waiting", no=row.no))
+        return int(row.value("reflections_waiting"))
 
     @read
     def of(
@@ -122,7 +121,7 @@ class ReflectionStore(Noun):
     ) -> list[Reflection]:
         """Return reflections of a conversation on all branches, or of one turn, newest first. Raises NotFound."""
         row = access.need(transaction, conversation)
-        found = (_reflection(body) for body, *_ in _made(transaction, row, turn or row.turns))
+        found = (_reflection(body) for body, *_ in _made(row, turn or row.turns))
         return list(islice(takewhile(lambda each: turn in (None, each.turn), found), limit))
 
     @read
@@ -131,34 +130,34 @@ class ReflectionStore(Noun):
         row = access.find(transaction, due.conversation)
         if row is None:
             return None
-        data = transaction.one("reflection_get", no=row.no, turn=due.turn, n=due.n)
-        fields = transaction.one("turn_get", no=row.no, n=due.turn)
+        data = row.one("reflection_get", turn=due.turn, n=due.n)
+        fields = row.one("turn_get", n=due.turn)
         if data is None or fields is None or not data["due"]:
             return None
-        turn = read_turn(transaction, row, fields)
-        runs = runs_to(transaction, row, turn.reply_seq or turn.query_seq)
+        turn = read_turn(row, fields)
+        runs = runs_to(row, turn.reply_seq or turn.query_seq)
         return ReflectionInput(
             conversation=row.record(),
             turn=turn,
             n=due.n,
             calls=_calls(data["calls"]),
-            before=newest_on(transaction, row, runs, upto=due.turn),
-            epoch=own_epoch(transaction, row.no),
+            before=newest_on(row, runs, upto=due.turn),
+            epoch=row.epoch,
         )
 
 
-def ask(transaction: Transaction, row: ConversationRow, turn: int, calls: Sequence[MetapromptTask]) -> None:
+def ask(row: ConversationRow, turn: int, calls: Sequence[MetapromptTask]) -> None:
     """Request a reflection on a turn."""
-    transaction.run("reflection_ask", no=row.no, turn=turn, calls=_encode(tuple(calls)).decode())
+    row.run("reflection_ask", turn=turn, calls=_encode(tuple(calls)).decode())
 
 
-def newest_on(transaction: Transaction, row: ConversationRow, runs: Runs, *, upto: int) -> Reflection | None:
+def newest_on(row: ConversationRow, runs: Runs, *, upto: int) -> Reflection | None:
     """Return the newest reflection on a turn of a path, up to a turn number."""
-    for body, query, reply in _made(transaction, row, upto):
+    for body, query, reply in _made(row, upto):
         if on_path(runs, query) or (reply and on_path(runs, reply)):
             return _reflection(body)
     return None
 
 
-def _made(transaction: Transaction, row: ConversationRow, upto: int) -> Cursor:
-    return transaction.run("reflections_made", no=row.no, turn=upto)
+def _made(row: ConversationRow, upto: int) -> Cursor:
+    return row.run("reflections_made", turn=upto)

@@ -179,25 +179,23 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
     return chosen
 
 
-def search(
-    transaction: Transaction, row: ConversationRow, runs: Runs, search_look: SearchLook, search_cache: SearchCache
-) -> SearchResult:
+def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cache: SearchCache) -> SearchResult:
     """Find posts of one path, each with its neighbors."""
     no, posts = row.no, row.last_seq
     query = read_query(search_look.text, speakers=row.speakers)
     frequencies: dict[str, int] = {}
     if posts > SMALL:
-        frequencies = {term: search_cache.count(transaction, no, term, posts=posts) for term in query.terms}
+        frequencies = {term: search_cache.count(row.transaction, no, term, posts=posts) for term in query.terms}
         topic = {term: count for term, count in frequencies.items() if term not in query.names}
         if chosen := rarest(topic):  # speakers' names alone are not searched
             query = Query(text=query.text, terms=tuple(chosen))
-    hits = [rowid & _SEQ for rowid in _match(transaction, query, None, rows_of(no), search_look.limit)]
+    hits = [rowid & _SEQ for rowid in _match(row.transaction, query, None, rows_of(no), search_look.limit)]
     if posts <= SMALL and len(hits) >= search_look.limit:
-        frequencies = {term: search_cache.count(transaction, no, term, posts=posts) for term in query.terms}
-    close = _close(transaction, row, search_look, search_cache)
+        frequencies = {term: search_cache.count(row.transaction, no, term, posts=posts) for term in query.terms}
+    close = _close(row, search_look, search_cache)
     if close is not None:
         hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
-    post_matches = _with_neighbours(transaction, row, runs, hits)
+    post_matches = _with_neighbours(row, runs, hits)
     return SearchResult(
         found=tuple(_placed(post_matches, close)),
         posts=posts,
@@ -207,13 +205,11 @@ def search(
     )
 
 
-def _close(
-    transaction: Transaction, row: ConversationRow, search_look: SearchLook, search_cache: SearchCache
-) -> Close | None:
+def _close(row: ConversationRow, search_look: SearchLook, search_cache: SearchCache) -> Close | None:
     """Compare the query's vector, if any, with those of a conversation."""
     if search_look.dense is None:
         return None
-    return search_cache.matrices.close(transaction, scope_of(row.no), search_look.dense)
+    return search_cache.matrices.close(row.transaction, scope_of(row.no), search_look.dense)
 
 
 def _placed(post_matches: Sequence[PostMatch], close: Close | None) -> Sequence[PostMatch]:
@@ -249,7 +245,7 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
         seqs = in_turn(by_conversation[no], best)
         if not seqs:
             continue
-        post_matches.extend(_placed(_with_neighbours(transaction, row, runs, seqs), close))
+        post_matches.extend(_placed(_with_neighbours(row, runs, seqs), close))
         posts += row.last_seq
         if close is not None:
             cosines, vectors = cosines + close.total, vectors + len(close.seqs)
@@ -271,7 +267,7 @@ def _closest(
         row = by_no(transaction, no)
         if row is None:
             continue
-        runs, close = runs_to(transaction, row, row.head), _close(transaction, row, search_look, search_cache)
+        runs, close = runs_to(row, row.head), _close(row, search_look, search_cache)
         best = close.best(CLOSEST, runs) if close else []
         cosines = close.of(best) if close else {}
         ranked += [(-cosines[seq], no, seq) for seq in best]
@@ -298,16 +294,14 @@ def _match(
     return [rowid for (rowid,) in transaction.run("search_posts", **{"match": match, "limit": limit, **bounds})]
 
 
-def _with_neighbours(
-    transaction: Transaction, row: ConversationRow, runs: Runs, hits: Sequence[int]
-) -> list[PostMatch]:
+def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> list[PostMatch]:
     """Load hits on a path and the neighbors of the best ones, by seq. Hits are ordered best first."""
     visible = [seq for seq in hits if on_path(runs, seq)]
     direct = set(visible)
     around = {near for seq in visible[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)}
     seqs = json.dumps(sorted(direct | around))
-    posts = transaction.run("found_posts", no=row.no, seqs=seqs, base=row.no << SHIFT).fetchall()
-    apart = bodies(transaction, [post[8] for post in posts if post[8] is not None])
+    posts = row.run("found_posts", seqs=seqs, base=row.no << SHIFT).fetchall()
+    apart = bodies(row.transaction, [post[8] for post in posts if post[8] is not None])
     post_matches = []
     for seq, id_, role, sender, message, created_at, tokens, parent, body, key in posts:
         text = decode_body(apart[body])[0] if body in apart else message or ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
 from cuebook.records.memory import Item, Summary
 from cuebook.storage import access, reads
-from cuebook.storage.access import ConversationRow, corrections_of, last_correction, own_epoch
+from cuebook.storage.access import ConversationRow, corrections_of, last_correction
 from cuebook.storage.audit import chained
 from cuebook.storage.database.transaction import Noun, Row, Transaction, columns, read, read_all, record, write
 from cuebook.storage.tree import after as behind
@@ -22,13 +22,13 @@ class SummaryStore(Noun):
     def summary(self, transaction: Transaction, conversation: str, *, version: int | None = None) -> Summary | None:
         """Return the head's current summary, or the given version. Raises NotFound."""
         row = access.need(transaction, conversation)
-        return reads.summary(transaction, row, version or head_summary(transaction, row))
+        return reads.summary(row, version or head_summary(row))
 
     @read
     def items(self, transaction: Transaction, conversation: str, *, ended: bool = False) -> list[Item]:
         """Return the items at the head, with ended ones on request. Raises NotFound."""
         row = access.need(transaction, conversation)
-        return items_at(transaction, row, head_summary(transaction, row), ended=ended)
+        return items_at(row, head_summary(row), ended=ended)
 
     @read_all
     def due(
@@ -51,19 +51,19 @@ class SummaryStore(Noun):
         row = access.need(transaction, conversation)
         if row.open_round or row.lease_until:
             return None
-        runs = runs_to(transaction, row, row.head)
-        mark, version = mark_on(transaction, row, runs)
+        runs = runs_to(row, row.head)
+        mark, version = mark_on(row, runs)
         return CompactionInput(
             conversation=row.record(),
             scope=transaction.scope,
-            posts=tuple(reads.posts_on(transaction, row, behind(runs, mark), limit)),
-            previous=reads.summary(transaction, row, version) if version else None,
-            items=tuple(items_at(transaction, row, version, ended=True)),
-            before=next(iter(reads.posts_on(transaction, row, [(mark, mark)])), None),
+            posts=tuple(reads.posts_on(row, behind(runs, mark), limit)),
+            previous=reads.summary(row, version) if version else None,
+            items=tuple(items_at(row, version, ended=True)),
+            before=next(iter(reads.posts_on(row, [(mark, mark)])), None),
             failures=row.compact_failures,
             last_at=row.compact_last_at,
-            epoch=own_epoch(transaction, row.no),
-            corrections=corrections_of(transaction, row),
+            epoch=row.epoch,
+            corrections=corrections_of(row),
             speakers=tuple(row.speakers),
         )
 
@@ -75,21 +75,21 @@ class SummaryStore(Noun):
         if row is None or (compacted.no and compacted.no != row.no):
             return False
         upto = compacted.summary.upto_seq
-        if compacted.no and compacted.epoch != own_epoch(transaction, row.no):
+        if compacted.no and compacted.epoch != row.epoch:
             return False
-        if compacted.summary.corrected != last_correction(transaction, row):
+        if compacted.summary.corrected != last_correction(row):
             return False
-        runs = runs_to(transaction, row, row.head)
-        mark, stands = mark_on(transaction, row, runs)
+        runs = runs_to(row, row.head)
+        mark, stands = mark_on(row, runs)
         if stands != compacted.previous_version or upto < mark or not on_path(runs, upto):
             return False
         items = (*compacted.ended, *compacted.repeated, *compacted.added)
         previous, sinks = compacted.previous_version, compacted.sinks
-        insert_summary(transaction, row, compacted.summary, items, previous=previous, sinks=sinks)
-        count, tokens = backlog(transaction, row, tip_at(transaction, row, row.head), upto)
-        transaction.run("corrections_done", no=row.no, corrected=compacted.summary.corrected)
+        insert_summary(row, compacted.summary, items, previous=previous, sinks=sinks)
+        count, tokens = backlog(row, tip_at(row, row.head), upto)
+        row.run("corrections_done", corrected=compacted.summary.corrected)
         values = {"mark": upto, "backlog": count, "backlog_tokens": tokens, "now": compacted.now}
-        transaction.run("compaction_done", no=row.no, **values)
+        row.run("compaction_done", **values)
         chained(transaction, compacted.audit)
         transaction.failpoint("summary.stored")
         return True
@@ -102,23 +102,23 @@ class SummaryStore(Noun):
         transaction.run("compaction_postpone", id=conversation, **values)
 
 
-def items_at(transaction: Transaction, row: ConversationRow, version: int, *, ended: bool) -> list[Item]:
+def items_at(row: ConversationRow, version: int, *, ended: bool) -> list[Item]:
     """Return the items at a summary: their newest form in its lineage, with ended ones on request.
 
     Items that were corrected by hand are omitted from then on.
     """
-    line = lineage(transaction, row, version)
+    line = lineage(row, version)
     newest: dict[str, Row] = {}
-    for each in transaction.rows("items_of", no=row.no):
+    for each in row.rows("items_of"):
         if each["made_in"] in line:
             newest[each["id"]] = each
     entries = [record(Item, each) for each in newest.values() if each["text"] and (ended or each["ended_in"] is None)]
     return sorted(entries, key=lambda item: (item.seq, item.id))
 
 
-def lineage(transaction: Transaction, row: ConversationRow, version: int) -> set[int]:
+def lineage(row: ConversationRow, version: int) -> set[int]:
     """Return a summary's version and its ancestors."""
-    previous = {mark[0]: mark[2] for mark in transaction.run("summary_marks", no=row.no)}
+    previous = {mark[0]: mark[2] for mark in row.run("summary_marks")}
     line = set()
     while version:
         line.add(version)
@@ -126,31 +126,25 @@ def lineage(transaction: Transaction, row: ConversationRow, version: int) -> set
     return line
 
 
-def head_summary(transaction: Transaction, row: ConversationRow) -> int:
+def head_summary(row: ConversationRow) -> int:
     """Return the version of the head's current summary, 0 for none."""
-    return mark_on(transaction, row, runs_to(transaction, row, row.head))[1]
+    return mark_on(row, runs_to(row, row.head))[1]
 
 
 def insert_summary(
-    transaction: Transaction,
-    row: ConversationRow,
-    summary: Summary,
-    items: Sequence[Item],
-    *,
-    previous: int,
-    sinks: Sequence[str],
+    row: ConversationRow, summary: Summary, items: Sequence[Item], *, previous: int, sinks: Sequence[str]
 ) -> None:
     """Store a summary under the next version, with a new form of each item that it changes, for delivery and sinks.
 
     Other branches still see the earlier forms.
     """
-    version = transaction.value("summary_last", no=row.no) + 1
+    version = row.value("summary_last") + 1
     made_by = f"{summary.made_by}{reads.TOLD}{summary.prompt}" if summary.prompt else summary.made_by
     values = columns(summary) | {"version": version, "previous": previous, "made_by": made_by}
-    transaction.run("summary_insert", no=row.no, **values)
+    row.run("summary_insert", **values)
     for item in items:
         ended_in = None if item.valid_to is None else version
-        transaction.run("item_insert", no=row.no, **columns(item), made_in=version, ended_in=ended_in)
-    transaction.run("delivery_again", no=row.no)
+        row.run("item_insert", **columns(item), made_in=version, ended_in=ended_in)
+    row.run("delivery_again")
     for sink in sinks:
-        transaction.run("outbox_insert", no=row.no, version=version, sink=sink)
+        row.run("outbox_insert", version=version, sink=sink)

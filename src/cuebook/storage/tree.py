@@ -55,11 +55,11 @@ class Tip(Struct):
     chain: bytes | None = None
 
 
-def tip_at(transaction: Transaction, row: ConversationRow, seq: int) -> Tip:
+def tip_at(row: ConversationRow, seq: int) -> Tip:
     """Return the path that ends at a post; seq 0 is the root."""
     if seq == 0:
         return Tip()
-    fields = transaction.run("post_at", no=row.no, seq=seq).fetchone()
+    fields = row.run("post_at", seq=seq).fetchone()
     if fields is None:
         raise _no_post(seq)
     return Tip(*fields)
@@ -69,11 +69,11 @@ def _no_post(seq: int) -> NotFound:
     return NotFound(f"Unknown post with seq {seq} in this conversation.")
 
 
-def runs_to(transaction: Transaction, row: ConversationRow, head: int) -> Runs:
+def runs_to(row: ConversationRow, head: int) -> Runs:
     """Return the runs of the path that ends at `head`, newest first."""
     results: Runs = []
     while head:
-        run = transaction.run("run_of", no=row.no, seq=head).fetchone()
+        run = row.run("run_of", seq=head).fetchone()
         if run is None:
             raise _no_post(head)
         results.append((run[0], head))
@@ -96,21 +96,21 @@ def after(runs: Runs, mark: int) -> Runs:
     return remaining
 
 
-def mark_on(transaction: Transaction, row: ConversationRow, runs: Runs) -> tuple[int, int]:
+def mark_on(row: ConversationRow, runs: Runs) -> tuple[int, int]:
     """Return seq and version of the last summary on a path, (0, 0) for none."""
-    for version, upto, _ in transaction.run("summary_marks", no=row.no):
+    for version, upto, _ in row.run("summary_marks"):
         if on_path(runs, upto):
             return upto, version
     return 0, 0
 
 
-def backlog(transaction: Transaction, row: ConversationRow, head: Tip, mark: int) -> tuple[int, int]:
+def backlog(row: ConversationRow, head: Tip, mark: int) -> tuple[int, int]:
     """Count posts and tokens between a mark and the head."""
-    base = tip_at(transaction, row, mark)
+    base = tip_at(row, mark)
     return head.path_count - base.path_count, head.path_tokens - base.path_tokens
 
 
-def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft], tip: Tip) -> Tip:
+def grow(row: ConversationRow, drafts: Sequence[Draft], tip: Tip) -> Tip:
     """Append drafts after `tip` and update the counters of the row. Does not move the head."""
     no, seq = row.no, row.last_seq
     scope = search_scope(row)
@@ -122,9 +122,9 @@ def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft]
         tokens, count = tip.path_tokens + draft.tokens, tip.path_count + 1
         chained = chain(tip.chain or b"", [draft.digest])
         tip = Tip(seq, start, run_parent, seq if draft.opens_round else tip.round, tokens, count, chained)
-        message, parts, wire, body = _place_body(transaction, row, draft)
-        inserted = transaction.run(
-            "post_insert", no=no, seq=seq, id=draft.id, parent=parent, run_start=start,
+        message, parts, wire, body = _place_body(row, draft)
+        inserted = row.run(
+            "post_insert", seq=seq, id=draft.id, parent=parent, run_start=start,
             run_parent=run_parent, round=tip.round, sender=draft.sender, recipient=draft.recipient, role=draft.role,
             state=draft.state, message=message, small=draft.small, parts=parts, wire=wire, body=body,
             created_at=draft.created_at, tokens=draft.tokens, small_tokens=draft.small_tokens or draft.tokens,
@@ -134,30 +134,28 @@ def grow(transaction: Transaction, row: ConversationRow, drafts: Sequence[Draft]
             msg = f"Post ID {draft.id!r} already exists in conversation {row.id!r}. Use a new id."
             raise Conflict(msg)
         if draft.key:
-            transaction.run("post_text_insert", id=no << SHIFT | seq, scope=scope, key=draft.key)
+            row.transaction.run("post_text_insert", id=no << SHIFT | seq, scope=scope, key=draft.key)
         if draft.sender not in row.speakers and len(row.speakers) < SPEAKERS:
             row.speakers = (*row.speakers, draft.sender)
     row.last_seq = seq
     return tip
 
 
-def _place_body(
-    transaction: Transaction, row: ConversationRow, draft: Draft
-) -> tuple[str | None, bytes | None, bytes | None, bytes | None]:
+def _place_body(row: ConversationRow, draft: Draft) -> tuple[str | None, bytes | None, bytes | None, bytes | None]:
     """Store a large body apart. Parts of moderate size also stay in the row, for readers of the compressed form."""
     parts = msgspec.json.encode(draft.parts) if draft.parts else None
     size = len(draft.message) + len(parts or b"") + len(draft.wire or b"")
     if size <= INLINE:
         return draft.message, parts, draft.wire, None
-    body = keep(transaction, row, msgspec.msgpack.encode((draft.message, parts, draft.wire)))
+    body = keep(row, msgspec.msgpack.encode((draft.message, parts, draft.wire)))
     return None, parts if parts is None or len(parts) <= INLINE else APART, None, body
 
 
-def keep(transaction: Transaction, row: ConversationRow, body: bytes) -> bytes:
+def keep(row: ConversationRow, body: bytes) -> bytes:
     """Store a body once with a reference from this conversation; return its digest."""
     digest = digest_of(body)
-    transaction.run("blob_insert", digest=digest, body=body)
-    transaction.run("blob_use", no=row.no, digest=digest)
+    row.transaction.run("blob_insert", digest=digest, body=body)
+    row.run("blob_use", digest=digest)
     return digest
 
 
@@ -176,28 +174,28 @@ def owner_token(tenant: str, user: str | None) -> str:
     return "u" + digest_of(f"{tenant}\x00{user or ''}".encode())[:8].hex()
 
 
-def settle_head(transaction: Transaction, row: ConversationRow, start: Tip, tip: Tip, *, now: float) -> None:
+def settle_head(row: ConversationRow, start: Tip, tip: Tip, *, now: float) -> None:
     """Make `tip` the head after posts were appended after `start`, and update mark and backlog."""
     if start.seq == row.head:
         row.backlog += tip.path_count - start.path_count
         row.backlog_tokens += tip.path_tokens - start.path_tokens
     else:
-        turn_to(transaction, row, tip)
+        turn_to(row, tip)
     row.head = tip.seq
-    save_growth(transaction, row, now=now)
+    save_growth(row, now=now)
 
 
-def turn_to(transaction: Transaction, row: ConversationRow, tip: Tip) -> None:
+def turn_to(row: ConversationRow, tip: Tip) -> None:
     """Make `tip` the head in the row, with its mark and backlog, and mark the conversation for delivery."""
     row.head = tip.seq
-    row.mark, _ = mark_on(transaction, row, runs_to(transaction, row, tip.seq))
-    row.backlog, row.backlog_tokens = backlog(transaction, row, tip, row.mark)
-    transaction.run("delivery_again", no=row.no)
+    row.mark, _ = mark_on(row, runs_to(row, tip.seq))
+    row.backlog, row.backlog_tokens = backlog(row, tip, row.mark)
+    row.run("delivery_again")
 
 
-def save_growth(transaction: Transaction, row: ConversationRow, *, now: float) -> None:
+def save_growth(row: ConversationRow, *, now: float) -> None:
     """Save a conversation's counters."""
-    transaction.run("conversation_grow", **row.counters, now=max(now, row.updated_at))
+    row.run("conversation_grow", **row.columns, now=max(now, row.updated_at))
 
 
 def bodies(transaction: Transaction, digests: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -243,12 +241,12 @@ def read_body(transaction: Transaction, digest: bytes | None) -> tuple[str, byte
     return decode_body(kept[0]) if kept else ("", None, None)
 
 
-def unread(transaction: Transaction, row: ConversationRow, runs: Runs) -> tuple[Stretch, ...]:
+def unread(row: ConversationRow, runs: Runs) -> tuple[Stretch, ...]:
     """Return the unread stretches of a path with their sums, oldest first."""
     stretches = []
     for first, last in runs:
-        end = transaction.one("sums_at", no=row.no, seq=last)
-        start = transaction.one("sums_at", no=row.no, seq=first)
+        end = row.one("sums_at", seq=last)
+        start = row.one("sums_at", seq=first)
         if end and start:
             tokens = end["path_tokens"] - start["path_tokens"] + start["tokens"]
             stretches.append(Stretch(first, last, end["path_count"] - start["path_count"] + 1, tokens))

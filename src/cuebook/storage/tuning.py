@@ -36,14 +36,14 @@ class TuningStore(Noun):
         The last value is whether that seq is not on the path, so that the posts begin with the first. Raises NotFound.
         """
         row = access.need(transaction, conversation)
-        runs = runs_to(transaction, row, row.head)
+        runs = runs_to(row, row.head)
         anew = after > 0 and not on_path(runs, after)
         posts: list[PathPost] = []
         for first, last in reversed(behind(runs, 0 if anew else after)):
             end = min(last, first + limit - len(posts) - 1)
             if end < first:
                 break
-            newest_first = transaction.run("path_stretch", no=row.no, first=first, last=end).fetchall()
+            newest_first = row.run("path_stretch", first=first, last=end).fetchall()
             posts += starmap(PathPost, reversed(newest_first))
         return row.record(), with_bodies(transaction, posts), anew
 
@@ -51,7 +51,7 @@ class TuningStore(Noun):
     def tuned(self, transaction: Transaction, conversation: str) -> tuple[TuningState, float] | None:
         """Return a conversation's tuning and the time of its last run, None before the first. Raises NotFound."""
         row = access.need(transaction, conversation)
-        last = transaction.one("tuning_get", no=row.no)
+        last = row.one("tuning_get")
         return (_tuning(last["tuning"]), last["updated_at"]) if last else None
 
     @write
@@ -74,11 +74,11 @@ class TuningStore(Noun):
         if row is None:
             return False
         put = {"tuning": encode_json(tuning), "seen_seq": conversation.last_seq, "now": now, "before": before}
-        if transaction.run("tuning_put", no=row.no, **put).fetchone() is None:
+        if row.run("tuning_put", **put).fetchone() is None:
             return False
         if snapshot is not None:
-            transaction.run("optimization_insert", no=row.no, body=_encode(snapshot))
-            transaction.run("optimization_prune", no=row.no, most=SNAPSHOTS)
+            row.run("optimization_insert", body=_encode(snapshot))
+            row.run("optimization_prune", most=SNAPSHOTS)
         return True
 
     @read_all
@@ -136,7 +136,7 @@ def _whose(transaction: Transaction, conversation: str | None) -> dict[str, Any]
     return {"id": conversation}
 
 
-def standing(transaction: Transaction, row: ConversationRow) -> TuningState | None:
+def standing(row: ConversationRow) -> TuningState | None:
     """Return a conversation's tuning for its scene."""
-    data = transaction.value("tuning_get", no=row.no)
+    data = row.value("tuning_get")
     return _tuning(data) if data else None

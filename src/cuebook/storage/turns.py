@@ -69,28 +69,28 @@ class TurnStore(Noun):
         row = begin(transaction, opening.conversation, user=user, persona=opening.persona, now=opening.now)
         _compare(row, opening, holders)
         if row.lease_until and not opening.parallel:
-            if end_expired(transaction, row, now=opening.now):
+            if end_expired(row, now=opening.now):
                 return None
             row = access.need(transaction, opening.conversation)
         check_names(row, transaction.scope, opening.drafts)
-        _mark_utility(transaction, row, opening)
-        tip = _place(transaction, row, opening)
+        _mark_utility(row, opening)
+        tip = _place(row, opening)
         named = {"mode": opening.mode, "project": opening.project, "timeZone": opening.time_zone, KEPT: opening.policy}
-        keep_named(transaction, row, named)
+        keep_named(row, named)
         if opening.delivers:
-            memories.wanted(transaction, row)
+            memories.wanted(row)
         memories.used(transaction, opening.uses, by=USE, now=opening.now)
-        lease = _begin_step(transaction, row, opening, base_seq=tip.seq, holder=holders.own_name())
+        lease = _begin_step(row, opening, base_seq=tip.seq, holder=holders.own_name())
         if opening.calls:
-            reflections.ask(transaction, row, lease.turn, opening.calls)
+            reflections.ask(row, lease.turn, opening.calls)
         for text in opening.texts.values():
-            keep(transaction, row, text.encode("utf-8", "surrogatepass"))
+            keep(row, text.encode("utf-8", "surrogatepass"))
         if opening.idempotency:
             step = str(lease.step).encode()
-            bind(transaction, row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
+            bind(row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
         if opening.outcome is not None:
             turn, outcome = opening.outcome
-            outcomes.note(transaction, row, replace(outcome, next_turn=lease.turn), turn=turn)
+            outcomes.note(row, replace(outcome, next_turn=lease.turn), turn=turn)
         chained(transaction, [replace(each, turn=lease.turn) for each in opening.audit])
         transaction.failpoint("open.stored")
         return lease
@@ -98,35 +98,35 @@ class TurnStore(Noun):
     @write_all
     def replan(self, transaction: Transaction, lease: Lease, opening: StepStart) -> None:
         """Replace the window of an open step, before the model answers. Raises LeaseLost if the lease was lost."""
-        transaction, row = _held(transaction, lease)
+        row = _held(transaction, lease)
         for text in opening.texts.values():
-            keep(transaction, row, text.encode("utf-8", "surrogatepass"))
+            keep(row, text.encode("utf-8", "surrogatepass"))
         manifest = msgspec.json.encode(opening.manifest)
-        transaction.run("step_manifest", no=row.no, turn=lease.turn, n=lease.step, manifest=manifest)
-        transaction.run("turn_metadata", no=row.no, n=lease.turn, metadata=encode_json(opening.metadata))
+        row.run("step_manifest", turn=lease.turn, n=lease.step, manifest=manifest)
+        row.run("turn_metadata", n=lease.turn, metadata=encode_json(opening.metadata))
 
     @write_all
     def checkpoint(
         self, transaction: Transaction, lease: Lease, partial: Draft | None, *, now: float, lease_s: float
     ) -> None:
         """Save the partial answer and renew the lease. Raises LeaseLost if another process has taken it."""
-        transaction, row = _held(transaction, lease)
+        row = _held(transaction, lease)
         if lease.parallel:
-            transaction.run("parallel_renew", no=row.no, turn=lease.turn, until=now + lease_s)
+            row.run("parallel_renew", turn=lease.turn, until=now + lease_s)
         else:
-            transaction.run("conversation_renew", no=row.no, fence=lease.fence, turn=lease.turn, until=now + lease_s)
+            row.run("conversation_renew", fence=lease.fence, turn=lease.turn, until=now + lease_s)
         if partial:
             raw = msgspec.msgpack.encode(partial)
-            transaction.run("step_partial", no=row.no, turn=lease.turn, n=lease.step, partial=raw)
+            row.run("step_partial", turn=lease.turn, n=lease.step, partial=raw)
         transaction.failpoint("checkpoint.stored")
 
     @write_all
     def close(self, transaction: Transaction, lease: Lease, closing: StepEnd) -> int:
         """Store the reply and end the step; return its seq, 0 for none. Raises LeaseLost if the lease was lost."""
         transaction.failpoint("close.begin")
-        transaction, row = _held(transaction, lease)
-        reply_seq = _finish_step(transaction, row, lease.turn, lease.step, closing, parallel=lease.parallel)
-        chained(transaction, [replace(each, turn=lease.turn) for each in closing.audit])
+        row = _held(transaction, lease)
+        reply_seq = _finish_step(row, lease.turn, lease.step, closing, parallel=lease.parallel)
+        chained(row.transaction, [replace(each, turn=lease.turn) for each in closing.audit])
         transaction.failpoint("close.stored")
         return reply_seq
 
@@ -178,20 +178,20 @@ class TurnStore(Noun):
         """End overdue turns as interrupted, with their last checkpoint, unless they have continued since."""
         ended = 0
         for due in leases:
-            within = transaction.within(Scope(due["tenant"]))
-            row = access.by_no(within, due["no"])
+            row = access.by_no(transaction.within(Scope(due["tenant"])), due["no"])
             if row is None:
                 continue
             if due["parallel"]:
-                lease = within.one("parallel_get", no=row.no, turn=due["parallel"])
+                lease = row.one("parallel_get", turn=due["parallel"])
                 if lease is not None and lease["lease_until"] == due["lease_until"]:
-                    end_parallel(within, row, due["parallel"], now=now)
+                    end_parallel(row, due["parallel"], now=now)
                     ended += 1
             elif (row.fence, row.lease_until) == (due["fence"], due["lease_until"]):
-                end_expired(within, row, now=now)
+                end_expired(row, now=now)
                 ended += 1
         for turn in _waiting(transaction, now=now, wait_s=wait_s, limit=limit):
-            ended += leave_waiting(transaction.within(Scope(turn["tenant"])), turn["no"], now=now)
+            row = access.by_no(transaction.within(Scope(turn["tenant"])), turn["no"])
+            ended += row is not None and leave_waiting(row, now=now)
         transaction.failpoint("expire.stored")
         return ended
 
@@ -207,15 +207,15 @@ def _waiting(transaction: Transaction, *, now: float, wait_s: float | None, limi
     return transaction.rows("turns_left", before=now - wait_s, after=now + wait_s, limit=limit)
 
 
-def _mark_utility(transaction: Transaction, row: ConversationRow, opening: StepStart) -> None:
+def _mark_utility(row: ConversationRow, opening: StepStart) -> None:
     """Store whether the conversation is a utility call, which it no longer is once continued, and its frame."""
     if row.utility != opening.utility:
         row.utility = opening.utility
-        transaction.run("conversation_utility", no=row.no, utility=int(row.utility))
+        row.run("conversation_utility", utility=int(row.utility))
         span = {"first": row.no << SHIFT, "last": row.no << SHIFT | row.last_seq}
-        transaction.run("post_text_scope", scope=search_scope(row), **span)
+        row.transaction.run("post_text_scope", scope=search_scope(row), **span)
     if opening.frame is not None:
-        transaction.run("conversation_frame", no=row.no, opening=opening.frame[0], ending=opening.frame[1])
+        row.run("conversation_frame", opening=opening.frame[0], ending=opening.frame[1])
 
 
 def _compare(row: ConversationRow, opening: StepStart, holders: Holders) -> None:
@@ -228,30 +228,28 @@ def _compare(row: ConversationRow, opening: StepStart, holders: Holders) -> None
         raise access.moved(opening.conversation)
 
 
-def _place(transaction: Transaction, row: ConversationRow, opening: StepStart) -> Tip:
+def _place(row: ConversationRow, opening: StepStart) -> Tip:
     """Store the caller's posts and move the head as requested; return the post to be answered."""
-    start = tip_at(transaction, row, opening.parent)
-    tip = grow(transaction, row, opening.drafts, start)
+    start = tip_at(row, opening.parent)
+    tip = grow(row, opening.drafts, start)
     for parent, drafts in opening.insertions:
-        grow(transaction, row, drafts, tip_at(transaction, row, parent))
+        grow(row, drafts, tip_at(row, parent))
     if opening.moves_head and opening.drafts:
-        settle_head(transaction, row, start, tip, now=opening.now)
+        settle_head(row, start, tip, now=opening.now)
     elif opening.moves_head and tip.seq != row.head:
-        set_head(transaction, row, tip.seq, now=opening.now)
+        set_head(row, tip.seq, now=opening.now)
     elif opening.drafts or opening.insertions:
-        save_growth(transaction, row, now=opening.now)
+        save_growth(row, now=opening.now)
     return tip
 
 
-def _begin_step(
-    transaction: Transaction, row: ConversationRow, opening: StepStart, *, base_seq: int, holder: str | None
-) -> Lease:
+def _begin_step(row: ConversationRow, opening: StepStart, *, base_seq: int, holder: str | None) -> Lease:
     fence, until = row.fence if opening.parallel else row.fence + 1, opening.now + opening.lease_s
-    turn, step, round_ = _begin_turn(transaction, row, opening, fence=fence)
+    turn, step, round_ = _begin_turn(row, opening, fence=fence)
     values = {"manifest": msgspec.json.encode(opening.manifest), "moves_head": int(opening.moves_head)}
-    transaction.run("step_insert", no=row.no, turn=turn, n=step, base=base_seq, **values)
+    row.run("step_insert", turn=turn, n=step, base=base_seq, **values)
     lease = Lease(
-        scope=transaction.scope,
+        scope=row.transaction.scope,
         conversation=opening.conversation,
         no=row.no,
         turn=turn,
@@ -263,71 +261,65 @@ def _begin_step(
     )
     turns = max(turn, row.turns)
     if opening.parallel:
-        transaction.run("conversation_turns", no=row.no, turns=turns)
-        transaction.run("parallel_insert", no=row.no, turn=turn, until=until, holder=holder)
+        row.run("conversation_turns", turns=turns)
+        row.run("parallel_insert", turn=turn, until=until, holder=holder)
     else:
-        numbers = {"no": row.no, "turn": turn, "fence": fence, "until": until, "turns": turns}
-        transaction.run("conversation_lease", **numbers, open_round=round_, holder=holder)
+        numbers = {"turn": turn, "fence": fence, "until": until, "turns": turns}
+        row.run("conversation_lease", **numbers, open_round=round_, holder=holder)
     return lease
 
 
-def _begin_turn(
-    transaction: Transaction, row: ConversationRow, opening: StepStart, *, fence: int
-) -> tuple[int, int, int]:
+def _begin_turn(row: ConversationRow, opening: StepStart, *, fence: int) -> tuple[int, int, int]:
     """Open a turn, or continue a waiting one; return the numbers of turn, step and round."""
-    values = {"no": row.no, "fence": fence, "metadata": encode_json(opening.metadata)}
+    values = {"fence": fence, "metadata": encode_json(opening.metadata)}
     if opening.turn:
-        continued = transaction.run("turn_step", n=opening.turn, **values).fetchone()
+        continued = row.run("turn_step", n=opening.turn, **values).fetchone()
         if continued is None:
             raise access.moved(opening.conversation)
         return opening.turn, *continued
     if not opening.parallel:
-        leave_waiting(transaction, row.no, now=opening.now)
+        leave_waiting(row, now=opening.now)
     turn, query = row.turns + 1, opening.query_seq
-    round_ = tip_at(transaction, row, query).round
-    transaction.run("turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
+    round_ = tip_at(row, query).round
+    row.run("turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
     return turn, 1, round_
 
 
-def _held(transaction: Transaction, lease: Lease) -> tuple[Transaction, ConversationRow]:
-    """Return the transaction of the lease's holder and the conversation's row. Raises LeaseLost for a lost lease."""
-    transaction = transaction.within(lease.scope)
-    row = access.by_no(transaction, lease.no)
+def _held(transaction: Transaction, lease: Lease) -> ConversationRow:
+    """Return the row of a lease's conversation, in a transaction of its holder. Raises LeaseLost for a lost lease."""
+    row = access.by_no(transaction.within(lease.scope), lease.no)
     if row is None:
         msg = (
             f"Conversation {lease.conversation!r} was deleted while turn {lease.turn} was running. Nothing was stored."
         )
         raise LeaseLost(msg)
     if lease.parallel:
-        holds = transaction.one("parallel_get", no=row.no, turn=lease.turn) is not None
+        holds = row.one("parallel_get", turn=lease.turn) is not None
     else:
         holds = (row.fence, row.lease_turn) == (lease.fence, lease.turn)
     if not holds:
         msg = f"Turn {lease.turn} of conversation {lease.conversation!r} was taken over. Later output was not stored."
         raise LeaseLost(msg)
-    return transaction, row
+    return row
 
 
-def _finish_step(
-    transaction: Transaction, row: ConversationRow, n: int, step_n: int, closing: StepEnd, *, parallel: bool = False
-) -> int:
+def _finish_step(row: ConversationRow, n: int, step_n: int, closing: StepEnd, *, parallel: bool = False) -> int:
     """Store the reply, end the step and release its lease; return the reply's seq, 0 for none.
 
     A parallel turn never waits for tool results: the request that brings them opens a new turn.
     """
     closing = replace(closing, waiting=closing.waiting and not parallel)
-    turn = transaction.one("turn_get", no=row.no, n=n)
-    step = transaction.one("step_last", no=row.no, turn=n)
+    turn = row.one("turn_get", n=n)
+    step = row.one("step_last", turn=n)
     if turn is None or step is None or step["n"] != step_n:
         raise access.moved(row.id)
-    reply_seq = _reply(transaction, row, closing, closing.reply, step) if closing.reply else 0
+    reply_seq = _reply(row, closing, closing.reply, step) if closing.reply else 0
     usage = msgspec.json.encode(closing.usage) if closing.usage else None
     state = "finished" if closing.waiting else closing.state
     values = {"reply_seq": reply_seq, "usage": usage, "error": closing.error}
-    transaction.run("step_close", no=row.no, turn=n, n=step_n, state=state, **values)
-    transaction.run(
+    row.run("step_close", turn=n, n=step_n, state=state, **values)
+    row.run(
         "turn_close",
-        no=row.no,
         n=n,
         state="running" if closing.waiting else closing.state,
         waiting=int(closing.waiting),
@@ -336,66 +328,64 @@ def _finish_step(
         metadata=encode_json(json.loads(turn["metadata"]) | closing.metadata),
     )
     if parallel:
-        transaction.run("parallel_delete", no=row.no, turn=n)
+        row.run("parallel_delete", turn=n)
         return reply_seq
     open_round = row.open_round if closing.waiting else 0
-    transaction.run("conversation_release", no=row.no, open_round=open_round, now=max(closing.now, row.updated_at))
+    row.run("conversation_release", open_round=open_round, now=max(closing.now, row.updated_at))
     return reply_seq
 
 
-def _reply(transaction: Transaction, row: ConversationRow, closing: StepEnd, reply: Draft, step: Row) -> int:
+def _reply(row: ConversationRow, closing: StepEnd, reply: Draft, step: Row) -> int:
     """Store a reply after its query, or after posts that were stored on the same path meanwhile."""
     parent, heads = step["base"], bool(step["moves_head"])
     if heads and row.head != parent:
-        heads = parent == 0 or on_path(runs_to(transaction, row, row.head), parent)
+        heads = parent == 0 or on_path(runs_to(row, row.head), parent)
         parent = row.head if heads else parent
-    start = tip_at(transaction, row, parent)
-    tip = grow(transaction, row, [reply], start)
+    start = tip_at(row, parent)
+    tip = grow(row, [reply], start)
     for other in closing.others:
-        grow(transaction, row, [other], start)
+        grow(row, [other], start)
     if heads:
-        settle_head(transaction, row, start, tip, now=closing.now)
+        settle_head(row, start, tip, now=closing.now)
     else:
-        save_growth(transaction, row, now=closing.now)
+        save_growth(row, now=closing.now)
     return tip.seq
 
 
-def end_expired(transaction: Transaction, row: ConversationRow, *, now: float) -> int:
+def end_expired(row: ConversationRow, *, now: float) -> int:
     """End the turn that holds the lease and invalidate it; return the seq of its partial answer, 0 for none."""
-    reply_seq = _end_step(transaction, row, row.lease_turn, now=now)
+    reply_seq = _end_step(row, row.lease_turn, now=now)
     if reply_seq is None:
-        transaction.run("conversation_release", no=row.no, open_round=0, now=row.updated_at)
-    transaction.run("conversation_fence", no=row.no, fence=row.fence + 1)
+        row.run("conversation_release", open_round=0, now=row.updated_at)
+    row.run("conversation_fence", fence=row.fence + 1)
     return reply_seq or 0
 
 
-def end_parallel(transaction: Transaction, row: ConversationRow, turn: int, *, now: float) -> None:
+def end_parallel(row: ConversationRow, turn: int, *, now: float) -> None:
     """End a parallel turn and invalidate its lease."""
-    if _end_step(transaction, row, turn, now=now, parallel=True) is None:
-        transaction.run("parallel_delete", no=row.no, turn=turn)
+    if _end_step(row, turn, now=now, parallel=True) is None:
+        row.run("parallel_delete", turn=turn)
 
 
-def parallel_turns(transaction: Transaction, row: ConversationRow) -> list[int]:
+def parallel_turns(row: ConversationRow) -> list[int]:
     """Return the numbers of a conversation's running parallel turns."""
-    return [turn for (turn,) in transaction.run("parallel_turns", no=row.no).fetchall()]
+    return [turn for (turn,) in row.run("parallel_turns").fetchall()]
 
 
-def _end_step(
-    transaction: Transaction, row: ConversationRow, turn: int, *, now: float, parallel: bool = False
-) -> int | None:
+def _end_step(row: ConversationRow, turn: int, *, now: float, parallel: bool = False) -> int | None:
     """End the running step of a turn as interrupted, with its last checkpoint; return the reply's seq.
 
     Return None if the turn has no step.
     """
-    step = transaction.one("step_last", no=row.no, turn=turn)
+    step = row.one("step_last", turn=turn)
     if step is None:
         return None
-    reply = _kept(transaction, row, step["partial"])
+    reply = _kept(row, step["partial"])
     closing = StepEnd(state="interrupted", now=now, reply=reply, error="the answering process ended")
-    return _finish_step(transaction, row, turn, step["n"], closing, parallel=parallel)
+    return _finish_step(row, turn, step["n"], closing, parallel=parallel)
 
 
-def _kept(transaction: Transaction, row: ConversationRow, partial: bytes | None) -> Draft | None:
+def _kept(row: ConversationRow, partial: bytes | None) -> Draft | None:
     """Return a checkpoint's partial answer as a post, unless its id was used meanwhile."""
     if not partial:
         return None
@@ -403,5 +393,5 @@ def _kept(transaction: Transaction, row: ConversationRow, partial: bytes | None)
         draft = draft_decoder.decode(partial)
     except msgspec.DecodeError:  # damaged, or of another version: the turn must end anyway
         return None
-    stored_post = transaction.one("post_by_id", no=row.no, id=draft.id)
+    stored_post = row.one("post_by_id", id=draft.id)
     return None if stored_post else msgspec.structs.replace(draft, state="interrupted")

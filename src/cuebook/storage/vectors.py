@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage import access
-from cuebook.storage.access import own_epoch
+from cuebook.storage.access import conversation_epoch
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, record, write
 
 
@@ -220,7 +220,7 @@ class VectorStore(Noun):
         """Return conversations changed since a time with posts without vectors, newest first."""
         rows = transaction.rows("embedded_due", model=model, since=since, limit=limit)
         return [
-            record(EmbeddingBacklog, row, epoch=own_epoch(transaction.within(Scope(row["tenant"])), row["no"]))
+            record(EmbeddingBacklog, row, epoch=conversation_epoch(transaction.within(Scope(row["tenant"])), row["no"]))
             for row in rows
         ]
 
@@ -233,7 +233,7 @@ class VectorStore(Noun):
         row = access.find(transaction, due.conversation)
         if row is None or row.no != due.no or row.last_seq < embedded.upto:
             return False
-        if due.epoch != own_epoch(transaction, row.no):
+        if due.epoch != row.epoch:
             return False
         return _keep(transaction, scope_of(row.no), embedded, embedded.rows, owner=row.user or "")
 

@@ -13,7 +13,7 @@ from cuebook.records.memory import Scope
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, encode_json, raise_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Transaction, columns, write, write_all
+from cuebook.storage.database.transaction import Noun, Transaction, write, write_all
 from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
 
 #: What `take_out` deletes, in this order: the conversation's own row is last.
@@ -36,23 +36,23 @@ class ConversationWriter(Noun):
             row = begin(transaction, batch.conversation, user=user, persona=batch.persona, now=batch.now)
         else:
             row = access.need(transaction, batch.conversation)
-        keep_named(transaction, row, {"timeZone": batch.time_zone, **batch.metadata})
-        fresh = _fresh(transaction, row, batch.drafts)
+        keep_named(row, {"timeZone": batch.time_zone, **batch.metadata})
+        fresh = _fresh(row, batch.drafts)
         check_names(row, transaction.scope, fresh)
         if fresh:
             parent = row.head
             if batch.parent is not None:
-                parent = 0 if batch.parent == ROOT else _seq_of(transaction, row, batch.parent)
-            start = tip_at(transaction, row, parent)
-            settle_head(transaction, row, start, grow(transaction, row, fresh, start), now=batch.now)
+                parent = 0 if batch.parent == ROOT else _seq_of(row, batch.parent)
+            start = tip_at(row, parent)
+            settle_head(row, start, grow(row, fresh, start), now=batch.now)
             if not row.lease_until and not all(draft.is_result for draft in fresh):
-                leave_waiting(transaction, row.no, now=batch.now)
+                leave_waiting(row, now=batch.now)
         if fresh:
-            transaction.run("delivery_wanted" if batch.delivers else "delivery_again", no=row.no)
+            row.run("delivery_wanted" if batch.delivers else "delivery_again")
         answer = Appended(len(fresh), row.last_seq)
         if batch.idempotency:
             response = msgspec.json.encode(answer)
-            bind(transaction, row, batch.idempotency, turn=0, response=response, now=batch.now)
+            bind(row, batch.idempotency, turn=0, response=response, now=batch.now)
         transaction.failpoint("append.stored")
         return answer
 
@@ -63,7 +63,7 @@ class ConversationWriter(Noun):
         if row.lease_until >= now:
             msg = f"A turn is running in conversation {conversation!r}. Move the head after it has ended."
             raise Conflict(msg)
-        set_head(transaction, row, _seq_of(transaction, row, post), now=now)
+        set_head(row, _seq_of(row, post), now=now)
         transaction.failpoint("head.stored")
         return access.need(transaction, conversation).record()
 
@@ -78,11 +78,11 @@ class ConversationWriter(Noun):
         if after != before:
             raise_epoch(transaction)  # the running turn was planned for the previous participants
         row.company, row.participants = company_of(row, after), after
-        transaction.run("conversation_participants", **columns(row))
-        transaction.run("delete_participants", no=row.no)
+        row.run("conversation_participants", **row.columns)
+        row.run("delete_participants")
         for user in after:
             if user != row.user:
-                transaction.run("participant_insert", no=row.no, user=user)
+                row.run("participant_insert", user=user)
         chained(transaction, audit)
         return row.record()
 
@@ -104,7 +104,7 @@ def begin(
         return access.need(transaction, conversation)
     if user and access.awaits_owner(row):
         row.user, row.participants = user, participants
-        transaction.run("conversation_owner", **columns(row))
+        row.run("conversation_owner", **row.columns)
     return row
 
 
@@ -132,30 +132,30 @@ def check_names(row: ConversationRow, scope: Scope, drafts: Sequence[Draft]) -> 
             raise Denied(msg)
 
 
-def keep_named(transaction: Transaction, row: ConversationRow, named: Mapping[str, Any]) -> None:
+def keep_named(row: ConversationRow, named: Mapping[str, Any]) -> None:
     """Store a request's fields in the conversation's metadata; other fields stay."""
     data = {name: value for name, value in named.items() if value is not None}
     if data and row.metadata != (changed := row.metadata | data):
-        transaction.run("conversation_metadata", no=row.no, metadata=encode_json(changed))
+        row.run("conversation_metadata", metadata=encode_json(changed))
 
 
-def leave_waiting(transaction: Transaction, no: int, *, now: float) -> bool:
+def leave_waiting(row: ConversationRow, *, now: float) -> bool:
     """Interrupt the turn that waits for tool results, if any, and close its round."""
-    turn = transaction.one("turn_waiting", no=no)
+    turn = row.one("turn_waiting")
     if turn is None:
         return False
-    transaction.run("turn_close", **(turn | {"no": no, "state": "interrupted", "waiting": 0, "closed_at": now}))
-    transaction.run("conversation_round", no=no, open_round=0)
+    row.run("turn_close", **(turn | {"state": "interrupted", "waiting": 0, "closed_at": now}))
+    row.run("conversation_round", open_round=0)
     return True
 
 
-def _fresh(transaction: Transaction, row: ConversationRow, drafts: tuple[Draft, ...]) -> list[Draft]:
+def _fresh(row: ConversationRow, drafts: tuple[Draft, ...]) -> list[Draft]:
     """Return drafts that are not stored yet. Raises Conflict for an existing id with other content."""
     if row.last_seq == 0 and len({draft.id for draft in drafts}) == len(drafts):
         return list(drafts)
     fresh: dict[str, Draft] = {}
     for draft in drafts:
-        stored = transaction.one("post_by_id", no=row.no, id=draft.id)
+        stored = row.one("post_by_id", id=draft.id)
         known = stored["digest"] if stored else fresh[draft.id].digest if draft.id in fresh else None
         if known is None:
             fresh[draft.id] = draft
@@ -165,45 +165,37 @@ def _fresh(transaction: Transaction, row: ConversationRow, drafts: tuple[Draft, 
     return list(fresh.values())
 
 
-def _seq_of(transaction: Transaction, row: ConversationRow, post: str) -> int:
-    data = transaction.one("post_by_id", no=row.no, id=post)
+def _seq_of(row: ConversationRow, post: str) -> int:
+    data = row.one("post_by_id", id=post)
     if data is None:
         msg = f"Unknown post {post!r} in conversation {row.id!r}."
         raise NotFound(msg)
     return int(data["seq"])
 
 
-def bind(
-    transaction: Transaction,
-    row: ConversationRow,
-    idempotency: tuple[str, bytes],
-    *,
-    turn: int,
-    response: bytes,
-    now: float,
-) -> None:
+def bind(row: ConversationRow, idempotency: tuple[str, bytes], *, turn: int, response: bytes, now: float) -> None:
     """Bind an Idempotency-Key to the result of its request, in the same transaction.
 
     A key whose step has no complete answer is bound again. Raises Conflict if another request has it.
     """
     key, digest = idempotency
-    values = {"no": row.no, "digest": digest, "turn": turn, "response": response, "now": now}
-    values["key"] = access.own_key(transaction.scope, key)
-    inserted = transaction.run("idempotency_insert", **values).rowcount
-    if not inserted and not transaction.run("idempotency_rebind", **values).rowcount:
+    values = {"digest": digest, "turn": turn, "response": response, "now": now}
+    values["key"] = access.own_key(row.transaction.scope, key)
+    inserted = row.run("idempotency_insert", **values).rowcount
+    if not inserted and not row.run("idempotency_rebind", **values).rowcount:
         msg = "The Idempotency-Key is in use by another request. Use a new key."
         raise Conflict(msg)
 
 
-def set_head(transaction: Transaction, row: ConversationRow, seq: int, *, now: float) -> None:
+def set_head(row: ConversationRow, seq: int, *, now: float) -> None:
     """Move the head to a stored post."""
-    turn_to(transaction, row, tip_at(transaction, row, seq))
-    transaction.run("conversation_head", **row.counters, now=max(now, row.updated_at))
+    turn_to(row, tip_at(row, seq))
+    row.run("conversation_head", **row.columns, now=max(now, row.updated_at))
 
 
-def take_out(transaction: Transaction, row: ConversationRow) -> dict[str, int]:
+def take_out(row: ConversationRow) -> dict[str, int]:
     """Delete a conversation's own rows; return their counts by table."""
     span = {"first": row.no << SHIFT, "last": ((row.no + 1) << SHIFT) - 1}
-    transaction.run("delete_parallel_turns", no=row.no)
-    counts = {"fullText": transaction.run("delete_post_text", **span).rowcount}
-    return counts | {table: transaction.run(f"delete_{table}", no=row.no).rowcount for table in _TABLES}
+    row.run("delete_parallel_turns")
+    counts = {"fullText": row.transaction.run("delete_post_text", **span).rowcount}
+    return counts | {table: row.run(f"delete_{table}").rowcount for table in _TABLES}

@@ -7,13 +7,13 @@ into ones over all tenants.
 
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
 from operator import itemgetter
-from sqlite3 import Cursor  # psycopg's has the same methods
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -43,6 +43,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 N = TypeVar("N", bound="Noun")
 S = TypeVar("S", bound=Struct)
+#: The result of a statement; psycopg's cursor has the same methods.
+Cursor = sqlite3.Cursor
 #: A row by column names.
 Row = dict[str, Any]
 Decode = Callable[[Any], Any]
