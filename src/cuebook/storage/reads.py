@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from operator import attrgetter
-from typing import Any
 
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import (
@@ -34,17 +33,15 @@ from cuebook.storage.tree import (
     Paths,
     Runs,
     backlog,
-    bodies,
-    decode_body,
-    decode_parts,
     draft_decoder,
     mark_on,
     on_path,
-    read_body,
     runs_to,
     stretch,
+    text_of,
     tip_at,
     unread,
+    whole,
     with_bodies,
 )
 from cuebook.storage.tree import after as runs_after
@@ -91,16 +88,15 @@ class ConversationReader(Noun):
             self.paths.see(transaction.scope.tenant, epoch)
         if access.awaits_owner(row):
             row.user = transaction.scope.user
-        no = row.no
         parent = row.head if path_query.parent is None else path_query.parent
         runs = runs_to(row, parent)
-        turns = transaction.rows("turns_last", no=no, limit=1)
+        turns = row.rows("turns_last", limit=1)
         last = _turn(transaction, turns[0]) if turns else None
-        waiting = transaction.one("turn_waiting", no=no)
+        waiting = row.one("turn_waiting")
         previous = last.steps[-1].manifest if last and last.steps else None
         mark, version = read_mark(row, runs, path_query, shown=previous.summary_version if previous else 0)
         behind = runs if path_query.whole else runs_after(runs, mark)
-        path, left = _read_path(transaction, no, behind, path_query, self.paths, epoch=epoch)
+        path, left = _read_path(row, behind, path_query, self.paths, epoch=epoch)
         said = last.metadata.get(RECALLED, {}).get("durable", ()) if last else ()
         known = _known(transaction, path_query, row, self.cache, said=said)
         recalls = path_query.quotes or known is None or known.policy.recalls
@@ -170,7 +166,7 @@ class ConversationReader(Noun):
         """Return the user's newest conversations that end with an answer, among the tenant's `looked` newest."""
         values = {"looked": looked, "limit": limit}
         return [
-            (row.record(), each["message"] or read_body(transaction, each["body"])[0])
+            (row.record(), text_of(transaction, each["message"], each["body"]))
             for each in transaction.rows("answers_at_heads", **values)
             if (row := access.by_no(transaction, each["no"])) is not None
         ]
@@ -182,9 +178,8 @@ class ConversationReader(Noun):
         """Return first messages of a user's conversations that begin or end with the same words."""
         opening, ending = frame
         values = {"opening": opening, "ending": ending, "user": user, "limit": limit}
-        rows = transaction.rows("framed_texts", **values)
-        apart = bodies(transaction, [row["body"] for row in rows if row["body"]])
-        return [decode_body(apart[row["body"]])[0] if row["body"] in apart else row["message"] or "" for row in rows]
+        found = transaction.run("framed_texts", **values).fetchall()
+        return [text_of(transaction, message, body) for message, body in found]
 
     @read
     def answered(self, transaction: Transaction, key: str) -> StoredAnswer | None:
@@ -245,8 +240,8 @@ class ConversationReader(Noun):
         row = access.need(transaction, conversation)
         path_posts: list[PathPost] = []
         for span in ranges:
-            newest_first = _all(stretch(transaction, "path_stretch", row.no, [span]))
-            path_posts.extend(reversed(with_bodies(transaction, newest_first)))
+            newest_first = _all(stretch(row, "path_stretch", [span]))
+            path_posts.extend(reversed(with_bodies(row, newest_first)))
         return path_posts
 
     @read
@@ -314,31 +309,24 @@ def _known(
 
 
 def _read_path(
-    transaction: Transaction,
-    no: int,
-    runs: Runs,
-    path_query: PathQuery,
-    paths: Paths | None,
-    *,
-    epoch: int,
+    row: ConversationRow, runs: Runs, path_query: PathQuery, paths: Paths | None, *, epoch: int
 ) -> tuple[tuple[PathPost, ...], Runs]:
     """Read the newest posts in full up to one cap, then older ones compressed up to the other cap."""
     most = path_query.post_tokens or _LARGEST
-    path_part = paths.stretch(transaction, no, runs) if paths else None
-    newest = path_part or stretch(transaction, "path_stretch", no, runs)
+    newest = paths.stretch(row, runs) if paths else stretch(row, "path_stretch", runs)
     taken, left = _take(newest, runs, _TOKENS, path_query.full_tokens, most=most)
     if left and not taken:  # at least one post, however long
         last = left[0][1]
-        taken = _all(stretch(transaction, "path_stretch", no, [(last, last)]))
+        taken = _all(stretch(row, "path_stretch", [(last, last)]))
         left = _until(left, last - 1)
     if paths and taken:
-        paths.hold(transaction.scope.tenant, no, taken[: runs[0][1] - runs[0][0] + 1], epoch=epoch)
+        paths.hold(row, taken[: runs[0][1] - runs[0][0] + 1], epoch=epoch)
     cap = path_query.small_tokens - _compressed(taken, path_query.small_after or path_query.full_tokens, most)
-    path_posts = with_bodies(transaction, taken)
+    path_posts = with_bodies(row, taken)
     if left:
-        older = stretch(transaction, "small_stretch", no, left)
+        older = stretch(row, "small_stretch", left)
         taken, left = _take(older, left, _SMALL_TOKENS, cap)
-        path_posts += with_bodies(transaction, taken, small=True)
+        path_posts += with_bodies(row, taken, small=True)
     path_posts.reverse()
     return tuple(path_posts), left
 
@@ -406,9 +394,8 @@ def posts_on(row: ConversationRow, runs: Runs, limit: int | None = None) -> list
         end = last if limit is None else min(last, first + limit - len(posts) - 1)
         if end < first:
             break
-        results = row.run("posts_stretch", first=first, last=end).fetchall()
-        apart = bodies(row.transaction, [each[14] for each in results if each[14] is not None])
-        posts += [_post(each, apart.get(each[14]) if each[14] is not None else None) for each in results]
+        found = row.transaction.records(Post, "posts_stretch", no=row.no, first=first, last=end)
+        posts += [whole(row.transaction, post) for post in found]
     return posts
 
 
@@ -422,29 +409,6 @@ def newest(runs: Runs, count: int) -> Runs:
         remaining.append((start, last))
         count -= last - start + 1
     return remaining
-
-
-def _post(row: Sequence[Any], body: bytes | None) -> Post:
-    """Parse a post from a row of `posts_stretch`; `body` is its blob, if any."""
-    id_, seq, parent, round_, sender, recipient, role, message, created_at, tokens, parts, wire, state, digest, _ = row
-    if body is not None:
-        message, parts, wire = decode_body(body)
-    return Post(
-        id=id_,
-        seq=seq,
-        parent=parent,
-        round=round_,
-        sender=sender,
-        recipient=recipient,
-        role=role,
-        message=message or "",
-        created_at=created_at,
-        tokens=tokens,
-        parts=decode_parts(parts),
-        wire=wire,
-        state=state,
-        digest=digest,
-    )
 
 
 def read_cursor(cursor: str | None) -> tuple[float, int]:

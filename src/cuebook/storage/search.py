@@ -14,7 +14,7 @@ from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match
 from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
 from cuebook.storage.database.transaction import Transaction
-from cuebook.storage.tree import SHIFT, Runs, bodies, decode_body, on_path, owner_token, runs_to, tenant_token
+from cuebook.storage.tree import SHIFT, Runs, on_path, owner_token, runs_to, tenant_token, text_of
 from cuebook.storage.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
 
 NOTHING = SearchResult()
@@ -152,16 +152,16 @@ class SearchCache:
         self.matrices = Matrices()
         self.words = PlaceWords()
 
-    def count(self, transaction: Transaction, no: int, term: str, *, posts: int) -> int:
+    def count(self, row: ConversationRow, term: str) -> int:
         """Return a word's count; it is counted again after the conversation has grown by a quarter."""
-        known = self._known.get((no, term))
-        if known is not None and posts <= known[1] * 1.25 + 100:
+        known = self._known.get((row.no, term))
+        if known is not None and row.last_seq <= known[1] * 1.25 + 100:
             return known[0]
-        values = {"match": match_expression(Query(text="", terms=(term,)), None), **rows_of(no)}
-        found: int = transaction.value("search_count", **values)
+        match = match_expression(Query(text="", terms=(term,)), None)
+        found: int = row.transaction.value("search_count", match=match, **rows_of(row.no))
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[no, term] = (found, posts)
+        self._known[row.no, term] = (found, row.last_seq)
         return found
 
 
@@ -181,17 +181,17 @@ def rarest(counts: Mapping[str, int]) -> list[str]:
 
 def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cache: SearchCache) -> SearchResult:
     """Find posts of one path, each with its neighbors."""
-    no, posts = row.no, row.last_seq
+    posts = row.last_seq
     query = read_query(search_look.text, speakers=row.speakers)
     frequencies: dict[str, int] = {}
     if posts > SMALL:
-        frequencies = {term: search_cache.count(row.transaction, no, term, posts=posts) for term in query.terms}
+        frequencies = {term: search_cache.count(row, term) for term in query.terms}
         topic = {term: count for term, count in frequencies.items() if term not in query.names}
         if chosen := rarest(topic):  # speakers' names alone are not searched
             query = Query(text=query.text, terms=tuple(chosen))
-    hits = [rowid & _SEQ for rowid in _match(row.transaction, query, None, rows_of(no), search_look.limit)]
+    hits = [rowid & _SEQ for rowid in _match(row.transaction, query, None, rows_of(row.no), search_look.limit)]
     if posts <= SMALL and len(hits) >= search_look.limit:
-        frequencies = {term: search_cache.count(row.transaction, no, term, posts=posts) for term in query.terms}
+        frequencies = {term: search_cache.count(row, term) for term in query.terms}
     close = _close(row, search_look, search_cache)
     if close is not None:
         hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
@@ -301,10 +301,9 @@ def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> l
     around = {near for seq in visible[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)}
     seqs = json.dumps(sorted(direct | around))
     posts = row.run("found_posts", seqs=seqs, base=row.no << SHIFT).fetchall()
-    apart = bodies(row.transaction, [post[8] for post in posts if post[8] is not None])
     post_matches = []
     for seq, id_, role, sender, message, created_at, tokens, parent, body, key in posts:
-        text = decode_body(apart[body])[0] if body in apart else message or ""
+        text = text_of(row.transaction, message, body)
         fields = {"id": id_, "role": role, "text": text, "tokens": tokens, "direct": seq in direct}
         match = PostMatch(seq, sender, created_at, key or "", parent, row.no, conversation=row.id, **fields)
         post_matches.append(match)

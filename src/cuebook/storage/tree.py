@@ -5,12 +5,13 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import starmap
 from operator import attrgetter
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.records.conversation import Draft, Part, PathPost, Stretch, chain, digest_of
+from cuebook.records.conversation import Draft, Part, PathPost, Post, Stretch, chain, digest_of
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.database.transaction import Transaction
 
@@ -31,16 +32,6 @@ _MESSAGE = attrgetter("message")
 APART = b""
 #: Larger bodies (in bytes) are stored in `blob`, so that rows stay small enough to scan (page size 8192).
 INLINE = 4096
-
-
-def decode_body(blob: bytes) -> tuple[str, bytes | None, bytes | None]:
-    """Return the message, parts and wire of a large post."""
-    return _body.decode(blob)
-
-
-def decode_parts(raw: bytes | None) -> tuple[Part, ...]:
-    """Parse parts from JSON."""
-    return _parts.decode(raw) if raw else ()
 
 
 class Tip(Struct):
@@ -198,47 +189,51 @@ def save_growth(row: ConversationRow, *, now: float) -> None:
     row.run("conversation_grow", **row.columns, now=max(now, row.updated_at))
 
 
-def bodies(transaction: Transaction, digests: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return stored bodies by digest; erased ones are omitted."""
-    results = {}
-    for digest in set(digests):
-        row = transaction.run("blob_get", digest=digest).fetchone()
-        if row:
-            results[digest] = row[0]
-    return results
-
-
-def stretch(transaction: Transaction, name: str, no: int, runs: Runs) -> Iterator[list[PathPost]]:
+def stretch(row: ConversationRow, name: str, runs: Runs) -> Iterator[list[PathPost]]:
     """Yield posts of a path, newest first, in batches of growing size, so that short reads stay cheap.
 
     Bodies stored apart are not loaded (see `with_bodies`).
     """
     many = _AT_FIRST
     for first, last in runs:
-        cursor = transaction.run(name, no=no, first=first, last=last)
+        cursor = row.run(name, first=first, last=last)
         while path_posts := list(starmap(PathPost, cursor.fetchmany(many))):
             yield path_posts
             many = min(2 * many, _AT_ONCE)
 
 
-def with_bodies(transaction: Transaction, posts: list[PathPost], *, small: bool = False) -> list[PathPost]:
+def with_bodies(row: ConversationRow, posts: list[PathPost], *, small: bool = False) -> list[PathPost]:
     """Return posts of `path_stretch` or `small_stretch` with the bodies that are stored apart."""
     if not small and all(map(_MESSAGE, posts)):
         return posts  # usually no body is stored apart
     for at, post in enumerate(posts):
         if post.message is None and (not small or post.small is None):
-            message, parts, wire = read_body(transaction, post.wire)
+            message, parts, wire = read_body(row.transaction, post.wire)
             posts[at] = msgspec.structs.replace(post, message=message, parts=parts, wire=wire)
         elif small and post.parts == APART:
-            parts = read_body(transaction, post.wire)[1]
+            parts = read_body(row.transaction, post.wire)[1]
             posts[at] = msgspec.structs.replace(post, parts=parts, wire=None)
     return posts
 
 
 def read_body(transaction: Transaction, digest: bytes | None) -> tuple[str, bytes | None, bytes | None]:
     """Return the message, parts and wire of a large post; empty if they were erased."""
-    kept = transaction.run("blob_get", digest=digest).fetchone()
-    return decode_body(kept[0]) if kept else ("", None, None)
+    body = transaction.value("blob_get", digest=digest)
+    return ("", None, None) if body is None else _body.decode(body)
+
+
+def text_of(transaction: Transaction, message: str | None, digest: bytes | None) -> str:
+    """Return the text of a post, also of one whose body is stored apart."""
+    return read_body(transaction, digest)[0] if message is None else message
+
+
+def whole(transaction: Transaction, post: Post) -> Post:
+    """Return a post of `posts_stretch` with its body, also if that is stored apart."""
+    message: Any = post.message  # None if it is
+    if message is not None:
+        return post
+    message, parts, wire = read_body(transaction, post.wire)
+    return msgspec.structs.replace(post, message=message, parts=_parts.decode(parts) if parts else (), wire=wire)
 
 
 def unread(row: ConversationRow, runs: Runs) -> tuple[Stretch, ...]:
@@ -282,20 +277,20 @@ class Paths:
         """Return the numbers of cached conversations and tokens."""
         return len(self._held), self._tokens
 
-    def stretch(self, transaction: Transaction, no: int, runs: Runs) -> Iterator[list[PathPost]]:
+    def stretch(self, row: ConversationRow, runs: Runs) -> Iterator[list[PathPost]]:
         """Return posts of a path in full, newest first, from the cache if possible."""
         with self._lock:
-            path_posts = self._held.get((transaction.scope.tenant, no), ())
+            path_posts = self._held.get((row.tenant, row.no), ())
         for first, last in runs:
             at, end = _overlap(path_posts, first, last)
             if at == end:
-                yield from stretch(transaction, "path_stretch", no, [(first, last)])
+                yield from stretch(row, "path_stretch", [(first, last)])
                 continue
             if path_posts[at].seq < last:
-                yield from stretch(transaction, "path_stretch", no, [(path_posts[at].seq + 1, last)])
+                yield from stretch(row, "path_stretch", [(path_posts[at].seq + 1, last)])
             yield list(path_posts[at:end])
             if path_posts[end - 1].seq > first:
-                yield from stretch(transaction, "path_stretch", no, [(first, path_posts[end - 1].seq - 1)])
+                yield from stretch(row, "path_stretch", [(first, path_posts[end - 1].seq - 1)])
 
     def see(self, tenant: str, epoch: int) -> None:
         """Drop all entries read before an erasure in a tenant, by any process."""
@@ -305,15 +300,16 @@ class Paths:
                 self._held.clear()
                 self._tokens = 0
 
-    def hold(self, tenant: str, no: int, posts: Sequence[PathPost], *, epoch: int = 0) -> None:
+    def hold(self, row: ConversationRow, posts: Sequence[PathPost], *, epoch: int) -> None:
         """Cache consecutive posts, newest first, and replace the conversation's entry."""
+        key = (row.tenant, row.no)
         if len(posts) < self._least:
             return
         with self._lock:
-            if epoch < self._epochs.get(tenant, 0):
+            if epoch < self._epochs.get(row.tenant, 0):
                 return  # read before an erasure
-            self._tokens += _tokens(posts) - _tokens(self._held.pop((tenant, no), ()))
-            self._held[tenant, no] = tuple(posts)
+            self._tokens += _tokens(posts) - _tokens(self._held.pop(key, ()))
+            self._held[key] = tuple(posts)
             while self._tokens > self._most_tokens:
                 self._tokens -= _tokens(self._held.popitem(last=False)[1])
 

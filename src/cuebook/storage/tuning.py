@@ -45,7 +45,7 @@ class TuningStore(Noun):
                 break
             newest_first = row.run("path_stretch", first=first, last=end).fetchall()
             posts += starmap(PathPost, reversed(newest_first))
-        return row.record(), with_bodies(transaction, posts), anew
+        return row.record(), with_bodies(row, posts), anew
 
     @read
     def tuned(self, transaction: Transaction, conversation: str) -> tuple[TuningState, float] | None:
