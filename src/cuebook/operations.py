@@ -222,31 +222,22 @@ def _checked(function: Callable[..., Any], *, stores: bool) -> Callable[..., Any
     """
     signature = inspect.signature(function)
 
-    def check_all(arguments: Mapping[str, Any]) -> None:
-        for each in _signature(function)[0]:
-            if each.asked and each.name in arguments:
-                each.check(arguments[each.name])
-
     @wraps(function)
     async def run(self: Any, /, *arguments: Any, **values: Any) -> Any:
         bound = signature.bind(self, *arguments, **values).arguments
-        check_all(bound)
+        parameters, returns = _signature(function)
+        asked = [each for each in parameters if each.asked and each.name in bound]
+        for each in asked:
+            each.check(bound[each.name])
         key = values.pop("idempotency_key", None) if stores else None
         if key is None:
             return await function(self, *arguments, **values)
-        parameters, returns = _signature(function)
-        known = [each.name for each in parameters if each.asked]
-        asked = (function.__qualname__, {name: value for name, value in bound.items() if name in known})
+        request = (function.__qualname__, {each.name: bound[each.name] for each in asked})
         work = partial(function, self, *arguments, **values)
         user = next((values.get(each.name) for each in parameters if each.argument.source == "user"), None)
-        return await self._run_once(key, asked, returns, work, user=user)
+        return await self._run_once(key, request, returns, work, user=user)
 
-    @wraps(function)
-    def run_now(self: Any, /, *arguments: Any, **values: Any) -> Any:
-        check_all(signature.bind(self, *arguments, **values).arguments)
-        return function(self, *arguments, **values)
-
-    return run if inspect.iscoroutinefunction(function) else run_now
+    return run
 
 
 def summary_of(doc: str) -> str:
