@@ -15,6 +15,16 @@ from cuebook.records.turn import RETRY_OF, Anchor, Block, Dropped, Step, Turn, T
 CONTEXT_SUMMARY = "[CONTEXT SUMMARY]"
 
 
+class ChatAnswer(Answer, frozen=True, kw_only=True):
+    """An answer and its metadata."""
+
+    text: str
+    text_plain: str
+    conversation: str = field(name="conversationId")
+    turn: int
+    metadata: dict[str, Any]
+
+
 class ConversationEntry(Answer, frozen=True, kw_only=True):
     """A conversation; `head` is the ID of the post that the next one follows.
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from litestar import Response, get, put
+from litestar import get, put
 from litestar.params import FromPath
+from litestar.response.base import ASGIResponse
 
 from cuebook.server.caller import AnyRequest, actor_of, cue_of
 from cuebook.server.guard import name_in
@@ -14,7 +15,7 @@ _PROJECT = _SPACE + "/{project:str}"
 
 
 @get(_SPACE, role="viewer", include_in_schema=False)
-async def projects(request: AnyRequest, space: FromPath[str]) -> Response[bytes]:
+async def projects(request: AnyRequest, space: FromPath[str]) -> ASGIResponse:
     """List the projects that publish prompts in a space."""
     return json_of({"projects": await cue_of(request).prompt_sync.hosted(name_in(space))})
 
@@ -22,10 +23,10 @@ async def projects(request: AnyRequest, space: FromPath[str]) -> Response[bytes]
 @get(_PROJECT + "/{file:path}", role="viewer", include_in_schema=False)
 async def project_file(
     request: AnyRequest, space: FromPath[str], project: FromPath[str], file: FromPath[str]
-) -> Response[bytes]:
+) -> ASGIResponse:
     """Return a file of a project's signed repository: TUF metadata, or the versions of a prompt."""
     data = await cue_of(request).prompt_sync.hosted_file(name_in(space), name_in(project), name_in(file).lstrip("/"))
-    return Response(data, media_type="application/json")
+    return ASGIResponse(body=data, media_type="application/json")
 
 
 @put(_PROJECT, role="editor", status_code=204, include_in_schema=False)

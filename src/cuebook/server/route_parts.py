@@ -1,26 +1,18 @@
-"""Define what routes share: the conversation path, the query parameters of lists, JSON responses."""
+"""Define what routes share: the query parameters of a user and a conversation, and JSON responses."""
 
 from typing import Annotated, Any
 
-import msgspec
-from litestar import Response
 from litestar.params import QueryParameter
+from litestar.response.base import ASGIResponse
 
-PATH = "/api/conversations/{conversation:str}"
+from cuebook.records.answer import to_json
 
 UserQuery = Annotated[str | None, QueryParameter(name="userId", description="The acting user")]
-Limit = Annotated[int, QueryParameter(ge=1, le=200, description="Maximum number of items")]
-PageLimit = Annotated[int | None, QueryParameter(name="limit", ge=1, le=200, description="Maximum page size")]
-PageCursor = Annotated[str | None, QueryParameter(name="cursor", description="`next` of the previous page")]
-
-_encode = msgspec.json.Encoder().encode
+ConversationQuery = Annotated[
+    str | None, QueryParameter(name="conversationId", description="Show only this conversation")
+]
 
 
-def json_of(value: Any, status: int = 200) -> Response[bytes]:
+def json_of(value: Any, status: int = 200) -> ASGIResponse:
     """Return a JSON response."""
-    return Response(_encode(value), media_type="application/json", status_code=status)
-
-
-def listed(items: list[Any], cursor: str | None) -> Response[bytes]:
-    """Return a list response, or a page with the cursor of the next."""
-    return json_of({"items": items} | ({"next": cursor} if cursor is not None else {}))
+    return ASGIResponse(body=to_json(value), media_type="application/json", status_code=status)

@@ -11,6 +11,7 @@ from litestar.types import Receive, Scope, Send
 from msgspec import Struct
 
 from cuebook.errors import BackendError, CuebookError
+from cuebook.records.answer import to_json
 from cuebook.server.error_responses import Gone
 
 T = TypeVar("T")
@@ -156,6 +157,11 @@ class StreamResponse(ASGIResponse):
                 async for _ in self._pieces:
                     pass
             raise Gone from None
+
+
+def event(name: str, value: object) -> bytes:
+    """Return a value as a server-sent event."""
+    return b"event: " + name.encode() + b"\ndata: " + to_json(value) + b"\n\n"
 
 
 def encoded(headers: Iterable[tuple[str, str]]) -> Headers:

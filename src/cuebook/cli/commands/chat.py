@@ -16,8 +16,8 @@ from cuebook.cli.output import screen
 from cuebook.cli.output.window import draw
 from cuebook.cli.state import State
 from cuebook.errors import CuebookError, InvalidInput, NotFound
-from cuebook.records.answer import to_wire
-from cuebook.records.conversation_answers import window_entry
+from cuebook.records.answer import as_answer, to_wire
+from cuebook.records.conversation_answers import ChatAnswer, window_entry
 from cuebook.records.expression import counted
 from cuebook.records.turn import Ask, Window
 
@@ -151,8 +151,7 @@ class _ChatSession:
     def _answer_json(self, text: str) -> None:
         reply = self._cue.ask(msgspec.structs.replace(self._ask, text=text))
         self._window = reply.window
-        answer = {"text": reply.text, "textPlain": reply.text_plain, "conversationId": reply.conversation}
-        screen.say_json(answer | {"turn": reply.turn, "metadata": reply.metadata}, compact=True)
+        screen.say_json(as_answer(ChatAnswer, reply), compact=True)
 
     def _show(self) -> None:
         if self._window is None:

@@ -10,11 +10,11 @@ from msgspec import Struct, json
 from cuebook.errors import InvalidInput
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
-from cuebook.server.caller import AnyRequest, cue_of, idempotency_key
+from cuebook.server.caller import AnyRequest, cue_of
 from cuebook.server.error_responses import AnthropicError, Failure
 from cuebook.server.json_body import RawBody, check_json
-from cuebook.server.openai.chat_completions import answer_of, begin, call_of, pass_through, sends_new
-from cuebook.server.streaming import StreamResponse
+from cuebook.server.openai.chat_completions import call_of, pass_through, relay
+from cuebook.server.route_parts import json_of
 
 
 class MessageAsked(Struct, frozen=True):
@@ -27,15 +27,9 @@ class MessageAsked(Struct, frozen=True):
     stream: bool | None = None
 
 
-class NotRead(RawBody[MessageAsked]):
-    """A documented body that only the upstream validates."""
-
-    checks = False
-
-
 @post(
     "/v1/messages",
-    dto=NotRead,
+    dto=RawBody[MessageAsked],
     status_code=200,
     responses=wire.openai_answers(dict[str, Any], AnthropicError),
     operation_class=StreamsToo,
@@ -50,23 +44,16 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     """
     body: Any = data
     cue = cue_of(request)
-    own = cue.messages.translates
-    if own:
+    if cue.messages.translates:
         check_json(body)
     elif not _is_clean(body):
         return await pass_through(request)
-    call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
-    return StreamResponse(
-        request.app.state.running,
-        answer_of(cue.message(call), _said),
-        begin,
-        to_the_end=call.idempotency_key is not None,
-    )
+    return relay(request, body, cue.message, _error_event)
 
 
 @post(
     "/v1/messages/count_tokens",
-    dto=NotRead,
+    dto=RawBody[MessageAsked],
     status_code=200,
     responses=wire.openai_answers(dict[str, Any], AnthropicError),
 )
@@ -77,8 +64,7 @@ async def count_tokens(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASG
     if not cue.messages.translates:
         return await pass_through(request)
     check_json(body)
-    counted = cue.messages.count(call_of(request, body, server_history=False, key=None))
-    return ASGIResponse(body=json.encode(counted), media_type="application/json")
+    return json_of(cue.messages.count(call_of(request, body, server_history=False, key=None)))
 
 
 def _is_clean(body: bytes) -> bool:
@@ -90,7 +76,7 @@ def _is_clean(body: bytes) -> bool:
     return True
 
 
-def _said(fault: Failure) -> bytes:
+def _error_event(fault: Failure) -> bytes:
     """Return an error as an event of Anthropic's stream."""
     return b"event: error\ndata: " + json.encode(fault.anthropic())
 

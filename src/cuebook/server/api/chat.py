@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
-from litestar import Response, post
+from litestar import post
 from litestar.openapi.spec import OpenAPIMediaType, OpenAPIResponse, Operation
 from litestar.params import JSONBody, QueryParameter
 from litestar.response.base import ASGIResponse
@@ -14,20 +14,19 @@ from msgspec import Raw
 
 from cuebook import Chunk, Cuebook
 from cuebook.errors import CuebookError
-from cuebook.records.answer import to_wire
-from cuebook.records.conversation_answers import window_entry
+from cuebook.records.answer import as_answer, to_wire
+from cuebook.records.conversation_answers import ChatAnswer, window_entry
 from cuebook.records.turn import Ask
 from cuebook.server.api import types as wire
 from cuebook.server.caller import AnyRequest, caller_of, cue_of, fresh_conversation, header, idempotency_key, user_of
 from cuebook.server.error_responses import failure_of
 from cuebook.server.json_body import JsonBody
-from cuebook.server.streaming import RunningTurns, Start, StreamResponse, encoded
+from cuebook.server.route_parts import json_of
+from cuebook.server.streaming import RunningTurns, Start, StreamResponse, encoded, event
 
 UserQuery = Annotated[str | None, QueryParameter(name="userId", description="The acting user, if not in the body")]
 EVENTS = "text/event-stream"
-
-_encode = msgspec.json.Encoder().encode
-_SSE_HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
+_HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
 
 
 @dataclass
@@ -45,7 +44,7 @@ class StreamsToo(Operation):
     role="editor",
     dto=JsonBody[wire.ChatBody],
     status_code=200,
-    responses=wire.answers(wire.ChatAnswer),
+    responses=wire.answers(ChatAnswer),
     operation_class=StreamsToo,
 )
 async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: UserQuery = None) -> ASGIResponse:
@@ -61,8 +60,7 @@ async def chat(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: User
     accepts = header(request.scope, b"accept") or ""
     if data.stream or (data.stream is None and EVENTS in accepts):
         return StreamResponse(running, _events(cue, ask), to_the_end=key is not None)
-    body = _encode(await _answer(cue, ask, request, running))
-    return ASGIResponse(body=body, media_type="application/json")
+    return json_of(await _answer(cue, ask, request, running))
 
 
 def _asked(request: AnyRequest, ask: Ask) -> Ask:
@@ -73,19 +71,13 @@ def _asked(request: AnyRequest, ask: Ask) -> Ask:
     return msgspec.structs.replace(ask, authenticated=proven, may_publish=caller.may("admin"), key=caller.key)
 
 
-async def _answer(cue: Cuebook, ask: Ask, request: AnyRequest, running: RunningTurns) -> dict[str, Any]:
+async def _answer(cue: Cuebook, ask: Ask, request: AnyRequest, running: RunningTurns) -> ChatAnswer:
     """Return the answer. Without an Idempotency-Key it is canceled when the client disconnects."""
     if ask.idempotency_key:
         reply = await running.to_the_end(cue.ask(ask))
     else:
         reply = await running.until_gone(request.receive, cue.ask(ask))
-    return {
-        "text": reply.text,
-        "textPlain": reply.text_plain,
-        "conversationId": reply.conversation,
-        "turn": reply.turn,
-        "metadata": reply.metadata,
-    }
+    return as_answer(ChatAnswer, reply)
 
 
 async def _events(cue: Cuebook, ask: Ask) -> AsyncGenerator[Start | bytes, None]:
@@ -95,19 +87,19 @@ async def _events(cue: Cuebook, ask: Ask) -> AsyncGenerator[Start | bytes, None]
             async for chunk in chunks:
                 if not started:
                     started = True
-                    yield Start(200, encoded([*_SSE_HEAD, ("x-conversation-id", ask.conversation)]))
+                    yield Start(200, encoded([*_HEAD, ("x-conversation-id", ask.conversation)]))
                 yield _event(chunk, ask.conversation)
         except CuebookError as error:
             if not started:
                 raise
-            yield b"event: error\ndata: " + _encode(failure_of(error).problem("/api/chat")) + b"\n\n"
+            yield event("error", failure_of(error).problem("/api/chat"))
 
 
 def _event(chunk: Chunk, conversation: str) -> bytes:
     if chunk.type == "text_delta":
-        return b"event: text_delta\ndata: " + _encode({"textDelta": chunk.text}) + b"\n\n"
+        return event(chunk.type, {"textDelta": chunk.text})
     if chunk.type == "METADATA_UPDATE":
-        return b"event: METADATA_UPDATE\ndata: " + _encode({"updates": chunk.metadata}) + b"\n\n"
+        return event(chunk.type, {"updates": chunk.metadata})
     final = {
         "finalResponseText": chunk.text,
         "finalResponseTextPlain": chunk.plain,
@@ -115,7 +107,7 @@ def _event(chunk: Chunk, conversation: str) -> bytes:
         "turn": chunk.turn,
         "metadata": chunk.metadata,
     }
-    return b"event: final_response\ndata: " + _encode(final) + b"\n\n"
+    return event("final_response", final)
 
 
 @post(
@@ -125,7 +117,7 @@ def _event(chunk: Chunk, conversation: str) -> bytes:
     status_code=200,
     responses=wire.answers(wire.AssembleAnswer),
 )
-async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: UserQuery = None) -> Response[bytes]:
+async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: UserQuery = None) -> ASGIResponse:
     """Build the prompt of a chat request. Calls no model and stores nothing."""
     cue = cue_of(request)
     user = user_of(request, data.user_id, user_id)
@@ -137,7 +129,7 @@ async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: 
         "window": to_wire(window_entry(window)),
         "metadata": metadata,
     }
-    return Response(_encode(entries), media_type="application/json")
+    return json_of(entries)
 
 
 ROUTES = [chat, assemble]

@@ -1,7 +1,8 @@
 """Serve `POST /api/conversations/{conversation}/posts`, which imports posts."""
 
-from litestar import Response, post
+from litestar import post
 from litestar.params import FromPath, JSONBody
+from litestar.response.base import ASGIResponse
 
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import SYSTEM, Appended
@@ -9,16 +10,21 @@ from cuebook.server.api import types as wire
 from cuebook.server.caller import AnyRequest, caller_of, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
-from cuebook.server.route_parts import PATH, UserQuery, json_of
+from cuebook.server.route_parts import UserQuery, json_of
 
 #: Roles of OpenAI messages that are system posts.
 SYSTEM_ROLES = ("system", "developer")
 
 
-@post(f"{PATH}/posts", role="editor", dto=JsonBody[wire.PostsBody], responses=wire.answers(Appended, 201))
+@post(
+    "/api/conversations/{conversation:str}/posts",
+    role="editor",
+    dto=JsonBody[wire.PostsBody],
+    responses=wire.answers(Appended, 201),
+)
 async def add_posts(
     request: AnyRequest, conversation: FromPath[str], data: JSONBody[wire.PostsBody], user_id: UserQuery = None
-) -> Response[bytes]:
+) -> ASGIResponse:
     """Import posts, all or none. The same id and content is stored once; different content is a conflict."""
     if (data.posts is None) == (data.messages is None):
         msg = "posts: send either posts or messages."

@@ -4,8 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any
 
-import msgspec
-from litestar import Response, get, post
+from litestar import get, post
 from litestar.params import JSONBody, QueryParameter
 from litestar.response.base import ASGIResponse
 
@@ -15,20 +14,14 @@ from cuebook.records.memory_answers import StoredMemory
 from cuebook.server.api import types as wire
 from cuebook.server.caller import OPEN, AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.json_body import JsonBody
-from cuebook.server.route_parts import UserQuery
+from cuebook.server.route_parts import UserQuery, json_of
 from cuebook.server.streaming import Start, StreamResponse, encoded
 
 #: Bytes per piece of a streamed answer.
 PIECE = 64 * 1024
 _JSON = Start(200, encoded([("content-type", "application/json")]))
-_encode = msgspec.json.Encoder().encode
 
-PersonaQuery = Annotated[str | None, QueryParameter(name="personaId", description="Only memories of this persona")]
 OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="Of this organization")]
-Category = Annotated[str | None, QueryParameter(name="category", description="Only this category")]
-Ended = Annotated[bool, QueryParameter(name="ended", description="Include ended memories")]
-AsOf = Annotated[str | None, QueryParameter(name="asOf", description="Memories valid at this date or time, ISO 8601")]
-Query = Annotated[str | None, QueryParameter(name="q", description="Search query, matched by words and by meaning")]
 
 
 @get("/api/memories/export", role="viewer", responses=wire.answers(dict[str, Any]))
@@ -59,11 +52,6 @@ async def exported(found: AsyncGenerator[StoredMemory, None]) -> AsyncGenerator[
     yield bytes(piece) + b"]}"
 
 
-def moment(as_of: str | None) -> float | None:
-    """Parse `asOf` to Unix seconds; None for now. Raises InvalidInput."""
-    return wire.seconds_of(as_of.strip(), "asOf") if as_of and as_of.strip() else None
-
-
 @post(
     "/api/settle",
     role="agent",
@@ -71,12 +59,12 @@ def moment(as_of: str | None) -> float | None:
     status_code=200,
     responses=wire.answers(wire.Due, pending=True),
 )
-async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = None) -> Response[bytes]:
+async def settle(request: AnyRequest, data: JSONBody[wire.SettleBody | None] = None) -> ASGIResponse:
     """Wait for pending background jobs: 200 if none is left, else 202 with those left."""
     body = data or wire.SettleBody()
     work = cue_of(request).settle(conversation=body.conversation_id, timeout=body.timeout)
     due = await request.app.state.running.until_gone(request.receive, work)
-    return Response(_encode({"due": due}), media_type="application/json", status_code=202 if due else 200)
+    return json_of({"due": due}, 202 if due else 200)
 
 
 @get("/healthz", role=OPEN, responses=wire.answers(wire.Health), sync_to_thread=False)
@@ -86,7 +74,7 @@ def healthz() -> dict[str, str]:
 
 
 @get("/readyz", role=OPEN, responses=wire.answers(wire.Ready))
-async def readyz(request: AnyRequest) -> Response[bytes]:
+async def readyz(request: AnyRequest) -> ASGIResponse:
     """Check that the store answers, and report the model. A model or an embedder is not required."""
     try:
         data = await cue_of(request).check()
@@ -95,7 +83,7 @@ async def readyz(request: AnyRequest) -> Response[bytes]:
     if await cue_of(request).keys.configured():
         data |= {"store": {}, "model": "", "upstream": None, "personas": []}  # this route needs no key
         data["embedderError"] = data["embedderError"] and "failed. See the server log."
-    return Response(_encode({"status": "ready", **data}), media_type="application/json")
+    return json_of({"status": "ready", **data})
 
 
 ROUTES = [export_memories, settle, healthz, readyz]

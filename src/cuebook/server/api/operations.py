@@ -6,22 +6,23 @@ from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
-from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 from litestar.openapi.spec import Schema
 from litestar.openapi.spec.enums import OpenAPIFormat, OpenAPIType
 from litestar.params import JSONBody, PathParameter, QueryParameter
 from litestar.plugins import OpenAPISchemaPlugin
+from litestar.response.base import ASGIResponse
 from litestar.typing import FieldDefinition
 from msgspec import UNSET
 
 from cuebook import Cuebook
 from cuebook.operations import Operation, Parameter, operations_of, summary_of
-from cuebook.records.answer import Time, to_json
+from cuebook.records.answer import Time
 from cuebook.server.api.types import answers, seconds_of
 from cuebook.server.caller import AnyRequest, actor_of, caller_of, cue_of, idempotency_key, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.json_body import JsonBody
+from cuebook.server.route_parts import json_of
 
 
 def routes() -> list[HTTPRouteHandler]:
@@ -41,7 +42,7 @@ def route_of(operation: Operation, *, names: Mapping[str, str] = MappingProxyTyp
     """Return the route of an operation; `names` are the values of parameters that its path does not leave open."""
     declaration, body = operation.declaration, operation.request_type()
 
-    async def respond(request: AnyRequest, **values: Any) -> Response[bytes]:
+    async def respond(request: AnyRequest, **values: Any) -> ASGIResponse:
         return await _respond(request, operation, values | dict(names))
 
     hints: dict[str, Any] = {"request": AnyRequest}
@@ -62,7 +63,7 @@ def route_of(operation: Operation, *, names: Mapping[str, str] = MappingProxyTyp
         )
         for name, hint in hints.items()
     ]
-    hints["return"] = Response[bytes]
+    hints["return"] = ASGIResponse
     respond.__signature__ = inspect.Signature(parameters, return_annotation=hints["return"])  # type: ignore[attr-defined]
     respond.__annotations__ = hints
     respond.__doc__ = summary_of(operation.doc)
@@ -92,18 +93,16 @@ _PROVIDED: Final[Mapping[str, Callable[[AnyRequest], Any]]] = {
 }
 
 
-async def _respond(request: AnyRequest, operation: Operation, values: Mapping[str, Any]) -> Response[bytes]:
+async def _respond(request: AnyRequest, operation: Operation, values: Mapping[str, Any]) -> ASGIResponse:
     """Run an operation with a request's values, and return its answer."""
     declaration = operation.declaration
     arguments = {each.name: _value(request, operation, each, values) for each in operation.parameters}
     method = operation.bind(cue_of(request))
     measures = request.app.state.measures
     async with measures.hold(declaration.heavy) if declaration.heavy else nullcontext():
-        answer = method(**{name: value for name, value in arguments.items() if value is not UNSET})
-        if inspect.isawaitable(answer):
-            answer = await answer
+        answer = await method(**{name: value for name, value in arguments.items() if value is not UNSET})
     status = 202 if getattr(answer, "pending", False) else declaration.status
-    return Response(to_json(operation.wire_answer(answer)), media_type="application/json", status_code=status)
+    return json_of(operation.wire_answer(answer), status)
 
 
 def _value(request: AnyRequest, operation: Operation, parameter: Parameter, values: Mapping[str, Any]) -> Any:

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from cuebook import Posted
 from cuebook.errors import InvalidInput
+from cuebook.records.answer import Answer
 from cuebook.records.conversation import Part
 from cuebook.records.portable import part_from_dict
 from cuebook.records.turn import Ask
@@ -27,10 +28,6 @@ Time = Annotated[str, Meta(description="ISO 8601; UTC without a zone")]
 
 class In(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A request body; unknown fields are errors."""
-
-
-class Out(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A response body in the OpenAPI document; routes return the same fields."""
 
 
 class Attachment(In, frozen=True, kw_only=True):
@@ -96,17 +93,7 @@ class SettleBody(In, frozen=True, kw_only=True):
     timeout: Annotated[float, Meta(ge=0, le=LONGEST_WAIT_S)] = 60.0
 
 
-class ChatAnswer(Out, frozen=True, kw_only=True):
-    """An answer and its metadata."""
-
-    text: str
-    text_plain: str
-    conversation_id: str
-    turn: int
-    metadata: dict[str, Any]
-
-
-class AssembleAnswer(Out, frozen=True, kw_only=True):
+class AssembleAnswer(Answer, frozen=True, kw_only=True):
     """A prompt: its messages, and its blocks with their sources."""
 
     messages: list[dict[str, Any]]
@@ -114,7 +101,7 @@ class AssembleAnswer(Out, frozen=True, kw_only=True):
     metadata: dict[str, Any]
 
 
-class Due(Out, frozen=True, kw_only=True):
+class Due(Answer, frozen=True, kw_only=True):
     """Pending background jobs by kind; empty when all are done.
 
     `compaction` and `optimizer` count conversations, `rollback` prompts to judge, `audit` records that the mirror file
@@ -124,13 +111,13 @@ class Due(Out, frozen=True, kw_only=True):
     due: dict[str, int]
 
 
-class Health(Out, frozen=True, kw_only=True):
+class Health(Answer, frozen=True, kw_only=True):
     """Liveness of the server."""
 
     status: str
 
 
-class Ready(Out, frozen=True, kw_only=True):
+class Ready(Answer, frozen=True, kw_only=True):
     """Readiness: whether the store answers, the configured model, and the embedder's last error."""
 
     status: str
@@ -144,9 +131,9 @@ class Ready(Out, frozen=True, kw_only=True):
 
 
 def answers(
-    good: type[Struct] | type[dict[str, Any]], status: int = 200, *others: int, pending: bool = False
+    good: type[Struct] | type[dict[str, Any]], status: int = 200, *, pending: bool = False
 ) -> dict[int, ResponseSpec]:
-    """Return a route's documented responses: success, problem documents for ERRORS, and `others`.
+    """Return a route's documented responses: success, and problem documents for ERRORS.
 
     `pending`: the route may return 202 while work is pending.
     """
@@ -154,7 +141,7 @@ def answers(
     if pending:
         values[202] = ResponseSpec(good, description="Pending", generate_examples=False)
     problem = ResponseSpec(Problem, description="Error", media_type=PROBLEM_TYPE, generate_examples=False)
-    return values | dict.fromkeys((*ERRORS, *others), problem)
+    return values | dict.fromkeys(ERRORS, problem)
 
 
 def openai_answers(good: type[Any], bad: type[Struct] = OpenAIError) -> dict[int, ResponseSpec]:

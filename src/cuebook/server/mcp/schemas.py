@@ -11,10 +11,9 @@ from litestar import Request
 from msgspec import Meta, Struct
 
 from cuebook import Cuebook
-from cuebook.records.answer import Wire, schema_of_time
+from cuebook.records.answer import Answer, Wire, schema_of_time
 from cuebook.records.key import Caller
 from cuebook.records.memory import KNOWLEDGE, Hit
-from cuebook.server.api.types import Out
 from cuebook.server.caller import caller_of, cue_of, header
 
 # ---- the caller -----------------------------------------------------------------------------------------------------
@@ -60,7 +59,7 @@ Category = Annotated[
 ]
 
 
-class RememberResult(Out, frozen=True, kw_only=True):
+class RememberResult(Answer, frozen=True, kw_only=True):
     """Location of the stored text: `id` names the memory, `conversationId` and `seq` the post."""
 
     kept: str
@@ -72,13 +71,13 @@ class RememberResult(Out, frozen=True, kw_only=True):
     seq: int | None = None
 
 
-class Recalled(Out, frozen=True, kw_only=True):
+class Recalled(Answer, frozen=True, kw_only=True):
     """Search results, best first; `sources` are the IDs of their source posts."""
 
     hits: list[Hit]
 
 
-class MemoryCandidate(Out, frozen=True, kw_only=True):
+class MemoryCandidate(Answer, frozen=True, kw_only=True):
     """A memory that matches the query."""
 
     id: str
@@ -86,14 +85,14 @@ class MemoryCandidate(Out, frozen=True, kw_only=True):
     category: str
 
 
-class ForgetResult(Out, frozen=True, kw_only=True):
+class ForgetResult(Answer, frozen=True, kw_only=True):
     """The signed receipt; or, for a query, candidates (nothing was forgotten)."""
 
     receipt: dict[str, Any] | None = None
     candidates: tuple[MemoryCandidate, ...] = ()
 
 
-class PromptBlock(Out, frozen=True, kw_only=True):
+class PromptBlock(Answer, frozen=True, kw_only=True):
     """A block of a prompt; `text` is a preview unless `full` is set."""
 
     kind: str
@@ -103,7 +102,7 @@ class PromptBlock(Out, frozen=True, kw_only=True):
     text: str
 
 
-class Explained(Out, frozen=True, kw_only=True):
+class Explained(Answer, frozen=True, kw_only=True):
     """A turn: the blocks of its prompt, what was left out, and why. Without blocks the prompt is not available."""
 
     conversation_id: str
@@ -119,7 +118,7 @@ class Explained(Out, frozen=True, kw_only=True):
     replay: str
 
 
-class TranscriptPost(Out, frozen=True, kw_only=True):
+class TranscriptPost(Answer, frozen=True, kw_only=True):
     """A post; `cut` is true if its message is truncated."""
 
     id: str
@@ -131,7 +130,7 @@ class TranscriptPost(Out, frozen=True, kw_only=True):
     cut: bool = False
 
 
-class TranscriptResult(Out, frozen=True, kw_only=True):
+class TranscriptResult(Answer, frozen=True, kw_only=True):
     """Posts of the branch of the conversation's head, oldest first."""
 
     conversation_id: str

@@ -1,36 +1,36 @@
 """Serve the OpenAI wire: proxy and store chat completions, list models, pass everything else to the upstream."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import msgspec
-from litestar import Response, get, post, route
+from litestar import get, post, route
 from litestar.enums import HttpMethod
 from litestar.exceptions import MethodNotAllowedException
 from litestar.params import FromPath, JSONBody
 from litestar.response.base import ASGIResponse
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from cuebook import Cuebook
 from cuebook.app.cuebook import Head, RelayCall, RelayRequest
 from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
+from cuebook.records.answer import to_json
 from cuebook.records.key import holds_token
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, caller_of, cue_of, header, idempotency_key, is_ours, user_of
 from cuebook.server.error_responses import Failure, failure_of
 from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in, upstream_role
-from cuebook.server.json_body import RawBody
+from cuebook.server.json_body import RawBody, check_json
+from cuebook.server.route_parts import json_of
 from cuebook.server.streaming import Headers, Start, StreamResponse, encoded
 
 #: Timeout for the upstream's list of models, in seconds.
 MODELS_WAIT_S = 5.0
 #: Paths that shadow mode records.
 _KEPT = ("/chat/completions", "/messages", "/responses", "/responses/compact")
-
-_encode = msgspec.json.Encoder().encode
 
 
 class ChatCompletion(Struct, frozen=True):
@@ -62,16 +62,30 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     returns the stored answer; a turn with a key finishes even without its client.
     """
     body: Any = data
-    call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
+    check_json(body)
+    return relay(request, body, cue_of(request).relay, _error_event)
+
+
+def relay(
+    request: AnyRequest,
+    body: bytes,
+    run: Callable[[RelayCall], AsyncIterator[Head | bytes]],
+    error_event: Callable[[Failure], bytes],
+) -> StreamResponse:
+    """Return the answer of `run` to a request; `error_event` encodes an error within its stream.
+
+    Raises Denied, InvalidInput.
+    """
+    call = call_of(request, body, server_history=_sends_new(request), key=idempotency_key(request.scope))
     return StreamResponse(
         request.app.state.running,
-        answer_of(cue_of(request).relay(call), _said),
-        begin,
+        _answer_of(run(call), error_event),
+        _begin,
         to_the_end=call.idempotency_key is not None,
     )
 
 
-def sends_new(request: AnyRequest) -> bool:
+def _sends_new(request: AnyRequest) -> bool:
     """Return whether a request contains only new messages. Raises InvalidInput."""
     history = (header(request.scope, b"x-history") or "client").lower()
     if history not in ("client", "server"):
@@ -104,8 +118,8 @@ def call_of(request: AnyRequest, body: bytes, *, server_history: bool, key: str 
     )
 
 
-async def answer_of(
-    pieces: AsyncIterator[Head | bytes], said: Callable[[Failure], bytes]
+async def _answer_of(
+    pieces: AsyncIterator[Head | bytes], error_event: Callable[[Failure], bytes]
 ) -> AsyncGenerator[Head | bytes, None]:
     """Yield an answer; an internal error within a stream ends it with an error event.
 
@@ -120,15 +134,15 @@ async def answer_of(
         except CuebookError as error:
             if not begun or isinstance(error, UpstreamError):
                 raise
-            yield b"\n\n" + said(failure_of(error)) + b"\n\n"  # the previous line may be incomplete
+            yield b"\n\n" + error_event(failure_of(error)) + b"\n\n"  # the previous line may be incomplete
 
 
-def _said(fault: Failure) -> bytes:
+def _error_event(fault: Failure) -> bytes:
     """Return an error as an event of OpenAI's stream, without [DONE]."""
-    return b"data: " + _encode(fault.openai())
+    return b"data: " + to_json(fault.openai())
 
 
-def begin(head: Head) -> Start:
+def _begin(head: Head) -> Start:
     """Return an upstream's head with headers for the stored turn and its branch."""
     branch = "side" if head.is_side_branch else "head"
     place = {"x-conversation-id": head.conversation, "x-cuebook-turn": str(head.turn), "x-cuebook-branch": branch}
@@ -137,14 +151,14 @@ def begin(head: Head) -> Start:
 
 
 @get("/v1/models", role="viewer", responses=wire.openai_answers(dict[str, Any]))
-async def models(request: AnyRequest) -> Response[bytes]:
+async def models(request: AnyRequest) -> ASGIResponse:
     """List the personas, and the upstream's models if it is reachable."""
     cue = cue_of(request)
     await cue.services.catch_up()
     listed: list[Any] = [_model(persona) for persona in cue.personas]
     if cue.upstream_url:
-        listed += await _upstream_models(cue, _headers(request.scope["headers"]), known=set(cue.personas))
-    return Response(_encode({"object": "list", "data": listed}), media_type="application/json")
+        listed += await _upstream_models(cue, _headers(request.scope["headers"]), known=cue.personas)
+    return json_of({"object": "list", "data": listed})
 
 
 @get("/v1/models/{model:str}", role="viewer", responses=wire.openai_answers(dict[str, Any]))
@@ -152,7 +166,7 @@ async def model_(request: AnyRequest, model: FromPath[str]) -> ASGIResponse:
     """Return a persona, or the upstream's model."""
     await cue_of(request).services.catch_up()
     if name_in(model) in cue_of(request).personas:
-        return ASGIResponse(body=_encode(_model(name_in(model))), media_type="application/json")
+        return json_of(_model(name_in(model)))
     return await pass_through(request)
 
 
@@ -160,7 +174,7 @@ def _model(persona: str) -> dict[str, Any]:
     return {"id": persona, "object": "model", "created": 0, "owned_by": "cuebook"}
 
 
-async def _upstream_models(cue: Cuebook, headers: Mapping[str, str], *, known: set[str]) -> list[Raw]:
+async def _upstream_models(cue: Cuebook, headers: Mapping[str, str], *, known: Sequence[str]) -> list[dict[str, Any]]:
     """Return the upstream's list of models; empty on errors."""
     request = RelayRequest(method="GET", path="/models", headers=headers, body=b"")
     try:
@@ -168,17 +182,13 @@ async def _upstream_models(cue: Cuebook, headers: Mapping[str, str], *, known: s
             answer = [piece async for piece in cue.pass_through(request)]
         body = b"".join(piece for piece in answer if isinstance(piece, bytes))
         results = msgspec.json.decode(body, type=_Models).data
-        return [each for each in results if msgspec.json.decode(each, type=_Model).id not in known]
+        return [each for each in results if each.get("id", "") not in known]
     except (CuebookError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError):
         return []
 
 
-class _Model(Struct):
-    id: str = ""
-
-
 class _Models(Struct):
-    data: list[Raw] = []
+    data: list[dict[str, Any]] = []
 
 
 @route(PASS_THROUGH, http_method=list(HttpMethod), include_in_schema=False, status_code=200)

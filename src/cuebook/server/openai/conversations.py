@@ -8,7 +8,7 @@ from litestar import post
 from litestar.handlers import HTTPRouteHandler
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response.base import ASGIResponse
-from msgspec import Struct, json
+from msgspec import Struct
 
 from cuebook.app.proxy.openai_conversations import Order
 from cuebook.server.api import types as wire
@@ -16,6 +16,7 @@ from cuebook.server.caller import AnyRequest, check_first, cue_of, idempotency_k
 from cuebook.server.guard import WireAddress, name_in
 from cuebook.server.json_body import JsonBody
 from cuebook.server.openai.chat_completions import pass_through
+from cuebook.server.route_parts import json_of
 
 #: Answers a request of a route.
 Answering = Callable[..., Awaitable[Any]]
@@ -70,7 +71,7 @@ def stored(
             values[name] = name_in(values[name])
             if await is_theirs(request, values[name]):
                 return await pass_through(request)
-            return ASGIResponse(body=json.encode(await answer(request, **values)), media_type="application/json")
+            return json_of(await answer(request, **values))
 
         respond.__annotations__ = answer.__annotations__ | {"return": ASGIResponse}
         responses = wire.openai_answers(dict[str, Any])
@@ -97,7 +98,7 @@ async def begin_conversation(request: AnyRequest, data: JSONBody[ConversationAsk
     begun = await cue_of(request).openai_conversations.create(
         data.items, data.metadata, user=asked_by(request), idempotency_key=idempotency_key(request.scope)
     )
-    return ASGIResponse(body=json.encode(begun), media_type="application/json")
+    return json_of(begun)
 
 
 @_stored(f"GET {PATH}")

@@ -10,12 +10,11 @@ from msgspec import Struct, json
 
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
-from cuebook.server.caller import AnyRequest, check_first, cue_of, idempotency_key
+from cuebook.server.caller import AnyRequest, check_first, cue_of
 from cuebook.server.error_responses import Failure
-from cuebook.server.json_body import RawBody
-from cuebook.server.openai.chat_completions import answer_of, begin, call_of, pass_through, sends_new
+from cuebook.server.json_body import RawBody, check_json
+from cuebook.server.openai.chat_completions import pass_through, relay
 from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, stored
-from cuebook.server.streaming import StreamResponse
 
 
 class ResponseAsked(Struct, frozen=True):
@@ -61,17 +60,12 @@ async def compact(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIRes
 
 
 async def _respond(request: AnyRequest, data: Any, *, compacts: bool = False) -> ASGIResponse:
+    check_json(data)
     cue, user = cue_of(request), asked_by(request)
     body = await cue.responses.with_items(data, user=user)
     if cue.upstream_url and await cue.responses.refused(body, user=user, compacts=compacts):
         return await pass_through(request)
-    call = call_of(request, body, server_history=sends_new(request), key=idempotency_key(request.scope))
-    return StreamResponse(
-        request.app.state.running,
-        answer_of(cue.respond(call, compacts=compacts), _error_event),
-        begin,
-        to_the_end=call.idempotency_key is not None,
-    )
+    return relay(request, body, partial(cue.respond, compacts=compacts), _error_event)
 
 
 def _error_event(fault: Failure) -> bytes:

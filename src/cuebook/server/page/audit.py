@@ -11,6 +11,7 @@ from cuebook.app.reports.audit import HIGHEST, FoundRecords
 from cuebook.records.audit import AuditRecord, ReplayedRender, Verdict
 from cuebook.server.caller import AnyRequest, cue_of
 from cuebook.server.page.render import show
+from cuebook.server.route_parts import ConversationQuery
 
 ALL = "/page/audit"
 ONE = ALL + "/{n:int}"
@@ -18,7 +19,6 @@ ONE = ALL + "/{n:int}"
 LISTED = 50
 
 Prompt = Annotated[str | None, QueryParameter(name="promptId", description="Records of this prompt")]
-Conversation = Annotated[str | None, QueryParameter(name="conversationId", description="Records of this conversation")]
 Before = Annotated[int | None, QueryParameter(name="before", ge=1, le=HIGHEST, description="Before this record number")]
 
 
@@ -28,7 +28,7 @@ async def records(
     *,
     event: FromQuery[str | None] = None,
     prompt_id: Prompt = None,
-    conversation_id: Conversation = None,
+    conversation_id: ConversationQuery = None,
     before: Before = None,
 ) -> Response[bytes]:
     """Render the newest records, optionally filtered by event, prompt or conversation."""

@@ -31,10 +31,6 @@ _GENERATED = ("conv-", "conv_")
 TURNS = 200
 Behind = Annotated[int | None, QueryParameter(name="behind", ge=0, le=HIGHEST, description="Posts after this number")]
 Branch = Annotated[int | None, QueryParameter(name="branch", ge=1, le=HIGHEST, description="The branch of this post")]
-Utility = Annotated[bool, QueryParameter(name="utility", description="Show utility calls instead")]
-Words = Annotated[
-    str | None, QueryParameter(name="q", max_length=1_000, description="Words of the ID, the user or the first post")
-]
 
 
 @get(ALL)

@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
-import msgspec
 from litestar import Response, get
 
 from cuebook import Cuebook
@@ -16,14 +15,13 @@ from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.concurrency_limits import seat
 from cuebook.server.page.prompt_bar import kinds_shown
 from cuebook.server.page.render import HEADERS, number, percent, place, plain, seconds, show
-from cuebook.server.streaming import Start, StreamResponse, encoded
+from cuebook.server.streaming import Start, StreamResponse, encoded, event
 
 #: Idle polls after which a comment is sent, to detect clients that disconnected.
 _QUIET = 20
 #: Idle polls after which the caller's API key is checked again.
 _RECHECK_KEY = 2
 _HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("x-accel-buffering", "no"), *HEADERS.items()]
-_encode = msgspec.json.Encoder().encode
 
 
 @get("/")
@@ -63,9 +61,9 @@ async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:
                 if each is not None or quiet % _RECHECK_KEY == 0:
                     await admit(request)
                 if isinstance(each, LiveTurn):
-                    yield b"event: turn\ndata: " + _encode(live_row(each)) + b"\n\n"
+                    yield event("turn", live_row(each))
                 elif isinstance(each, Sums):
-                    yield b"event: sums\ndata: " + _encode(totals(each) | unreachable(cue)) + b"\n\n"
+                    yield event("sums", totals(each) | unreachable(cue))
                 elif quiet % _QUIET == 0:
                     yield b": quiet\n\n"
 

@@ -13,20 +13,12 @@ from cuebook.app.reports.memory_use import MOST_TURNS, SAID, TURNS, VERDICTS
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import KINDS
 from cuebook.records.memory_answers import ItemEntry, MemorySource, StoredMemory
-from cuebook.server.api.memories import (
-    AsOf,
-    Category,
-    Ended,
-    OrganizationQuery,
-    PersonaQuery,
-    Query,
-    exported,
-    moment,
-)
+from cuebook.server.api.memories import OrganizationQuery, exported
+from cuebook.server.api.types import seconds_of
 from cuebook.server.caller import AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.render import HEADERS, place, show
-from cuebook.server.route_parts import PageCursor, UserQuery
+from cuebook.server.route_parts import ConversationQuery, UserQuery
 from cuebook.server.streaming import StreamResponse
 
 ALL = "/page/memories"
@@ -40,24 +32,23 @@ NEWEST = 4
 #: Maximum length of a form field in characters.
 _MAX_FIELD = 100_000
 
-ConversationQuery = Annotated[
-    str | None, QueryParameter(name="conversationId", description="Only memories of this conversation")
-]
+PersonaQuery = Annotated[str | None, QueryParameter(name="personaId", description="Only memories of this persona")]
+AsOf = Annotated[str | None, QueryParameter(name="asOf", description="Memories valid at this date or time, ISO 8601")]
 
 
 @get(ALL)
 async def memories(
     request: AnyRequest,
     *,
-    q: Query = None,
+    q: FromQuery[str | None] = None,
     user_id: UserQuery = None,
     persona: PersonaQuery = None,
     organization: OrganizationQuery = None,
     conversation: ConversationQuery = None,
-    category: Category = None,
-    ended: Ended = False,
+    category: FromQuery[str | None] = None,
+    ended: FromQuery[bool] = False,
     as_of: AsOf = None,
-    cursor: PageCursor = None,
+    cursor: FromQuery[str | None] = None,
 ) -> Response[bytes]:
     """Render cross-conversation memories, the memories of one conversation, or search results, best first."""
     cue, user = cue_of(request), user_of(request, None, user_id)
@@ -69,7 +60,7 @@ async def memories(
     named: Any = {"user": user, "persona": persona or None, "organization": organization or None}
     items: list[dict[str, Any]] = []
     hits: list[dict[str, Any]] | None = None
-    at = moment(as_of)
+    at = seconds_of(as_of.strip(), "asOf") if as_of and as_of.strip() else None
     more: str | None = None
     if q:
         found = await cue.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=MAX_RESULTS)

@@ -1,10 +1,10 @@
 """Render the history pages: sentiment and mood of a conversation, and the tuning history of the optimizer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 from litestar import Response, get
-from litestar.params import FromPath, QueryParameter
+from litestar.params import FromPath
 
 from cuebook.app.turns.optimizer import OptimizerRun
 from cuebook.records.answer import to_wire
@@ -13,16 +13,12 @@ from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.guard import name_in
 from cuebook.server.page.plots import WIDTH, plot_lines, plot_over_time
 from cuebook.server.page.render import show
-from cuebook.server.route_parts import UserQuery
+from cuebook.server.route_parts import ConversationQuery, UserQuery
 
 #: Maximum number of turns, reflections and optimizer runs on a page, newest first.
 TURNS: Final = 200
 REFLECTIONS: Final = 200
 RUNS: Final = 200
-
-ConversationQuery = Annotated[
-    str | None, QueryParameter(name="conversationId", description="Show only this conversation")
-]
 
 
 @get("/page/conversations/{conversation:str}/mind")

@@ -10,11 +10,10 @@ from cuebook.app.reports.prices import UNKNOWN
 from cuebook.app.reports.shadow import ModelCost, ShadowCall, ShadowReport
 from cuebook.server.caller import AnyRequest, actor_of, caller_of, cue_of, user_of
 from cuebook.server.page.memories import go
-from cuebook.server.page.mood import ConversationQuery
 from cuebook.server.page.plots import plot_lines
 from cuebook.server.page.render import show
 from cuebook.server.page.turns import post_address
-from cuebook.server.route_parts import UserQuery
+from cuebook.server.route_parts import ConversationQuery, UserQuery
 
 #: Maximum number of calls in the table, newest first.
 CALLS: Final = 200
