@@ -207,7 +207,6 @@ def serve(
     started: Callable[[str], None] | None = None,
     beside: Callable[[], Awaitable[None]] | None = None,
     grace_s: float = GRACE_S,
-    access_log: bool = False,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `started` is called with the address when ready; port 0 selects a free one.
 
@@ -221,7 +220,7 @@ def serve(
     keyed = not is_local(host) and asyncio.run(_has_keys(cue))
     sockets = listen(host, settings.port if port is None else port, keyed=keyed)
     try:
-        asyncio.run(_serve(cue, host, sockets, started=started, beside=beside, grace_s=grace_s, access_log=access_log))
+        asyncio.run(_serve(cue, host, sockets, started=started, beside=beside, grace_s=grace_s))
     finally:
         for each in sockets:
             each.close()
@@ -240,12 +239,11 @@ async def _serve(
     started: Callable[[str], None] | None,
     beside: Callable[[], Awaitable[None]] | None,
     grace_s: float,
-    access_log: bool,
 ) -> None:
     port = sockets[0].getsockname()[1]
     async with cue:
         app = create_app(cue, host=host, port=port)
-        server = Server(app, grace_s=grace_s, access_log=access_log)
+        server = Server(app, grace_s=grace_s)
         address = f"[{host}]" if ":" in host else host
         tasks = []
 
@@ -313,10 +311,10 @@ def _addresses(host: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]
 class Server(uvicorn.Server):
     """Uvicorn with graceful shutdown: running turns get `grace_s`, then they are cancelled and stored as partial."""
 
-    def __init__(self, app: Litestar, *, grace_s: float = GRACE_S, access_log: bool = False) -> None:
+    def __init__(self, app: Litestar, *, grace_s: float = GRACE_S) -> None:
         config = uvicorn.Config(
             app,
-            access_log=access_log,
+            access_log=False,
             lifespan="on",
             log_config=None,
             proxy_headers=False,
@@ -329,10 +327,6 @@ class Server(uvicorn.Server):
         # `error_responses` answers and logs failed requests; a client that disconnects is not an error.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         logging.getLogger("cuebook.relay").setLevel(logging.INFO)  # logged once per conversation
-        if access_log:
-            log = logging.getLogger("uvicorn.access")
-            log.setLevel(logging.INFO)
-            log.addHandler(logging.StreamHandler())
         self.when_started: Callable[[], None] = lambda: None
         self._running: RunningTurns = app.state.running
         self._grace_s = grace_s

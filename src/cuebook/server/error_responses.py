@@ -30,22 +30,6 @@ from cuebook.errors import (
 )
 
 PROBLEM_TYPE = "application/problem+json"
-#: Exception type → status and name, subclasses first.
-TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
-    (TooLarge, 413, "too-large"),
-    (KeyReused, 422, "idempotency-key-reused"),
-    (InvalidInput, 400, "invalid-input"),
-    (Unproven, 401, "invalid-api-key"),
-    (Denied, 403, "denied"),
-    (NotFound, 404, "not-found"),
-    (Busy, 429, "busy"),
-    (MergeConflict, 409, "merge-conflict"),
-    (Conflict, 409, "conflict"),
-    (StoreFull, 507, "store-full"),
-    (UpstreamError, 502, "upstream"),
-    (BackendError, 500, "backend"),
-    (CuebookError, 500, "internal"),
-)
 #: Names of errors that the HTTP layer raises.
 _NAMES = {403: "refused", 404: "no-such-address", 405: "method-not-allowed", 413: "too-large", 503: "unavailable"}
 
@@ -73,6 +57,26 @@ class ForbiddenOrigin(CuebookError):
 
 class Gone(CuebookError):
     """Raised when the client disconnects before its answer is ready."""
+
+
+#: Exception type → status and name, subclasses first.
+TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
+    (TooLarge, 413, "too-large"),
+    (KeyReused, 422, "idempotency-key-reused"),
+    (InvalidInput, 400, "invalid-input"),
+    (Unproven, 401, "invalid-api-key"),
+    (Denied, 403, "denied"),
+    (NotFound, 404, "not-found"),
+    (Busy, 429, "busy"),
+    (MergeConflict, 409, "merge-conflict"),
+    (Conflict, 409, "conflict"),
+    (StoreFull, 507, "store-full"),
+    (UpstreamError, 502, "upstream"),
+    (BackendError, 500, "backend"),
+    (ForbiddenOrigin, 403, "refused"),
+    (Gone, 499, "gone"),
+    (CuebookError, 500, "internal"),
+)
 
 
 class FieldError(Struct, frozen=True):
@@ -189,10 +193,6 @@ _STATUSES = frozenset(status.value for status in HTTPStatus)
 
 def failure_of(error: Exception) -> Failure:
     """Convert an exception by the table. Unexpected ones are logged, and their text is not sent to the client."""
-    if isinstance(error, ForbiddenOrigin):
-        return Failure(status=403, name="refused", detail=str(error), where=error.where)
-    if isinstance(error, Gone):
-        return Failure(status=499, name="gone", detail=str(error))
     if isinstance(error, CuebookError):
         return _of_family(error)
     if isinstance(error, HTTPException):
@@ -268,29 +268,25 @@ def in_words(complaint: str) -> str:
     return f"{wanted[:1].lower()}{wanted[1:]}{got}{value}"
 
 
-def body_of(failure: Failure, *, wire: bool, instance: str | None = None) -> tuple[bytes, str]:
-    """Return an error's body and its media type; `wire` selects OpenAI's format."""
-    if wire:
-        return _encode(failure.openai()), "application/json"
-    return _encode(failure.problem(instance)), PROBLEM_TYPE
+def body_of(failure: Failure, rest: str | None, *, instance: str | None = None) -> tuple[bytes, str]:
+    """Return an error's body and its media type; `rest` is the path after `/v1`, None elsewhere."""
+    if rest is None:
+        return _encode(failure.problem(instance)), PROBLEM_TYPE
+    error = failure.anthropic() if rest.startswith("/messages") else failure.openai()
+    return _encode(error), "application/json"
 
 
-def respond(failure: Failure, *, wire: bool) -> ASGIResponse:
+def respond(failure: Failure, rest: str | None) -> ASGIResponse:
     """Return an error response before routing."""
-    body, media_type = body_of(failure, wire=wire)
+    body, media_type = body_of(failure, rest)
     return ASGIResponse(body=body, media_type=media_type, status_code=failure.status, headers=list(failure.headers))
 
 
 def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Return the response for an exception that a route raised."""
-    failure = failure_of(error)
-    wire = request.scope["state"].get("place") is not None
-    raw = request.scope.get("raw_path", b"").decode("ascii", "replace") or None
-    if wire and request.scope["state"]["place"].rest.startswith("/messages"):
-        anthropic = _encode(failure.anthropic())
-        headers = dict(failure.headers)
-        return Response(anthropic, media_type="application/json", status_code=failure.status, headers=headers)
+    failure, place = failure_of(error), request.scope["state"].get("place")
     if "text/html" in request.headers.get("accept", "") and (shown := request.app.state.error_page(request, failure)):
         return cast("Response[bytes]", shown)
-    body, media_type = body_of(failure, wire=wire, instance=raw)
+    raw = request.scope.get("raw_path", b"").decode("ascii", "replace") or None
+    body, media_type = body_of(failure, place.rest if place else None, instance=raw)
     return Response(body, media_type=media_type, status_code=failure.status, headers=dict(failure.headers))

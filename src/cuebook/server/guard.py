@@ -80,12 +80,6 @@ def name_in(segment: str) -> str:
     return segment.replace(_SLASH, "/")
 
 
-def place_of(scope: Scope) -> WireAddress | None:
-    """Return a request's address on the OpenAI wire; None elsewhere."""
-    place: WireAddress | None = scope["state"].get("place")
-    return place
-
-
 class Guard:
     """Middleware that rejects foreign hosts and origins, and sets every request's path."""
 
@@ -117,7 +111,8 @@ class Guard:
         try:
             path, place = read_path(scope)
         except InvalidInput as error:
-            await respond(failure_of(error), wire=b"/v1" in scope.get("raw_path", b""))(scope, receive, send)
+            rest = "" if b"/v1" in scope.get("raw_path", b"") else None
+            await respond(failure_of(error), rest)(scope, receive, send)
             return
         scope["state"]["place"] = place
         try:
@@ -125,7 +120,7 @@ class Guard:
             _check_fetch(scope, place)
             _check_query(scope["query_string"], place)
         except (ForbiddenOrigin, InvalidInput) as error:
-            await respond(failure_of(error), wire=place is not None)(scope, receive, send)
+            await respond(failure_of(error), place.rest if place else None)(scope, receive, send)
             return
         if self._shadow and place is not None:
             path = PASS_THROUGH

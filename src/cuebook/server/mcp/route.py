@@ -1,40 +1,25 @@
 """Serve the Model Context Protocol over stateless HTTP at `/mcp`, so that any process can answer."""
 
+from functools import partial
 from typing import Any
 
 from litestar import post
-from litestar.response.base import ASGIResponse
-from litestar.types import Receive, Scope, Send
+from litestar.types import ASGIApp
 
 from cuebook.errors import BackendError
 from cuebook.server.authorization import admit
-from cuebook.server.caller import AnyRequest
+from cuebook.server.caller import AnyRequest, own_cue
 from cuebook.server.concurrency_limits import seat
 from cuebook.server.mcp.schemas import Asker, CallContext, asker_of
 from cuebook.server.mcp.speak import new_server, speak_on_request
 from cuebook.server.route_parts import UserQuery
 
 
-class ProtocolAnswer(ASGIResponse):
-    """An ASGI response that the MCP server writes."""
-
-    __slots__ = ("_largest", "_server")
-
-    def __init__(self, server: Any, *, largest: int) -> None:
-        """`largest` is the maximum request size in bytes."""
-        super().__init__()
-        self._server, self._largest = server, largest
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await speak_on_request(self._server, scope, receive, send, largest=self._largest)
-
-
 @post("/mcp", role="viewer", include_in_schema=False)
-async def speak(request: AnyRequest, user_id: UserQuery = None) -> ProtocolAnswer:
+async def speak(request: AnyRequest, user_id: UserQuery = None) -> ASGIApp:
     """Answer an MCP message with the permissions of the caller's API key."""
     _ = user_id  # authorization reads it
-    server = new_server(_ASKING)
-    return ProtocolAnswer(server, largest=request.app.state.cue.config.settings.server.max_body)
+    return partial(speak_on_request, new_server(_ASKING), own_cue(request).config.settings.server.max_body)
 
 
 async def _later(context: Any) -> Asker:

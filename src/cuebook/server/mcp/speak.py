@@ -108,7 +108,7 @@ def _answers(asking: CallContext, unasked: StdioNotifier | None) -> dict[str, An
     }
 
 
-async def speak_on_request(server: Any, scope: Any, receive: Any, send: Any, *, largest: int) -> None:
+async def speak_on_request(server: Any, largest: int, scope: Any, receive: Any, send: Any) -> None:
     """Answer one HTTP request of at most `largest` bytes, without a session.
 
     The answer is JSON; in the newest revision also an event stream, if there is progress to report.
