@@ -7,6 +7,7 @@ them would interpret differently is rejected with the reason. No id has `~`, so 
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -144,10 +145,12 @@ def project_of(asked: str | None, kept: object, otherwise: str) -> str:
     return kept if isinstance(kept, str) else otherwise
 
 
+@lru_cache(maxsize=1_024)  # a turn asks for the same few names as the turn before
 def candidates(slug: str, project: str = "") -> tuple[str, ...]:
     """Return the candidate ids of a name, in order of precedence: a project's own, then itself.
 
-    An id and the same under `default/` are one prompt: each stands for the other if only that exists.
+    An id and the same under `default/` are one prompt: each stands for the other if only that exists. Raises
+    InvalidInput for an invalid id.
     """
     check_slug(slug)
     bare = slug.removeprefix(DEFAULT)
