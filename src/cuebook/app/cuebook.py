@@ -427,9 +427,6 @@ class Cuebook:
         """Check a call, reload changed files, and ask the upstream for its models in the background, once."""
         check_call(call)
         await self.services.catch_up()
-        self._ask_for_models(call)
-
-    def _ask_for_models(self, call: RelayCall) -> None:
         if self._models is not None:
             self._models.ask(call.headers, self.services.caches.listed_contexts)
 
@@ -447,8 +444,8 @@ class Cuebook:
             msg = f"Cannot forward {request.path}: no upstream configured. Start with `cuebook serve --upstream URL`."
             raise InvalidInput(msg, where="path")
         if self._shadow is not None:
-            if call is not None:
-                self._ask_for_models(call)
+            if call is not None and self._models is not None:
+                self._models.ask(call.headers, self.services.caches.listed_contexts)
             async with aclosing(self._shadow.pass_on(self.services, request, call)) as pieces:
                 async for piece in pieces:
                     yield piece

@@ -100,11 +100,6 @@ def volatile_text(texts: Sequence[Text], fence: str) -> str:
     return f"<recalled {fence}>\n{content}\n{lines}\n</recalled {fence}>"
 
 
-def volatile_overhead(count: Counter) -> int:
-    """Return the tokens of an empty volatile block."""
-    return count(volatile_text((), "0" * 18)) + JOIN_TOKENS
-
-
 # ---- Rendering ------------------------------------------------------------------------------------------------------
 
 

@@ -81,7 +81,20 @@ class PostFactory(Struct, frozen=True):
             msg = f"state: unknown value {posted.state!r}. Available: {', '.join(_STATES)}."
             raise InvalidInput(msg, where="state")
         sender = posted.sender if posted.sender == user else self.clean(posted.sender)
-        message_content, wire = self._said(posted, sender, persona=persona, user=user)
+        wire = None
+        if posted.wire is not None:
+            try:
+                wire = bytes(self.clean_json(posted.wire))
+                message_content = read_message(wire)
+            except InvalidInput as error:
+                where = (error.where or "").replace("messages[0]", "wire")
+                raise InvalidInput(str(error).replace(error.where or "", where, 1), where=where) from error
+        else:
+            role = posted.role or role_of(posted.sender, persona)
+            for part in posted.parts:
+                check_text(part.content, "attachments")
+            name = sender if role == "user" and sender != user else None
+            message_content = MessageContent(role, name, posted.message, posted.parts)
         return self.draft(
             message_content,
             id=posted.id or id,
@@ -91,23 +104,6 @@ class PostFactory(Struct, frozen=True):
             state=posted.state,
             wire=wire,
         )
-
-    def _said(
-        self, posted: Posted, sender: str, *, persona: str | None, user: str | None
-    ) -> tuple[MessageContent, bytes | None]:
-        """Return the content of a caller's post, parsed from its wire message if it has one."""
-        if posted.wire is not None:
-            try:
-                clean = bytes(self.clean_json(posted.wire))
-                return read_message(clean), clean
-            except InvalidInput as error:
-                where = (error.where or "").replace("messages[0]", "wire")
-                raise InvalidInput(str(error).replace(error.where or "", where, 1), where=where) from error
-        role = posted.role or role_of(posted.sender, persona)
-        for part in posted.parts:
-            check_text(part.content, "attachments")
-        name = sender if role == "user" and sender != user else None
-        return MessageContent(role, name, posted.message, posted.parts), None
 
     def message(
         self,

@@ -33,7 +33,7 @@ from cuebook.window.window import (
     Text,
     as_sent,
     render,
-    volatile_overhead,
+    volatile_text,
     weigh_front,
     weigh_text,
     weigh_volatile,
@@ -262,7 +262,10 @@ def _fit_front(room: _Room, summary: Text | None, least: tuple[int, int], path: 
     own = sum(text.tokens for text in front) + sum(system.tokens for system in client)
     tools = max(count(text) if text else 0 for text in (request.tools, request.live_tools))
     frozen = sum(text.tokens for text in weigh_volatile(request.frozen or (), room.fence, count))
-    limits = room.limits if _has_volatile(room) else msgspec.structs.replace(room.limits, memory_tokens=0)
+    tainted = room.scene.summary and room.scene.summary.tainted
+    recalls = request.query or request.memories.hits or request.advice or request.mind or tainted
+    has_volatile = request.frozen or (request.frozen is None and recalls)  # texts beside the query
+    limits = room.limits if has_volatile else msgspec.structs.replace(room.limits, memory_tokens=0)
     budget, whole, fixed = prompt_budget(limits, request.token_budget), least[0], own + tools
     if request.keeps_all and budget < fixed + path <= budget * request.limits.excess:
         return _FixedBlocks(
@@ -273,22 +276,19 @@ def _fit_front(room: _Room, summary: Text | None, least: tuple[int, int], path: 
             allotment=Allotment(budget=budget, memory=0, posts=path),
         )
     required = whole if whole <= budget - fixed else least[1]
-
-    def allotted(size: int) -> Allotment:
-        terms: Any = {"least": required, "path": path, "frozen": frozen, "token_budget": request.token_budget}
-        return allot(limits, front=size, tools=tools, listed=request.listed, **terms)
-
+    terms: Any = {"least": required, "path": path, "listed": request.listed, "frozen": frozen}
+    terms |= {"tools": tools, "token_budget": request.token_budget}
+    alone = allot(limits, front=own, **terms)
     if summary is None:
-        return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=allotted(own))
+        return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=alone)
     frame = 0 if own else MESSAGE_OVERHEAD
     summary = weigh_text(summary, count, frame=frame)
-    alone = allotted(own)
     left = alone.budget - own - tools
     content = _shortened(summary, max(int((left - required) * SUMMARY_SHARE), left - path - alone.memory), count)
     if content is not None:
         content = weigh_text(content, count, frame=frame)
         try:
-            allotment = allotted(own + content.tokens)
+            allotment = allot(limits, front=own + content.tokens, **terms)
         except InvalidInput:
             pass
         else:
@@ -296,15 +296,6 @@ def _fit_front(room: _Room, summary: Text | None, least: tuple[int, int], path: 
     reason = "exceeds the token budget"
     dropped = (Dropped(kind="summary", source=summary.source, tokens=summary.tokens, reason=reason),)
     return _FixedBlocks(front=front, client=client, summary=None, tools=tools, allotment=alone, dropped=dropped)
-
-
-def _has_volatile(room: _Room) -> bool:
-    """Return whether texts may stand beside the query, so that room is reserved for them."""
-    request = room.request
-    if request.frozen is not None:
-        return bool(request.frozen)
-    tainted = room.scene.summary and room.scene.summary.tainted
-    return bool(request.query or request.memories.hits or request.advice or request.mind or tainted)
 
 
 # ---- The volatile block ---------------------------------------------------------------------------------------------
@@ -329,7 +320,7 @@ def _volatile(
         if sum(text.tokens for text in weighed) <= tokens:
             return (), weighed, []
         return (), (), [_no_room(text, tokens) for text in weighed]
-    left = tokens - volatile_overhead(count)
+    left = tokens - count(volatile_text((), "0" * 18)) - JOIN_TOKENS  # without the frame, for any fence
     texts, dropped, left = _fit_mind(request.mind, left, count)
     advice, unfit, used = _fit_texts(request.advice, int(left * ADVICE_SHARE), count)
     dropped, left = [*dropped, *unfit], left - used
