@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, TypeVar
 
 from msgspec import Struct
@@ -143,33 +143,19 @@ def survival(facts: Sequence[Fact], items: Sequence[Item], summary: str) -> Gold
     )
 
 
-def facts_of(questions: Sequence[Question], answers: Mapping[str, str]) -> list[Fact]:
+def facts_of(questions: Sequence[Question]) -> list[Fact]:
     """Return the questions of a file as facts, expressed by the words of their answers."""
-    facts: list[Fact] = []
-    for number, question in enumerate(questions, 1):
-        answer = answers.get(question.text, "")
-        words = [word for word in _WORD.findall(answer.lower()) if word not in _SMALL]
-        facts.append(
-            Fact(
-                id=f"q{number}",
-                fact=answer,
-                question=question.text,
-                answer=answer,
-                match=tuple((word,) for word in words),
-                sources=question.evidence,
-                current=True,
-            )
-        )
-    return facts
-
-
-def read_answers(document: object) -> list[dict[str, str]]:
-    """Return the answers of LoCoMo's samples by question, one mapping per sample."""
-    samples = document if isinstance(document, list) else [document]
-    rows = [sample.get("qa") if isinstance(sample, dict) else None for sample in samples]
     return [
-        {str(row["question"]): str(row["answer"]) for row in each or () if "question" in row and "answer" in row}
-        for each in rows
+        Fact(
+            id=f"q{number}",
+            fact=question.answer,
+            question=question.text,
+            answer=question.answer,
+            match=tuple((word,) for word in _WORD.findall(question.answer.lower()) if word not in _SMALL),
+            sources=question.evidence,
+            current=True,
+        )
+        for number, question in enumerate(questions, 1)
     ]
 
 

@@ -21,11 +21,11 @@ LEAST_WORDS = 3
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A question about a conversation, and the ids of the posts that answer it."""
+    """A question about a conversation, the ids of the posts that answer it, and the answer if the file has it."""
 
     text: str
     evidence: tuple[str, ...]
-    category: str = ""
+    answer: str = ""
 
 
 class EvidenceRecall(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -1,9 +1,9 @@
 """Run `cuebook demo`: replay a long conversation through the whole pipeline, turn by turn, and measure its memory."""
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import reduce
 from importlib import resources
 from itertools import dropwhile
 from pathlib import Path
@@ -43,7 +43,7 @@ from cuebook.records.memory_answers import item_entry
 from cuebook.records.turn import Ask, Window
 from cuebook.testing.doubles import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream
-from cuebook.window.cache import CacheChunk, CacheSimulator, CacheTotals
+from cuebook.window.cache import CacheChunk, CacheSimulator, CacheTotals, CacheUse
 from cuebook.window.models import CacheRule, rule_named
 from cuebook.window.post_forms import weigh
 from cuebook.wire.chat_messages import read_message
@@ -67,9 +67,9 @@ class Meter:
     def __init__(self, count: Callable[[str], int], rule: CacheRule) -> None:
         self._count = count
         self.rule = rule
-        self.ours, self.everything = CacheTotals(), CacheTotals()
-        self.last_ours = self.last_everything = 0
-        self.identical = self.rendered = 0
+        self.ours: list[CacheUse] = []
+        self.everything: list[CacheUse] = []
+        self.replays: list[str] = []  # the verdicts of replayed prompts
         self._cache, self._whole = CacheSimulator(rule), CacheSimulator(rule)
         self._history: list[CacheChunk] = []
         self._query = -1
@@ -79,17 +79,13 @@ class Meter:
         """Count one model call."""
         now = call.new[-1].when
         if window is not None:
-            use = self._cache.request(self._chunks(window), now)
-            self.ours = self.ours.plus(use)
-            self.last_ours = window.tokens
+            self.ours.append(self._cache.request(self._chunks(window), now))
         previous = self._query
         self._history.extend(self._chunk(post) for post in call.new)
         self._query = len(self._history) - 1
         marks = (previous, self._query)
         marked = [msgspec.structs.replace(each, marked=n in marks) for n, each in enumerate(self._history)]
-        use = self._whole.request(marked, now)
-        self.everything = self.everything.plus(use)
-        self.last_everything = use.input_tokens
+        self.everything.append(self._whole.request(marked, now))
         if call.answer is not None:
             self._history.append(self._chunk(call.answer))
 
@@ -104,17 +100,10 @@ class Meter:
         """Return a message with its tokens as a window counts them: a picture's do not depend on its bytes."""
         return CacheChunk(weigh(post.message, self._count), digest_of(msgspec.json.encode(post.message)), post.role)
 
-    def replayed(self, verdict: str) -> None:
-        """Count whether a replayed prompt was identical."""
-        self.rendered += 1
-        self.identical += verdict == "identical"
 
-    def costs(self) -> tuple[PromptCost, PromptCost]:
-        """Return the cost of our prompts, and of sending the full history."""
-        return _cost(self.ours, self.last_ours), _cost(self.everything, self.last_everything)
-
-
-def _cost(totals: CacheTotals, last: int) -> PromptCost:
+def _cost(uses: Sequence[CacheUse]) -> PromptCost:
+    totals = reduce(CacheTotals.plus, uses, CacheTotals())
+    last = uses[-1].input_tokens if uses else 0
     return as_answer(PromptCost, totals, calls=totals.requests, tokens=totals.input_tokens, last_tokens=last)
 
 
@@ -171,20 +160,10 @@ async def run_demo(
     Each uses a temporary SQLite database, or all are stored in one in `folder` (`demo_config(folder)` opens it).
     `model` is recorded as the answering model, so that the answers have a price.
     """
-    results = _found(file)
-    return [await replay(each, facts, progress=progress, folder=folder, model=model) for each, facts in results]
-
-
-def _found(file: Path | None) -> list[tuple[Transcript, list[Fact]]]:
-    """Load the conversations to replay, each with its questions."""
-    if file is None:
-        return [shipped()]
-    transcripts = read_transcripts(file)
-    answers: list[dict[str, str]] = []
-    if any(transcript.questions for transcript in transcripts):
-        answers = gold.read_answers(json.loads(file.read_text("utf-8-sig")))
-    answers += [{}] * (len(transcripts) - len(answers))
-    return [(each, gold.facts_of(each.questions, answers[number])) for number, each in enumerate(transcripts)]
+    found = [shipped()]
+    if file is not None:
+        found = [(each, gold.facts_of(each.questions)) for each in read_transcripts(file)]
+    return [await replay(each, facts, progress=progress, folder=folder, model=model) for each, facts in found]
 
 
 async def replay(
@@ -256,7 +235,7 @@ class Stage:
         conversation = await cue.conversations.get(name)
         shown = await cue.turns.replay(name, conversation.turns)
         meter.measure(call, shown.window)
-        meter.replayed(shown.verdict)
+        meter.replays.append(shown.verdict)
 
     async def _listen(self, cue: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
         """Handle a conversation among people: build the prompt that would have been sent, then store the messages."""
@@ -281,14 +260,13 @@ async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], m
         hits = await cue.memory.search(fact.question, conversation=name, user=transcript.user, limit=HITS)
         question_results.append(gold.asked(fact, summary=markdown, items=current, hits=hits))
     times = [post.when for post in posts_of(transcript)]
-    ours, everything = meter.costs()
     profiles = (await cue.shadow.report(name)).replay.profiles
     return ReplayReport(
         title=transcript.title or name,
         posts=len(times),
         days=(max(times) - min(times)) / 86_400 if is_dated(transcript) else None,
-        ours=ours,
-        everything=everything,
+        ours=_cost(meter.ours),
+        everything=_cost(meter.everything),
         summary=summary,
         items=tuple(current),
         ended=len(items) - len(current),
@@ -296,8 +274,8 @@ async def _report(cue: Cuebook, transcript: Transcript, facts: Sequence[Fact], m
         asked=tuple(question_results),
         questions=sum(fact.current for fact in facts),
         rule=meter.rule,
-        rendered=meter.rendered,
-        identical=meter.identical,
+        rendered=len(meter.replays),
+        identical=meter.replays.count("identical"),
         profiles=profiles if any(each.calls for each in profiles) else (),
     )
 

@@ -87,7 +87,7 @@ def _questions(sample: Mapping[str, Any], place: FilePlace, known: set[str]) -> 
         evidence = tuple(id_ for id_ in dict.fromkeys(ids) if id_ in known)
         if evidence and fields.get("category") != _ADVERSARIAL:
             text = here.at("question").text(fields.get("question"))
-            questions.append(Question(text=text, evidence=evidence, category=str(fields.get("category", ""))))
+            questions.append(Question(text=text, evidence=evidence, answer=str(fields.get("answer", ""))))
     return tuple(questions)
 
 
