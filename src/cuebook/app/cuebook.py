@@ -38,10 +38,9 @@ from cuebook.app.setup.project_files import check_instructions, load_config, loa
 from cuebook.app.setup.prompt_logs import prompt_logs_of
 from cuebook.app.sync.sync import PromptSync
 from cuebook.app.transcript_views.live import Live, LiveReader
-from cuebook.app.turns.feedback import Thumb
 from cuebook.app.turns.mood import MindOf
 from cuebook.app.turns.optimizer import Optimizer
-from cuebook.app.turns.turns import Turns
+from cuebook.app.turns.turns import Thumb, Turns
 from cuebook.config import Config, build
 from cuebook.engine.core.drafts import Posted, check_text
 from cuebook.engine.core.services import Services

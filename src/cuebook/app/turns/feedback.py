@@ -1,77 +1,22 @@
-"""Store explicit feedback on a turn, teach it to the turn's prompts, and show the feedback recorded for a turn."""
+"""Show the feedback recorded for a turn, or why there is none."""
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
-from cuebook.engine.jobs.observation import spoke_in, teach
+from cuebook.engine.jobs.observation import spoke_in
 from cuebook.engine.turn.turn_signals import SENTIMENT
-from cuebook.errors import InvalidInput, NotFound
-from cuebook.prompts.learn import score as score_of
 from cuebook.records.answer import to_wire
 from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import Outcome, TaskOutcome, TurnFeedback, turn_feedback
+from cuebook.records.prompt import turn_feedback
 from cuebook.records.turn import Turn
-from cuebook.signals.outcome import NEUTRAL
 
-Thumb = Literal["up", "down"]
-THUMBS: Final[dict[str, float]] = {"up": 1.0, "down": 0.0}
-#: Maximum length of a comment, in characters.
-COMMENT: Final = 2_000
 #: Number of posts loaded at a time to find the reply to an answer.
 PAGE: Final = 200
 
 
-async def give(
-    services: Services,
-    conversation: str,
-    n: int,
-    *,
-    score: float | None,
-    thumb: Thumb | None,
-    outcome: TaskOutcome | None,
-    corrections: int | None,
-    comment: str,
-    user: str | None,
-) -> TurnFeedback:
-    """Store feedback on a turn and teach its prompts. Raises InvalidInput, NotFound, and Conflict while it runs."""
-    if score is not None and thumb is not None:
-        msg = "score: not allowed with thumb. Pass one of the two."
-        raise InvalidInput(msg, where="score")
-    check_text(comment, "comment")
-    sentiment = THUMBS[thumb] if thumb is not None else score
-    task: TaskOutcome = outcome or "unknown"
-    if sentiment is None and corrections is None and task == "unknown":
-        msg = "score: missing. Pass a score (1 is good, 0 is bad), an outcome or corrections."
-        raise InvalidInput(msg, where="score")
-    read = NEUTRAL if sentiment is None else sentiment
-    scope, outcomes = Scope(user=user), services.store.outcomes
-    by_user = user or (await services.store.conversation(scope, conversation)).user or ""
-    given = Outcome(
-        by="feedback",
-        at=services.clock.now(),
-        user=by_user,
-        score=score_of(read, corrections or 0, task, missing=services.config.learning.missing),
-        sentiment=None if sentiment is None else float(sentiment),
-        corrections=corrections,
-        task=task,
-        comment=services.writer.clean(comment),
-    )
-    await outcomes.give(scope, conversation, n, given)
-    await teach(services, scope, conversation, n)
-    known = await outcomes.get(scope, conversation, n)
-    if known is None:
-        msg = f"Feedback on turn {n} of conversation {conversation!r} was deleted meanwhile."
-        raise NotFound(msg)
-    return turn_feedback(known)
-
-
-# ---- as it is shown -------------------------------------------------------------------------------------------------
-
-
-async def observation(services: Services, scope: Scope, conversation: str, turn: Turn) -> dict[str, Any]:
+async def observation_of(services: Services, scope: Scope, conversation: str, turn: Turn) -> dict[str, Any]:
     """Return the feedback on a turn as JSON values, or the reason why there is none."""
     known = await services.store.outcomes.get(scope, conversation, turn.n)
     if known is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Struct
 from msgspec.structs import replace
@@ -19,14 +19,17 @@ from cuebook.app.arguments import (
 )
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import LIMIT, check_alone, read_cursor, write_cursor
-from cuebook.app.turns import feedback
+from cuebook.app.turns.feedback import observation_of
 from cuebook.app.turns.mood import reflection_of
 from cuebook.app.turns.what_if import what_if as ask_what_if
 from cuebook.app.turns.what_if import what_if_entry
+from cuebook.engine.core.drafts import check_text
+from cuebook.engine.jobs.observation import teach
 from cuebook.engine.replay.redecide import WindowDiff
 from cuebook.engine.turn.compare import render_again
-from cuebook.errors import NotFound
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.operations import Argument, operation
+from cuebook.prompts.learn import score as score_of
 from cuebook.records.answer import Page, as_answer
 from cuebook.records.conversation import Conversation as StoredConversation
 from cuebook.records.conversation import PathPost, messages_digest
@@ -39,8 +42,9 @@ from cuebook.records.conversation_answers import (
     window_entry,
 )
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import TaskOutcome, TurnFeedback
+from cuebook.records.prompt import Outcome, TaskOutcome, TurnFeedback, turn_feedback
 from cuebook.records.turn import RECALLED, SHADOW, Manifest, Step, Turn, Window, last_attempts
+from cuebook.signals.outcome import NEUTRAL
 from cuebook.window.post_forms import whole
 from cuebook.window.window import RENDERER, text_of
 
@@ -51,7 +55,10 @@ HIGHEST = 2**31
 NEWEST = 20
 #: Prefixes of memory ids in the source of a text.
 _MEMORY = "memory:"
-#: The metadata fields that reveal memories.
+Thumb = Literal["up", "down"]
+THUMBS: Final[dict[Thumb, float]] = {"up": 1.0, "down": 0.0}
+#: Maximum length of a comment, in characters.
+COMMENT: Final = 2_000
 
 
 class Replay(Struct, frozen=True, kw_only=True):
@@ -177,7 +184,7 @@ class Turns(Namespace):
             window=window,
             replay=replay.verdict,
             step=shown.n,
-            observation=await feedback.observation(self._services, scope, conversation, turn),
+            observation=await observation_of(self._services, scope, conversation, turn),
             reflections=tuple(map(reflection_of, reversed(made))),
         )
 
@@ -255,10 +262,10 @@ class Turns(Namespace):
         n: TurnNumber,
         *,
         score: Annotated[float | None, Meta(ge=0, le=1, description="Score from 0 (bad) to 1 (good).")] = None,
-        thumb: Annotated[feedback.Thumb | None, Meta(description="Up is a score of 1, down of 0.")] = None,
+        thumb: Annotated[Thumb | None, Meta(description="Up is a score of 1, down of 0.")] = None,
         outcome: Annotated[TaskOutcome | None, Meta(description="Outcome of the task.")] = None,
         corrections: Annotated[int | None, Meta(ge=0, le=2**31, description="Number of corrections.")] = None,
-        comment: Annotated[str, Meta(max_length=feedback.COMMENT, description="Comment, stored with the turn.")] = "",
+        comment: Annotated[str, Meta(max_length=COMMENT, description="Comment, stored with the turn.")] = "",
         user: User = None,
         idempotency_key: IdempotencyKey = None,
     ) -> TurnFeedback:
@@ -269,10 +276,34 @@ class Turns(Namespace):
         learned from it when this returns. Raises InvalidInput, NotFound, and Conflict while the turn is being answered.
         """
         check_number(n)
-        return await feedback.give(
-            self._services, conversation, n, score=score, thumb=thumb, outcome=outcome, corrections=corrections,
-            comment=comment, user=user,
-        )  # fmt: skip
+        if score is not None and thumb is not None:
+            msg = "score: not allowed with thumb. Pass one of the two."
+            raise InvalidInput(msg, where="score")
+        check_text(comment, "comment")
+        sentiment = THUMBS[thumb] if thumb is not None else score
+        task: TaskOutcome = outcome or "unknown"
+        if sentiment is None and corrections is None and task == "unknown":
+            msg = "score: missing. Pass a score (1 is good, 0 is bad), an outcome or corrections."
+            raise InvalidInput(msg, where="score")
+        services, scope = self._services, Scope(user=user)
+        missing = services.config.learning.missing
+        given = Outcome(
+            by="feedback",
+            at=services.clock.now(),
+            user=user or (await services.store.conversation(scope, conversation)).user or "",
+            score=score_of(NEUTRAL if sentiment is None else sentiment, corrections or 0, task, missing=missing),
+            sentiment=None if sentiment is None else float(sentiment),
+            corrections=corrections,
+            task=task,
+            comment=services.writer.clean(comment),
+        )
+        await services.store.outcomes.give(scope, conversation, n, given)
+        await teach(services, scope, conversation, n)
+        known = await services.store.outcomes.get(scope, conversation, n)
+        if known is None:
+            msg = f"Feedback on turn {n} of conversation {conversation!r} was deleted meanwhile."
+            raise NotFound(msg)
+        return turn_feedback(known)
 
     async def _is_guest(self, scope: Scope, conversation: str) -> bool:
         return scope.user is not None and _is_guest(await self._services.store.conversation(scope, conversation), scope)
