@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from cuebook.config import Config
 from cuebook.engine.core.drafts import Posted, check_name, check_text
 from cuebook.engine.core.services import read_zone
@@ -19,6 +17,7 @@ from cuebook.validate import check, format_value
 
 #: Types of arguments that may be None.
 _MAYBE: Any = str | None
+_MAYBE_NUMBER: Any = float | None
 _MAYBE_MAPPING: Any = Mapping[str, Any] | None
 _NAMES = ("conversation", "user", "persona", "mode", "organization", "idempotency_key", "time_zone")
 #: The first bytes of a SQLite file, and its usual name endings.
@@ -72,18 +71,12 @@ def _check_post(post: object, place: str) -> None:
             msg = f"{place}.sender: empty. Provide the sender."
             raise InvalidInput(msg, where=f"{place}.sender")
     elif isinstance(post, Mapping):
-        check({key: post[key] for key in ("id", "timestamp") if key in post}, _ChatMessage, place)
+        check(post.get("id"), _MAYBE, f"{place}.id")
+        check(post.get("timestamp"), _MAYBE_NUMBER, f"{place}.timestamp")
     else:
         text = "Posted(sender=…, message=…), or a chat message such as {'role': 'user', 'content': …}"
         msg = f"{place}: expected {text}, got {format_value(post)}"
         raise InvalidInput(msg, where=place)
-
-
-class _ChatMessage(Struct, frozen=True):
-    """The fields of a chat message that Cuebook checks."""
-
-    id: str | None = None
-    timestamp: float | None = None
 
 
 def check_users(users: object) -> None:

@@ -192,15 +192,11 @@ class Cuebook:
             if self._logs is not None:
                 closing.push_async_callback(self._logs.drain)
             closing.push_async_callback(keep_mirror, services, closing=True)
-            if self._upstream is not None:
-                closing.push_async_callback(self._upstream.aclose)
-            if services.embedder is not None:
-                closing.push_async_callback(services.embedder.aclose)
-            if services.experience_model is not None:
-                closing.push_async_callback(services.experience_model.aclose)
-            if self._models is not None:
-                closing.push_async_callback(self._models.aclose)
-            closing.push_async_callback(services.model.aclose)
+            for each in (
+                self._upstream, services.embedder, services.experience_model, self._models, services.model,
+            ):  # fmt: skip
+                if each is not None:
+                    closing.push_async_callback(each.aclose)
             closing.push_async_callback(self._worker.stop)
             if self._shadow is not None:
                 closing.push_async_callback(self._shadow.aclose)
@@ -331,7 +327,6 @@ class Cuebook:
 
     async def assemble(self, ask: Ask) -> Window:
         """Return the prompt that `ask` would send, without storing anything."""
-        check_ask(ask)
         return (await self.assemble_with_metadata(ask))[0]
 
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:

@@ -55,7 +55,9 @@ def page_of(rows: Sequence[T], name: str, *, state: int, limit: int | None, curs
     if limit is None and cursor is None:
         return Page(items=tuple(rows))
     limit = LIMIT if limit is None else limit
-    check_limit(limit)
+    if limit < 1:
+        msg = f"limit: {limit}. Must be 1 or more."
+        raise InvalidInput(msg, where="limit")
     at, first = read_cursor(cursor, name, no=no) if cursor is not None else (state, 0)
     if at != state:
         raise no_cursor(cursor or "")
@@ -76,13 +78,6 @@ def short_page(rows: Sequence[T], name: str, *, limit: int | None, cursor: str |
 def no_cursor(text: str) -> InvalidInput:
     """Return the error for an unusable cursor."""
     return InvalidInput(f"cursor: invalid or expired: {text!r}. Start again without a cursor.", where="cursor")
-
-
-def check_limit(limit: int) -> None:
-    """Check a page size. Raises InvalidInput."""
-    if limit < 1:
-        msg = f"limit: {limit}. Must be 1 or more."
-        raise InvalidInput(msg, where="limit")
 
 
 def check_alone(name: str, value: object) -> None:

@@ -11,9 +11,9 @@ from cuebook.app.memories.search import listed_items
 from cuebook.app.replay import RecordedPost, advance_to, calls_of, is_system, posts_of
 from cuebook.app.transcripts.transcript import Transcript
 from cuebook.memory.facts import FactToken, tokens_of
+from cuebook.records.conversation_answers import PostEntry
 from cuebook.records.memory import Hit, Scope, Summary
 from cuebook.testing.doubles import FrozenClock
-from cuebook.wire.chat_messages import read_message
 
 # ---- survival -------------------------------------------------------------------------------------------------------
 
@@ -111,20 +111,12 @@ FACTS: Mapping[Whose, int] = {"user": 12, "others": 4}
 Progress = Callable[[int, int, str], None]
 
 
-class ReplayedPost(Struct, frozen=True):
-    """A post as stored, with secrets redacted."""
-
-    id: str
-    role: str
-    text: str
-
-
 class Rehearsal:
     """The replay of one transcript: its posts so far, the passes made, and the fates of the facts they covered."""
 
     def __init__(self, cue: Cuebook, clock: FrozenClock, transcript: Transcript, facts: Sequence[Fact]) -> None:
         self._cue, self._clock, self._transcript = cue, clock, transcript
-        self.heard: list[ReplayedPost] = []
+        self.heard: list[PostEntry] = []
         self.summary: Summary | None = None
         self.fates: Fates = {}
         self._facts = facts
@@ -144,10 +136,7 @@ class Rehearsal:
             posts = [*call.new, *([call.answer] if call.answer else [])]
             advance_to(self._clock, posts[-1].when)
             await self._cue.append(name, [post.posted() for post in posts], user=self._transcript.user)
-            clean = self._cue.services.writer.clean
-            self.heard += [
-                ReplayedPost(post.id, post.role, clean(read_message(post.message).message)) for post in posts
-            ]
+            self.heard += await self._cue.conversations.posts(name, user=self._transcript.user, last=len(posts))
             await self._cue.work()
             await self._look()
         await self._cue.settle(conversation=name)
@@ -200,7 +189,7 @@ class Rehearsal:
                 yield TrackedFact("gold", fact, fact.question)
         for owner, most in FACTS.items():
             posts = [post for post in self.heard[start:end] if (post.role == "user") == (owner == "user")]
-            for token in some([token for post in posts for token in tokens_of(post.text)], most):
+            for token in some([token for post in posts for token in tokens_of(post.message)], most):
                 yield TrackedFact(owner, token, token.sentence.replace(token.value, " "))
 
 

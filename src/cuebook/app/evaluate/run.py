@@ -153,7 +153,7 @@ async def _report(
         posts=len(rehearsal.heard),
         compactions=passes,
         recall=await _recall(rehearsal, transcript, facts, limit),
-        items=cleanness(items, texts=[post.text for post in rehearsal.heard], facts=facts),
+        items=cleanness(items, texts=[post.message for post in rehearsal.heard], facts=facts),
         survival=survivals_of(rehearsal.fates, passes),
         first_pass=survivals_of(rehearsal.fates, passes, first=True),
         current_facts=gold.survival(facts, items, summary.markdown if summary else "") if facts else None,
@@ -163,7 +163,7 @@ async def _report(
 async def _recall(rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[Fact], limit: int) -> EvidenceRecall:
     """Return the evidence recall. Clozes use only the user's posts that the summary covers and prompts omit."""
     old = rehearsal.heard[: rehearsal.covered]
-    values = [(post.id, post.text) for post in old if post.role == "user"]
+    values = [(post.id, post.message) for post in old if post.role == "user"]
     origin, questions = _questions_of(transcript.questions, facts, values)
     evidence_shares = [
         answered(question, await rehearsal.search(question.text, DEPTH)) for question in some(questions, limit)

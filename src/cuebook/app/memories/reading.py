@@ -1,22 +1,37 @@
-"""Search, list, load and export long-term memories by owner, as they are now or were at a time."""
+"""Search, list, load and export long-term memories by owner, as they are now or were at a time; count and analyze."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from cuebook.app.arguments import OWNER, AsOf, CallerOf, Cursor, Ended, Organization, PageSize, Persona, User
+from cuebook.app.arguments import (
+    OWNER,
+    AsOf,
+    CallerOf,
+    Conversation,
+    Cursor,
+    Ended,
+    OnlyConversation,
+    Organization,
+    PageSize,
+    Persona,
+    User,
+)
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
+from cuebook.engine.core.context_limits import limits_of, recorded_limits, target_of
 from cuebook.engine.core.conversation_items import as_memory, is_guest, item_of, parted
 from cuebook.engine.core.recall import answers
 from cuebook.engine.core.services import Services
+from cuebook.engine.jobs.optimizer import analyze
 from cuebook.engine.turn.scene import correct_summary
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import MemoryQuery
 from cuebook.memory.corrections import corrected, correction_of, says
+from cuebook.memory.judgement import ActionType
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, owner_of, persona_place
 from cuebook.operations import Argument, operation
@@ -24,6 +39,8 @@ from cuebook.records.answer import Page
 from cuebook.records.key import Caller
 from cuebook.records.memory import KINDS, Correction, Dense, Hit, Item, Memory, Place, Scope
 from cuebook.records.memory_answers import StoredMemory, stored_memory
+from cuebook.records.tuning import MemoryStats
+from cuebook.window.budget import allot, untuned
 
 # ---- a conversation's items -----------------------------------------------------------------------------------------
 
@@ -91,8 +108,124 @@ MemoryId = Annotated[str, Meta(description="Memory ID from `cuebook memory list`
 Category = Annotated[str | None, Meta(description="Only this category."), Argument(metavar="NAME")]
 
 
+class Suggestion(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A suggested action for a post, and the reason."""
+
+    type: ActionType
+    post_id: str
+    reason: str
+
+
+class Judgement(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The analysis of a conversation's posts: how many there are, how many matter, how many are duplicates."""
+
+    total_entries: int
+    relevant_entries: int
+    redundant_entries: int
+    suggested_actions: tuple[Suggestion, ...]
+    token_usage: int  # tokens in prompts of the posts after the summary
+
+
+class BudgetNumbers(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The settings that a budget is computed from (C, "Configuration"), as they apply to the conversation."""
+
+    max_context_tokens: int
+    system_prompt_tokens: int
+    response_reserve_tokens: int
+    max_short_term_tokens: int
+    full_message_window: int
+    compression_trigger_ratio: float
+
+
+class Budget(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The tokens that posts may use of a prompt, and those a conversation's use; `usage_percent` can exceed 100.
+
+    `model` and `source` name the model and what its context window is known from, "" if the settings apply.
+    """
+
+    budget: int
+    used: int
+    remaining: int
+    usage_percent: float
+    should_compress: bool
+    model: str
+    source: str
+    config: BudgetNumbers
+
+
 class MemoryReading(Namespace):
     """The read operations of `cue.memory`. A user sees only their own memories."""
+
+    @operation(
+        "POST /learning/memory/analyze",
+        role="viewer",
+        cli="memory analyze",
+        examples=("cuebook memory analyze c1", "cuebook memory analyze c1 --json"),
+    )
+    async def analyze(self, conversation: Conversation, *, user: User = None) -> Judgement:
+        """Find relevant and redundant posts. Suggests actions and changes nothing. Raises NotFound."""
+        analysis = await analyze(self._services, Scope(user=user), conversation)
+        actions = tuple(
+            Suggestion(type=each.type, post_id=analysis.ledger.ids[each.number], reason=each.reason)
+            for each in analysis.judged.actions
+        )
+        return Judgement(
+            total_entries=analysis.judged.total,
+            relevant_entries=analysis.judged.relevant,
+            redundant_entries=analysis.judged.redundant,
+            suggested_actions=actions,
+            token_usage=analysis.judged.used,
+        )
+
+    @operation(
+        "GET /learning/memory/stats",
+        role="viewer",
+        cli="memory stats",
+        examples=("cuebook memory stats", "cuebook memory stats c1"),
+    )
+    async def stats(
+        self, conversation: OnlyConversation = None, *, user: User = None, caller: CallerOf = OWNER
+    ) -> MemoryStats:
+        """Count posts, items and memories by tier, of a conversation or of all. Raises NotFound."""
+        own = None if caller.may("owner") else caller.organizations
+        return await self._services.store.tuning.tally(Scope(user=user), conversation, organizations=own)
+
+    @operation(
+        "GET /learning/memory/budget",
+        role="viewer",
+        cli="memory budget",
+        examples=("cuebook memory budget", "cuebook memory budget c1 --json"),
+    )
+    async def budget(self, conversation: OnlyConversation = None, *, user: User = None) -> Budget:
+        """Show the token budget for posts and its use, of the model of the newest turn. Raises NotFound."""
+        services, scope = self._services, Scope(user=user)
+        tuning, used, known = untuned(services.settings.limits), 0, limits_of(services, target_of(services), "")
+        listed = False
+        if conversation is not None:
+            analysis = await analyze(services, scope, conversation)
+            tuning, used = analysis.tuning if services.config.optimizer.enabled else tuning, analysis.judged.used
+            for turn in await services.store.turns(scope, conversation, last=1):
+                known = recorded_limits(services, turn.metadata.get("window", {}).get("context", {}))
+                listed = any(step.manifest.listed for step in turn.steps)
+        limits = known.limits
+        room = allot(limits, front=0, listed=listed).posts
+        return Budget(
+            budget=room,
+            used=used,
+            remaining=max(0, room - used),
+            usage_percent=round(100 * used / max(1, room), 2),
+            should_compress=used > room * tuning.compression_trigger,
+            model=known.model,
+            source=known.source,
+            config=BudgetNumbers(
+                max_context_tokens=limits.context_tokens,
+                system_prompt_tokens=limits.system_tokens,
+                response_reserve_tokens=limits.reply_tokens,
+                max_short_term_tokens=limits.max_short_term_tokens,
+                full_message_window=tuning.full_message_window,
+                compression_trigger_ratio=tuning.compression_trigger,
+            ),
+        )
 
     async def places(
         self, *, user: str | None = None, persona: str | None = None, organization: str | None = None

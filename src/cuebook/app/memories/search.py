@@ -33,7 +33,6 @@ from cuebook.app.memories.writing import MemoryWriting
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
 from cuebook.app.reports.memory_use import LOOKED_AT, MOST_TURNS, TURNS, Measure, MemoryUsefulness
 from cuebook.app.reports.prices import load_prices
-from cuebook.app.turns.analysis import MemoryAnalysis
 from cuebook.config import Config
 from cuebook.engine.core.conversation_items import items_at_head, line_of
 from cuebook.engine.core.recall import embed_query
@@ -75,7 +74,7 @@ class CompressedText(Answer, frozen=True, kw_only=True):
         return self.text
 
 
-class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
+class Memories(MemoryWriting, Forgetting):
     """The memory of a project: search, memories across conversations, knowledge, items and summaries, forgetting."""
 
     def __init__(self, services: Services, config: Config) -> None:
@@ -121,10 +120,11 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
         refuse(check_known("scope", (("scopes", each) for each in scopes or ()), SCOPES))
         zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
         dense = await embed_query(self._services, query)
+        now = self._services.clock.now()
         known: Sequence[Hit] = ()
         if user is not None or organization is not None or conversation is None:
             known = await self._matching(
-                read_query(query, now=self._services.clock.now(), zone=zone),
+                read_query(query, now=now, zone=zone),
                 dense,
                 user=user,
                 persona=persona,
@@ -134,7 +134,6 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
                 limit=limit,
             )
         posts: Sequence[Hit] = ()
-        read = read_query(query, now=self._services.clock.now(), zone=zone)
         place = conversation if scopes is None or "conversation" in scopes else None
         if place is not None or scopes is None or "user" in scopes:
             search_look = SearchLook(text=query, dense=dense)
@@ -142,7 +141,7 @@ class Memories(MemoryWriting, MemoryAnalysis, Forgetting):
             if as_of is not None:
                 result = replace(result, found=tuple(each for each in result.found if each.created_at <= as_of))
             speakers = sorted({each.sender for each in result.found})
-            read = read_query(query, speakers=speakers, now=self._services.clock.now(), zone=zone)
+            read = read_query(query, speakers=speakers, now=now, zone=zone)
             posts = rank_found(result, read, limit=limit if token_budget is None else MOST_HITS)
             posts = [self._quoted(hit, read) for hit in posts]
             if place is None:

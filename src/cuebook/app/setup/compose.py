@@ -10,7 +10,7 @@ from msgspec import structs
 from cuebook.app.setup.experience_files import ExperienceFiles
 from cuebook.app.setup.project_files import load_compaction, load_personas, load_profiles
 from cuebook.app.setup.project_templates import builtin_prompts
-from cuebook.config import BudgetConfig, Config, ModelConfig, languages_of
+from cuebook.config import BudgetConfig, Config, languages_of
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.scheduling import ConversationQueue
 from cuebook.engine.core.services import Services, Settings, nothing_restored, read_zone
@@ -189,10 +189,8 @@ def experience_model_of(
 
 def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
     """Return another model of the configured model server or of the upstream."""
-    if config.settings.model.provider == "llama":
-        return _llama(config, name)
-    if config.settings.model.provider != "none":
-        return OpenAIModel(name, _server(config.settings.model))
+    if model := _model(config, name):
+        return model
     if isinstance(upstream, HttpUpstream):
         return OpenAIModel(name, upstream)
     msg = f"experience.model: no server configured for {name!r}. Set model.provider or upstream.url."
@@ -227,7 +225,8 @@ def models_of(
 ) -> tuple[Model, Model | None, Upstream | None]:
     """Return the answering model, the background-job model and the upstream. Raises InvalidInput."""
     upstream = upstream or _upstream(config)
-    model = model or _model(config)
+    settings = config.settings
+    model = model or _model(config, settings.model.name) or RecalledModel(upstream=bool(settings.upstream.url))
     return model, _work_model(config, model, upstream), upstream
 
 
@@ -268,29 +267,22 @@ def _upstream(config: Config) -> HttpUpstream | None:
     )
 
 
-def _model(config: Config) -> Model:
-    settings = config.settings.model
+def _model(config: Config, name: str) -> Model | None:
+    """Return a model of the configured provider, None without one."""
+    settings, budget = config.settings.model, config.settings.budget
     if settings.provider == "none":
-        return RecalledModel(upstream=bool(config.settings.upstream.url))
-    if settings.provider == "llama":
-        return _llama(config, settings.name)
-    return OpenAIModel(settings.name, _server(settings))
-
-
-def _llama(config: Config, name: str) -> LlamaModel:
-    budget = config.settings.budget
+        return None
+    if settings.provider == "openai":
+        server = HttpUpstream(
+            settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=settings.timeout_s
+        )
+        return OpenAIModel(name, server)
     llama_model = LlamaModel(name, folder=Path(config.folder), context=budget.context, reply=budget.reply)
     if llama_model.context <= budget.reply:
         size = f"{llama_model.context:,} tokens"
         msg = f"budget.reply: {budget.reply:,} tokens. Must be below the context of {llama_model.name}, {size}."
         raise InvalidInput(msg, where="budget.reply")
     return llama_model
-
-
-def _server(settings: ModelConfig) -> HttpUpstream:
-    return HttpUpstream(
-        settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=settings.timeout_s
-    )
 
 
 def check_numpy(embedder: Embedder | None) -> Embedder | None:

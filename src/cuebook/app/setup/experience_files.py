@@ -138,20 +138,16 @@ class ExperienceFiles:
         return dict(results), ""
 
     def _read(self, name: str, mark: Sign | None) -> _ExperienceFile:
-        before = self._files.get(name)
+        before, label = self._files.get(name), self._named(name)
         try:
-            experience, unknown = self._experience(name)
+            text = decode(read_bytes(self._folder / name, label, most=MAX_BYTES), label)
+            document = {key: _value(node) for key, node in yaml_text.load(text, where=label).items()}
+            experience, unknown = read_experience(document, file=label)
         except InvalidInput as error:
             kept = before.said if before else None
             holds = ". Keeping the previous content." if kept else ". Ignoring the file."
             return _ExperienceFile(mark=mark, said=kept, fault=str(error).rstrip(".") + holds)
         return _ExperienceFile(mark=mark, said=experience, unknown=unknown)
-
-    def _experience(self, name: str) -> tuple[Experience, tuple[str, ...]]:
-        label = self._named(name)
-        text = decode(read_bytes(self._folder / name, label, most=MAX_BYTES), label)
-        document = {key: _value(node) for key, node in yaml_text.load(text, where=label).items()}
-        return read_experience(document, file=label)
 
     def _named(self, name: str) -> str:
         """Return a file's path for messages; escape bytes that are not UTF-8."""

@@ -77,11 +77,6 @@ def read_file(file: Path, *, name: str, profiles: Profiles, methods: tuple[str, 
         document = document_of(data, name)
     except InvalidInput as error:
         return PersonaFile(name=name, faults=(str(error).removeprefix(f"{name}: "),))
-    return persona_of(document, name=name, profiles=profiles, methods=methods)
-
-
-def persona_of(document: object, *, name: str, profiles: Profiles, methods: tuple[str, ...] = ()) -> PersonaFile:
-    """Parse a definition and collect all errors."""
     persona, faults = read_persona(document)
     if persona is None or not isinstance(document, Mapping):
         return PersonaFile(name=name, faults=tuple(map(str, faults)))

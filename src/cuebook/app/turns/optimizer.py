@@ -1,8 +1,9 @@
 """The optimizer, which tunes memory parameters per conversation: show its status and history, and run it by hand."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from cuebook.app.arguments import Cursor, IdempotencyKey, OnlyConversation, User
 from cuebook.app.namespace import Namespace
@@ -155,15 +156,16 @@ class Optimizer(Namespace):
 def _sum(snapshots: list[Snapshot], untuned: TuningState, now: float) -> Snapshot:
     if len(snapshots) == 1:
         return snapshots[0]
-    sums = {name: sum(getattr(each, name) for each in snapshots) for name in _SUMS}
+    sums: dict[str, Any] = {name: sum(getattr(each, name) for each in snapshots) for name in _SUMS}
+    sums |= {"conversation_id": "", "timestamp": now}
+    if snapshots:
+        return replace(snapshots[-1], **sums, untuned="")
     return Snapshot(
-        conversation_id="",
         **sums,
-        compression_trigger_ratio=snapshots[-1].compression_trigger_ratio if snapshots else untuned.compression_trigger,
-        full_message_window=snapshots[-1].full_message_window if snapshots else untuned.full_message_window,
-        min_relevance_score=snapshots[-1].min_relevance_score if snapshots else untuned.min_relevance,
-        timestamp=now,
-        untuned="" if snapshots else f"no conversation of {LEAST_POSTS} posts or more changed since its last run",
+        compression_trigger_ratio=untuned.compression_trigger,
+        full_message_window=untuned.full_message_window,
+        min_relevance_score=untuned.min_relevance,
+        untuned=f"no conversation of {LEAST_POSTS} posts or more changed since its last run",
     )
 
 

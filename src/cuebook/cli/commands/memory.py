@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.blocking.cuebook import BlockingCuebook
+from cuebook.app.memories.reading import Budget, Judgement
 from cuebook.app.paging import LIMIT
-from cuebook.app.turns.analysis import Budget, Judgement
 from cuebook.cli.commands.memory_forget import add_to
 from cuebook.cli.group import DAYS, Cursor, Organization, PageLimit, User, command, new_app, seconds
 from cuebook.cli.operations import add_operations, print_answer
