@@ -6,8 +6,10 @@ completion in another provider's format, chunk by chunk.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from io import StringIO
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from cuebook.records.answers import mended
@@ -161,19 +163,16 @@ class AnswerWriter(ABC):
         return events
 
 
-class GrowingText:
-    """A text that grows by pieces, joined on demand."""
+def growing_text(text: str) -> StringIO:
+    """Return a text to which pieces can be appended."""
+    growing = StringIO()
+    growing.write(text)
+    return growing
 
-    def __init__(self, text: str) -> None:
-        self._pieces = [text]
 
-    def add(self, text: str) -> None:
-        """Add a piece."""
-        self._pieces.append(text)
-
-    def __str__(self) -> str:
-        self._pieces = ["".join(self._pieces)]
-        return mended(self._pieces[0])
+def joined(growing: StringIO) -> str:
+    """Return a growing text so far."""
+    return mended(growing.getvalue())
 
 
 def error_message(error: object) -> str:
@@ -190,3 +189,11 @@ def as_dict(value: object) -> dict[str, Any]:
 def dicts(value: object) -> list[dict[str, Any]]:
     """Return the objects in a list, none if the value is no list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def read_json(text: str) -> Any:
+    """Parse JSON, or return None if it is invalid."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None

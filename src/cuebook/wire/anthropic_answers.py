@@ -1,6 +1,7 @@
 """Read the answers of Anthropic's messages API, and render a chat completion as one."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from typing import Any, Final
 
 import msgspec
@@ -8,8 +9,8 @@ import msgspec
 from cuebook.errors import InvalidInput
 from cuebook.records.answers import mended
 from cuebook.records.turn import Usage
-from cuebook.wire.answer import AnswerWriter, GrowingText, StreamReader, as_dict, error_message
-from cuebook.wire.anthropic_messages import read_reply
+from cuebook.wire.answer import AnswerWriter, StreamReader, as_dict, error_message, growing_text, joined
+from cuebook.wire.anthropic_messages import call_input, read_reply
 from cuebook.wire.chat_answers import read_usage
 from cuebook.wire.event_stream import read_event, write_event
 
@@ -115,7 +116,7 @@ class MessagesReader(StreamReader):
         if index not in self._blocks and len(self._blocks) >= MOST_BLOCKS:
             return ""
         self._blocks[index] = {
-            name: GrowingText(value) if name in _GROWS and isinstance(value, str) else value
+            name: growing_text(value) if name in _GROWS and isinstance(value, str) else value
             for name, value in block.items()
         }
         return text if isinstance(text := block.get("text"), str) else ""
@@ -127,9 +128,9 @@ class MessagesReader(StreamReader):
         block = self._blocks.get(index, {})
         for name in _GROWS:
             piece = delta.get(name)
-            text = block.setdefault(name, GrowingText("")) if isinstance(piece, str) else None
-            if isinstance(text, GrowingText):
-                text.add(str(piece))
+            text = block.setdefault(name, StringIO()) if isinstance(piece, str) else None
+            if isinstance(text, StringIO):
+                text.write(str(piece))
         for name in _STATE & delta.keys():
             block[name] = delta[name]
         if "citation" in delta:
@@ -152,11 +153,11 @@ class MessagesReader(StreamReader):
 
 def _whole(block: Mapping[str, Any]) -> dict[str, Any]:
     data = {
-        name: str(value) if isinstance(value, GrowingText) else value
+        name: joined(value) if isinstance(value, StringIO) else value
         for name, value in block.items()
         if name != "partial_json"
     }
-    if isinstance(pieces := block.get("partial_json"), GrowingText) and (raw := str(pieces)):
+    if isinstance(pieces := block.get("partial_json"), StringIO) and (raw := joined(pieces)):
         try:
             data["input"] = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -184,13 +185,13 @@ class MessagesWriter(AnswerWriter):
         super().__init__()
         self._id, self._model = id_, model
         self._blocks: list[dict[str, Any]] = []
-        self._texts: list[GrowingText] = []
+        self._texts: list[StringIO] = []
         self._open: list[int] = []  # unfinished blocks
         self._usage = message_usage(Usage(input=tokens))
 
     def document(self) -> dict[str, Any]:
         """Return the message so far, with its calls' JSON parsed."""
-        content = [_with_text(block, str(text)) for block, text in zip(self._blocks, self._texts, strict=True)]
+        content = [_with_text(block, joined(text)) for block, text in zip(self._blocks, self._texts, strict=True)]
         return write_answer(self._id, self._model, content, stop=self._stop, usage=self._usage)
 
     def begin(self) -> bytes:
@@ -251,10 +252,10 @@ class MessagesWriter(AnswerWriter):
         self._open.append(len(self._blocks))
         self._emit("content_block_start", index=len(self._blocks), content_block=block)
         self._blocks.append(block)
-        self._texts.append(GrowingText(""))
+        self._texts.append(StringIO())
 
     def _grow(self, place: int, text: str) -> None:
-        self._texts[place].add(text)
+        self._texts[place].write(text)
         _, kind, name = _DELTAS[self._blocks[place]["type"]]
         self._emit("content_block_delta", index=place, delta={"type": kind, name: mended(text)})
 
@@ -314,10 +315,4 @@ def write_events(message: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def _with_text(block: Mapping[str, Any], text: str) -> dict[str, Any]:
-    if block["type"] != "tool_use":
-        return {**block, "text": text}
-    try:
-        value = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError):
-        value = None
-    return {**block, "input": value if isinstance(value, dict) else {"input": text}}
+    return {**block, "input": call_input(text)} if block["type"] == "tool_use" else {**block, "text": text}

@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL
+from cuebook.wire.answer import as_dict, read_json
 
 #: Key of a block with a cache breakpoint.
 MARK: Final = "cache_control"
@@ -312,18 +313,16 @@ def _tool_result(message: Mapping[str, Any], blocks: list[dict[str, Any]]) -> di
 
 def _tool_use(call: Mapping[str, Any]) -> dict[str, Any]:
     kind = str(call.get("type", "function"))
-    body = call.get(kind)
-    body = body if isinstance(body, dict) else {}
-    value = body.get("arguments", body.get("input", ""))
-    try:
-        read = _decode(value or "{}") if isinstance(value, str) else value
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        read = None
+    body = as_dict(call.get(kind))
     name = _NO_NAME.sub("_", str(body.get("name", "")))[:_LONGEST_NAME] or "tool"
-    return {
-        "type": "tool_use", "id": call.get("id") or "tool", "name": name,
-        "input": read if isinstance(read, dict) else {"input": value},
-    }  # fmt: skip
+    value = call_input(body.get("arguments", body.get("input", "")))
+    return {"type": "tool_use", "id": call.get("id") or "tool", "name": name, "input": value}
+
+
+def call_input(arguments: Any) -> dict[str, Any]:
+    """Return a call's arguments as an object; others than a JSON object are its `input`."""
+    value = read_json(arguments or "{}") if isinstance(arguments, str) else arguments
+    return value if isinstance(value, dict) else {"input": arguments}
 
 
 def load_json(raw: Raw, where: str) -> Any:

@@ -1,6 +1,7 @@
 """Read and write the answers of OpenAI's chat completions: chunks of a stream, or one document."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import StringIO
 from typing import Any
 
 import msgspec
@@ -8,14 +9,14 @@ from msgspec import Raw
 
 from cuebook.records.answers import mended
 from cuebook.records.turn import Usage
-from cuebook.wire.answer import GrowingText, StreamReader, error_message
+from cuebook.wire.answer import StreamReader, as_dict, error_message, growing_text, joined
 
 #: Fields of a delta that are never split: providers that repeat them must not cause "call_1call_1".
 _WHOLE = frozenset({"role", "id", "type", "name", "index"})
 #: Fields with the id and the model of an answer.
 _FRAME = ("id", "created", "model", "system_fingerprint", "service_tier")
 
-_encode = msgspec.json.Encoder(enc_hook=str).encode  # GrowingText is encoded as its text
+_encode = msgspec.json.Encoder(enc_hook=joined).encode
 
 
 # ---- Reading --------------------------------------------------------------------------------------------------------
@@ -93,10 +94,10 @@ def _merge(contents: dict[str, Any], delta: dict[str, Any]) -> None:
     for name, value in delta.items():
         old = contents.get(name)
         if isinstance(value, str) and name not in _WHOLE:
-            if isinstance(old, GrowingText):
-                old.add(value)
+            if isinstance(old, StringIO):
+                old.write(value)
             elif value or old is None:
-                contents[name] = GrowingText(value)
+                contents[name] = growing_text(value)
         elif isinstance(value, dict):
             if not isinstance(old, dict):
                 contents[name] = old = {}
@@ -127,8 +128,7 @@ def _merge_list(contents: list[Any], delta: list[Any]) -> None:
 
 def read_usage(usage: Mapping[str, Any]) -> Usage:
     """Return a provider's token counts with cache reads and writes, or None if they are invalid."""
-    details = usage.get("prompt_tokens_details")
-    details = details if isinstance(details, dict) else {}
+    details = as_dict(usage.get("prompt_tokens_details"))
     return Usage(
         input=_count(usage.get("prompt_tokens")),
         output=_count(usage.get("completion_tokens")),

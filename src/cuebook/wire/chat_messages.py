@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, SYSTEM, TOOL, Part, Post, Role, digest_of
+from cuebook.wire.answer import as_dict, read_json
 
 #: Wire roles and ours. `developer` is OpenAI's newer name of `system`, `function` the legacy one of `tool`.
 ROLES: dict[str, Role] = {
@@ -108,7 +109,7 @@ def read_message(raw: bytes | Mapping[str, Any], *, index: int = 0) -> MessageCo
 
 def read_call(part: Part) -> ToolCall:
     """Parse a `function` part: content `{"name", "arguments"}`, or only the arguments, with the name in `extra`."""
-    extra, body = _extra(part), _loaded(part.content)
+    extra, body = as_dict(part.extra), read_json(part.content)
     if not (isinstance(body, dict) and isinstance(body.get("name"), str) and "arguments" in body):
         body = {"name": _str(extra.get("name")), "arguments": part.content}
     kind = _str(extra.get("kind")) or "function"
@@ -258,7 +259,7 @@ def _leads(said: MessageContent | Post) -> bool:
 
 def _canonical_arguments(call: ToolCall) -> str:
     """Return call arguments as sorted JSON if they are JSON, because clients re-encode them. None becomes `{}`."""
-    value = _loaded(call.arguments.strip() or "{}") if call.kind == "function" else None
+    value = read_json(call.arguments.strip() or "{}") if call.kind == "function" else None
     return call.arguments if value is None else _json(value)
 
 
@@ -272,7 +273,7 @@ def write_message(post: Post, *, user: str | None = None) -> bytes:
     """
     role: str = SYSTEM if post.role == "summary" else post.role
     call = post.result_of if role != ASSISTANT else None
-    if call and any("legacy" in _extra(part) for part in post.parts if part.type in (RESULT, ERROR)):
+    if call and any("legacy" in as_dict(part.extra) for part in post.parts if part.type in (RESULT, ERROR)):
         return _encode(_Message("function", _content(_items(post)), call.removeprefix(_LEGACY_CALL)))
     if call:
         return _encode(_Message(TOOL, _content(_items(post)), tool_call_id=call))
@@ -360,7 +361,7 @@ def _items(post: Post, *, media: bool = False, prefix: str = "") -> list[Any]:
         elif item := _kept(part, "content") or (_media(part) if media else None):
             items.append(item)
         else:
-            kind = _str(_extra(part).get("originalType")) or part.type
+            kind = _str(as_dict(part.extra).get("originalType")) or part.type
             _note(items, f"[{kind}]" if part.content.startswith("data:") else f"[{kind}] {part.content}")
     return items
 
@@ -369,18 +370,18 @@ def _elsewhere(part: Part) -> bool:
     """Return whether an assistant's part belongs outside the content."""
     if part.type == CALL:
         return part.call_id is not None
-    return part.type == "refusal" or _audio_id(part) is not None or _extra(part).get("in") == "tool_calls"
+    return part.type == "refusal" or _audio_id(part) is not None or as_dict(part.extra).get("in") == "tool_calls"
 
 
 def _kept(part: Part, place: str) -> dict[str, Any] | None:
     """Return an opaque part's original JSON, if it came from this position of a message."""
-    item = _loaded(part.content) if part.type == "opaque" and _extra(part).get("in") == place else None
+    item = read_json(part.content) if part.type == "opaque" and as_dict(part.extra).get("in") == place else None
     return item if isinstance(item, dict) else None
 
 
 def _media(part: Part) -> dict[str, Any] | None:
     """Return the content part of an image, sound or file that the wire supports."""
-    extra = _extra(part)
+    extra = as_dict(part.extra)
     body = {key: extra[key] for key in ("detail", "filename", "format") if key in extra}
     if part.type == "image_url" and part.content.startswith(("data:", "https://", "http://")):
         return {"type": "image_url", "image_url": {"url": part.content, **body}}
@@ -406,24 +407,12 @@ def _content(items: list[Any]) -> Any:
     return [{"type": "text", "text": item} if isinstance(item, str) else item for item in items] or ""
 
 
-def _extra(part: Part) -> dict[str, Any]:
-    return part.extra if isinstance(part.extra, dict) else {}
-
-
 def _audio_id(part: Part) -> str | None:
-    return _extra(part).get("audioId") if part.type == "audio" else None
+    return as_dict(part.extra).get("audioId") if part.type == "audio" else None
 
 
 def _str(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _loaded(text: str) -> Any:
-    """Parse JSON, or return None if it is invalid."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
 
 
 def _json(value: object, *, ordered: bool = True) -> str:
