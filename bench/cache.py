@@ -17,7 +17,7 @@ from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.interfaces import RelayAnswer, RelayRequest
 from cuebook.testing import FrozenClock, LoadedDice
-from cuebook.window.cache import CacheChunk, CacheSimulator, CacheTotals
+from cuebook.window.cache import CacheChunk, CacheSimulator, CacheUse
 from cuebook.window.models import RULES, CacheRule
 from cuebook.window.tokens import counter
 
@@ -69,15 +69,15 @@ def cache(run: Run) -> Iterator[Figure]:
 
 def simulate(
     rule: CacheRule, requests: Iterable[tuple[float, Sequence[CacheChunk]]], *, explicit: bool = True
-) -> CacheTotals:
+) -> CacheUse:
     """Return the totals of a fresh cache over requests, each with the second it was sent."""
-    simulator, totals = CacheSimulator(rule), CacheTotals()
+    simulator, totals = CacheSimulator(rule), CacheUse()
     for now, chunks in requests:
         totals = totals.plus(simulator.request(chunks, now, explicit=explicit))
     return totals
 
 
-def _judged(name: str, totals: CacheTotals) -> Iterator[Figure]:
+def _judged(name: str, totals: CacheUse) -> Iterator[Figure]:
     share = f"{totals.read_share:.1%}"
     yield Figure(
         f"   {name}: read from cache", share, "of the input", ratio=totals.read_share, bar=_READ, least=True, unit=""
@@ -85,7 +85,7 @@ def _judged(name: str, totals: CacheTotals) -> Iterator[Figure]:
     yield from _totals_figure(f"{name}: cost", totals, bar=_COST)
 
 
-def _totals_figure(name: str, totals: CacheTotals, *, bar: float | None = None) -> Iterator[Figure]:
+def _totals_figure(name: str, totals: CacheUse, *, bar: float | None = None) -> Iterator[Figure]:
     yield Figure(
         f"   {name}",
         f"{totals.cost:,.0f}",

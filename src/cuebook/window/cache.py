@@ -7,7 +7,6 @@ finds them only at positions defined by the rule. Stable text without a marker a
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any
 
 from msgspec import Struct
 
@@ -34,24 +33,15 @@ class CacheChunk(Struct, frozen=True):
     text: bytes | None = None
     ends: bool = True
 
-    def __post_init__(self) -> None:
-        if self.tokens < 0:
-            raise InvalidInput(f"Invalid token count of a chunk: {self.tokens!r}. Use 0 or more.", where="tokens")
-
 
 class CacheUse(Struct, frozen=True):
-    """Tokens that one request read, wrote and paid in full. `cost` is in units of one uncached input token."""
+    """Tokens that requests read, wrote and paid in full. `cost` is in units of one uncached input token."""
 
     input_tokens: int = 0
     read_tokens: int = 0
     write_tokens: int = 0
     uncached_tokens: int = 0
     cost: float = 0.0
-
-
-class CacheTotals(CacheUse, frozen=True):
-    """Sums over a series of requests."""
-
     requests: int = 0
 
     @property
@@ -59,10 +49,9 @@ class CacheTotals(CacheUse, frozen=True):
         """Return the share of input tokens read from cache, in [0, 1]; 0.0 without input."""
         return self.read_tokens / self.input_tokens if self.input_tokens else 0.0
 
-    def plus(self, use: CacheUse) -> "CacheTotals":
-        """Add one request."""
-        sums: dict[str, Any] = {name: getattr(self, name) + getattr(use, name) for name in CacheUse.__struct_fields__}
-        return CacheTotals(**sums, requests=self.requests + 1)
+    def plus(self, other: "CacheUse") -> "CacheUse":
+        """Return the sums with other requests."""
+        return CacheUse(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
 
 
 class CacheSimulator:
@@ -104,7 +93,7 @@ class CacheSimulator:
         total = ends[-1] if ends else 0
         uncached = total - read - written
         cost = uncached + read * self.rule.read + written * self.rule.write
-        return CacheUse(total, read, written, uncached, cost)
+        return CacheUse(total, read, written, uncached, cost, requests=1)
 
     def _longest(self, chunks: Sequence[CacheChunk], keys: list[int], ends: list[int], now: float) -> int:
         """Read the longest known prefix, and store this whole request. A write costs the same as input."""

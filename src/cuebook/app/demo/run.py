@@ -43,7 +43,7 @@ from cuebook.records.memory_answers import item_entry
 from cuebook.records.turn import Ask, Window
 from cuebook.testing.doubles import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream
-from cuebook.window.cache import CacheChunk, CacheSimulator, CacheTotals, CacheUse
+from cuebook.window.cache import CacheChunk, CacheSimulator, CacheUse
 from cuebook.window.models import CacheRule, rule_named
 from cuebook.window.post_forms import weigh
 from cuebook.wire.chat_messages import read_message
@@ -102,7 +102,7 @@ class Meter:
 
 
 def _cost(uses: Sequence[CacheUse]) -> PromptCost:
-    totals = reduce(CacheTotals.plus, uses, CacheTotals())
+    totals = reduce(CacheUse.plus, uses, CacheUse())
     last = uses[-1].input_tokens if uses else 0
     return as_answer(PromptCost, totals, calls=totals.requests, tokens=totals.input_tokens, last_tokens=last)
 
