@@ -48,30 +48,27 @@ class Instruction(Struct, frozen=True, kw_only=True):
     context: Mapping[str, str]
 
 
-class Work(Struct, frozen=True, kw_only=True):
-    """A background model task: the recipient, the key, the values, and the shipped fallback `otherwise`."""
-
-    agent: str
-    key: str
-    otherwise: str
-    values: Mapping[str, Any]
-    project: str = ""
-
-
-async def instruct(services: Services, scope: Scope, work: Work) -> Instruction:
-    """Return the instructions of a task."""
+async def instruct(
+    services: Services,
+    scope: Scope,
+    key: str,
+    values: Mapping[str, Any],
+    *,
+    agent: str,
+    project: str,
+    otherwise: str = "",
+) -> Instruction:
+    """Return the instructions of a task with a key for an agent. `otherwise` is the key of a shipped fallback."""
     try:
-        names = instructions(work.key, work.project)
+        names = instructions(key, project)
         families = await services.prompts.families(scope, names)
         version = standing(names, families, services.settings.builtin)
-        return render_instruction(await resolved_of(services, version, families, scope=scope), work.values)
+        return render_instruction(await resolved_of(services, version, families, scope=scope), values)
     except CuebookError as error:
-        shipped = services.settings.builtin.get(SYSTEM + work.key) or services.settings.builtin[SYSTEM + work.otherwise]
+        shipped = services.settings.builtin.get(SYSTEM + key) or services.settings.builtin[SYSTEM + otherwise]
         reason = services.writer.clean(str(error))
-        log.warning(
-            "Task %s uses the built-in prompt %s: prompt %s is unusable: %s", work.agent, shipped.slug, work.key, reason
-        )
-        return render_instruction(await resolved_of(services, shipped), work.values)
+        log.warning("Task %s uses the built-in prompt %s: prompt %s is unusable: %s", agent, shipped.slug, key, reason)
+        return render_instruction(await resolved_of(services, shipped), values)
 
 
 def standing(names: tuple[str, ...], families: Mapping[str, Family], builtin: Mapping[str, Version]) -> Version:
@@ -101,13 +98,13 @@ def render_instruction(resolved: ResolvedVersion, values: Mapping[str, Any]) -> 
     return Instruction(text=text, version=resolved.version, context=context)
 
 
-def instruction_record(services: Services, instruction: Instruction, work: Work, *, conversation: str) -> Record:
-    """Return the audit record of an instruction."""
+def instruction_record(services: Services, instruction: Instruction, *, agent: str, conversation: str) -> Record:
+    """Return the audit record of an instruction for an agent."""
     return receipt(
         services,
         instruction.version,
         "render",
-        agent=work.agent,
+        agent=agent,
         context=instruction.context,
         text=instruction.text,
         render_id=services.dice.new_id("render"),

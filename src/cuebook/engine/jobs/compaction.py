@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.conversation_items import line_of, own_senders
-from cuebook.engine.core.instructions import BROKEN, Instruction, Work, background_answer, instruct, instruction_record
+from cuebook.engine.core.instructions import BROKEN, Instruction, background_answer, instruct, instruction_record
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
 from cuebook.engine.turn.scene import correct_summary
@@ -297,15 +297,10 @@ async def _instruction(services: Services, summarized: Pass) -> tuple[Instructio
         "profile_id": profile.id,
         "date": day_of(services.clock.now(), summarized.zone),
     }
-    work = Work(
-        agent=COMPACTOR,
-        key=profile.prompt_key,
-        otherwise=STANDARD.prompt_key,
-        values=values,
-        project=project_of(None, conversation.metadata.get("project"), services.settings.project),
-    )
-    instruction = await instruct(services, summarized.source.scope, work)
-    return instruction, instruction_record(services, instruction, work, conversation=conversation.id)
+    project = project_of(None, conversation.metadata.get("project"), services.settings.project)
+    scope, key, otherwise = summarized.source.scope, profile.prompt_key, STANDARD.prompt_key
+    instruction = await instruct(services, scope, key, values, agent=COMPACTOR, project=project, otherwise=otherwise)
+    return instruction, instruction_record(services, instruction, agent=COMPACTOR, conversation=conversation.id)
 
 
 async def _by_model(services: Services, summarized: Pass, instruction: Instruction) -> Derived:

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.instructions import (
-    Work,
     background_answer,
     instruct,
     instruction_record,
@@ -127,14 +126,8 @@ class _TurnInput(Struct, frozen=True, kw_only=True):
     signals: TurnSignals
 
 
-class _Decision(Struct, frozen=True, kw_only=True):
-    """The decision about one metaprompt, with the version and the text for its audit record."""
-
-    mind: MoodState
-    run: MetapromptRun
-    version: Version | None = None
-    output: str = ""
-    rendered: tuple[Record, ...] = ()  # record of the instructions that a model received
+#: The mood state after a metaprompt, its run, and the audit records of the instructions and the result.
+_Decision = tuple[MoodState, MetapromptRun, list[Record]]
 
 
 async def _reflect(
@@ -155,14 +148,9 @@ async def _reflect(
     metaprompts = {each.id: each for each in metaprompts_of(persona.metaprompts, tracking)}
     mind, runs = read.before.mind if read.before else NEUTRAL, list[MetapromptRun]()
     for call in calls:
-        decision = await _decide(services, turn, call, metaprompts, mind)
-        changes = changes_of(mind, decision.mind)
-        run = replace(decision.run, outcome="moved" if changes else decision.run.outcome, changes=changes)
-        mind = decision.mind
+        mind, run, made = await _decide(services, turn, call, metaprompts, mind)
         runs.append(run)
-        records += decision.rendered
-        if decision.version is not None:
-            records.append(_receipt(services, turn, decision.version, run, decision.output))
+        records += made
     at = services.clock.now()
     return Reflection(turn=read.turn.n, at=at, mind=mind, runs=tuple(runs), heard=judged), records
 
@@ -172,13 +160,13 @@ async def _decide(
 ) -> _Decision:
     if call.trigger == RESET:
         run = MetapromptRun(metaprompt="", trigger=RESET, by="hand", outcome="unchanged")
-        return _Decision(mind=NEUTRAL, run=run)
+        return NEUTRAL, _with_changes(run, mind, NEUTRAL), []
     by_hand = SHIPPED.get(call.metaprompt) if call.trigger == BY_HAND else None
     metaprompt = metaprompts.get(call.metaprompt) or by_hand
     if metaprompt is None:
         reason = f"Unknown metaprompt of persona {turn.persona.id!r}"
         run = MetapromptRun(metaprompt=call.metaprompt, trigger=call.trigger, by=RULES, outcome="failed", reason=reason)
-        return _Decision(mind=mind, run=run)
+        return mind, run, []
     due_metaprompt = (metaprompt, call.trigger)
     if services.work_model is None:
         return _by_rules(services, turn, due_metaprompt, mind)
@@ -192,9 +180,15 @@ def _by_rules(
     moved, reason = by_rules(due_metaprompt, mind, turn.signals)
     reason = f"{reason}; {because}" if because else reason
     run = MetapromptRun(metaprompt=metaprompt.id, trigger=trigger, by=RULES, outcome="unchanged", reason=reason)
+    run = _with_changes(run, mind, moved)
     shipped = builtin.get(SYSTEM + metaprompt.key) or builtin[SYSTEM + SELF]
     version = own_version(turn.persona, metaprompt) if metaprompt.template else shipped
-    return _Decision(mind=moved, run=run, version=version, output=reason)
+    return moved, run, [_receipt(services, turn, version, run, reason)]
+
+
+def _with_changes(run: MetapromptRun, before: MoodState, after: MoodState) -> MetapromptRun:
+    changes = changes_of(before, after)
+    return replace(run, outcome="moved" if changes else run.outcome, changes=changes)
 
 
 async def _by_model(
@@ -202,20 +196,17 @@ async def _by_model(
 ) -> _Decision:
     """Ask the model. Conversation text goes in as data, never into a system text."""
     (metaprompt, trigger), conversation = due_metaprompt, turn.read.conversation
-    work = Work(
-        agent=REFLECTOR,
-        key=metaprompt.key or SELF,
-        otherwise=SELF,
-        values=_values(turn, trigger, mind),
-        project=project_of(None, conversation.metadata.get("project"), services.settings.project),
-    )
+    values, key = _values(turn, trigger, mind), metaprompt.key or SELF
+    project = project_of(None, conversation.metadata.get("project"), services.settings.project)
     try:
         if metaprompt.template:  # the persona's own text
             resolved = await resolved_of(services, own_version(turn.persona, metaprompt))
-            instruction = render_instruction(resolved, work.values)
+            instruction = render_instruction(resolved, values)
         else:
-            instruction = await instruct(services, turn.scope, work)
-        rendered = instruction_record(services, instruction, work, conversation=conversation.id)
+            instruction = await instruct(
+                services, turn.scope, key, values, agent=REFLECTOR, project=project, otherwise=SELF
+            )
+        rendered = instruction_record(services, instruction, agent=REFLECTOR, conversation=conversation.id)
         request = ModelRequest(
             messages=(msgspec.json.encode({"role": "user", "content": instruction.text}),),
             purpose=REFLECTOR,
@@ -246,7 +237,8 @@ async def _by_model(
         reason=reason,
         prompt=version.source,
     )
-    return _Decision(mind=moved, run=run, version=version, output=text, rendered=(rendered,))
+    run = _with_changes(run, mind, moved)
+    return moved, run, [rendered, _receipt(services, turn, version, run, text)]
 
 
 def _values(turn: _TurnInput, trigger: str, mind: MoodState) -> dict[str, str]:
@@ -347,9 +339,9 @@ async def _judged(
     if model is None or not text.strip():
         return None, ()
     project = project_of(None, reflecting.conversation.metadata.get("project"), services.settings.project)
-    work = Work(agent=LISTENER, key=KEY, otherwise=KEY, values={}, project=project)
-    instruction = await instruct(services, scope, work)
-    records = (instruction_record(services, instruction, work, conversation=reflecting.conversation.id),)
+    instruction = await instruct(services, scope, KEY, {}, agent=LISTENER, project=project)
+    conversation = reflecting.conversation.id
+    records = (instruction_record(services, instruction, agent=LISTENER, conversation=conversation),)
     request = ModelRequest(
         messages=(
             msgspec.json.encode({"role": "system", "content": instruction.text}),

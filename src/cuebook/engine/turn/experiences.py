@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.instructions import BROKEN, Work, complete_answer, instruct, instruction_record
+from cuebook.engine.core.instructions import BROKEN, complete_answer, instruct, instruction_record
 from cuebook.engine.core.recall import embed_query, vectors_of
 from cuebook.engine.core.services import ModelSelection, Services
 from cuebook.errors import BackendError, CuebookError, UpstreamError
@@ -247,8 +247,7 @@ async def _selected(
         for number, each in enumerate(experiences, 1)
     )
     values = {"experiences": listed, "agent_name": persona.name, "most": services.config.experience.most}
-    work = Work(agent=SELECTOR, key=KEY, otherwise=KEY, values=values, project=query.project)
-    instruction = await instruct(services, scope, work)
+    instruction = await instruct(services, scope, KEY, values, agent=SELECTOR, project=query.project)
     messages = _messages(instruction.text, listed, query)
     key, now = _key(services, model, messages), services.clock.now()
     selected = services.caches.selections.get(key)
@@ -267,9 +266,8 @@ async def _selected(
         failed = f"Model {model.name} returned an unreadable answer"
     if failed:
         log.warning("Selecting experiences without the model: %s", failed)
-    await _tell(
-        services, scope, instruction_record(services, instruction, work, conversation=query.conversation), reply
-    )
+    record = instruction_record(services, instruction, agent=SELECTOR, conversation=query.conversation)
+    await _tell(services, scope, record, reply)
     model_selection = services.caches.selections[key] = ModelSelection(
         ids=ids, by=model.name, failed=failed, at=now, messages=messages
     )
