@@ -15,9 +15,7 @@ from cuebook.records.turn import (
     PostRun,
     ShadowCallUsage,
     ShadowedCall,
-    TokenReport,
     TurnEntry,
-    Usage,
 )
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, conversation_row
@@ -119,18 +117,6 @@ class ConversationListStore(Noun):
         """Return the calls of turns `first`..`last` of a conversation, both included. Raises NotFound."""
         row = access.need(transaction, conversation)
         return [_spent(call) for call in row.rows("calls_spent", first=first, last=last)]
-
-    @read
-    def token_reports(self, transaction: Transaction, *, limit: int) -> list[TokenReport]:
-        """Return what providers last reported about prompts in the most recent conversations, the newest last."""
-        reports: list[TokenReport] = []
-        for row in transaction.rows("token_reports", limit=limit):
-            usage = row["usage"] and msgspec.json.decode(row["usage"], type=Usage)
-            shadow = json.loads(row["shadow"]).get(str(row["step"]), {}) if row["shadow"] else {}
-            tokens = shadow.get("clientTokens") if row["shadow"] else row["tokens"]
-            if row["model"] and tokens and usage and usage.input is not None:
-                reports.append(TokenReport(row["conversation"], row["model"], usage.input, tokens))
-        return reports
 
     @read
     def shadow_calls(self, transaction: Transaction, conversation: str | None) -> list[ShadowedCall]:

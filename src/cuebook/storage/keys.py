@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 
 from cuebook.errors import Conflict, NotFound
-from cuebook.memory.scopes import SHARING_ALLOWED
 from cuebook.records.audit import Record
 from cuebook.records.key import Key, LongTermMemory, OrganizationMemoryChange, OrganizationSettings, changed
 from cuebook.storage.audit import chained
@@ -80,9 +79,9 @@ class KeyStore(Noun):
         return after
 
 
-def settings_of(transaction: Transaction, organization: str | None) -> LongTermMemory:
+def settings_of(transaction: Transaction, organization: str) -> LongTermMemory:
     """Return an organization's memory settings inside a transaction, by default the defaults."""
-    return _stored(transaction, organization).memory.long_term_memory if organization else SHARING_ALLOWED
+    return _stored(transaction, organization).memory.long_term_memory
 
 
 def _stored(transaction: Transaction, organization: str) -> OrganizationSettings:

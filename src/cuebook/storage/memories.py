@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from cuebook.interfaces.store import MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.recall import Query, akin_among, match_expression, read_query
-from cuebook.memory.scopes import KEPT, Participants, effective, owner_of, read_places
+from cuebook.memory.scopes import KEPT, SHARING_ALLOWED, Participants, effective, owner_of, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.memory.tokenizer import memory_key
 from cuebook.records.conversation import PathPost, digest_of
@@ -48,14 +48,15 @@ def memory_context(
     """
     metadata = row.metadata if row else {}
     policy = effective(memory_look.control, metadata.get(KEPT), memory_look.defaults)
-    settings = settings_of(transaction, memory_look.organization)
+    organization = memory_look.organization
+    settings = settings_of(transaction, organization) if organization else SHARING_ALLOWED
     user = row.user if row else memory_look.user or transaction.scope.user
     others = [each for each in row.participants if each != user] if row else []
     persona = memory_look.persona or (row.persona if row else "") or memory_look.otherwise
-    participants = Participants(user=user, persona=persona, organization=memory_look.organization, alone=not others)
+    participants = Participants(user=user, persona=persona, organization=organization, alone=not others)
     places = read_places(policy, participants, settings)
     users = json.dumps(others)  # every participant with an own key needs a key of the organization
-    if others and transaction.one("outsiders", organization=memory_look.organization, users=users) is not None:
+    if others and transaction.one("outsiders", organization=organization, users=users) is not None:
         places = tuple(each for each in places if each.kind != "organization")
     if not places:
         return MemoryMatches(policy=policy, settings=settings)

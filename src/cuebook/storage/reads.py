@@ -10,7 +10,6 @@ from operator import attrgetter
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import (
     Alignment,
-    MemoryMatches,
     PathQuery,
     PostSpot,
     Scene,
@@ -76,13 +75,11 @@ class ConversationReader(Noun):
         own = overrides(path_query.prompts, project_of(path_query.project, kept, path_query.otherwise))
         families = families_of(transaction, (*own, *path_query.prompts), DEPTH) if path_query.prompts else {}
         epoch = current_epoch(transaction)
+        look, dense = path_query.memory, path_query.search.dense if path_query.search else None
         if row is None:
-            memory_context = _known(transaction, path_query, None, self.cache)
+            known = memories.memory_context(transaction, look, None, self.cache, dense=dense) if look else None
             return Scene(
-                conversation=Conversation(id=path_query.conversation),
-                families=families,
-                known=memory_context,
-                epoch=epoch,
+                conversation=Conversation(id=path_query.conversation), families=families, known=known, epoch=epoch
             )
         if self.paths:
             self.paths.see(transaction.scope.tenant, epoch)
@@ -98,7 +95,7 @@ class ConversationReader(Noun):
         behind = runs if path_query.whole else runs_after(runs, mark)
         path, left = _read_path(row, behind, path_query, self.paths, epoch=epoch)
         said = last.metadata.get(RECALLED, {}).get("durable", ()) if last else ()
-        known = _known(transaction, path_query, row, self.cache, said=said)
+        known = memories.memory_context(transaction, look, row, self.cache, dense=dense, keep=said) if look else None
         recalls = path_query.quotes or known is None or known.policy.recalls
         return Scene(
             conversation=row.record(),
@@ -291,21 +288,6 @@ class ConversationReader(Noun):
             return search.NOTHING
         runs = runs_to(row, row.head)
         return search.search(row, runs, search_look, self.cache)
-
-
-def _known(
-    transaction: Transaction,
-    path_query: PathQuery,
-    row: ConversationRow | None,
-    remembered: search.SearchCache,
-    *,
-    said: Sequence[str] = (),
-) -> MemoryMatches | None:
-    """Load the memories of other conversations, if requested; `said` are ids of memories used before."""
-    if path_query.memory is None:
-        return None
-    dense = path_query.search.dense if path_query.search else None
-    return memories.memory_context(transaction, path_query.memory, row, remembered, dense=dense, keep=said)
 
 
 def _read_path(

@@ -12,11 +12,12 @@ from cuebook.memory.owner_memories import USE
 from cuebook.memory.scopes import KEPT
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
+from cuebook.records.turn import TokenReport, Usage
 from cuebook.storage import access, memories, outcomes, reflections
 from cuebook.storage.access import ConversationRow, current_epoch, encode_json
 from cuebook.storage.audit import chained
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read_all, write, write_all
+from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, read_all, write, write_all
 from cuebook.storage.tree import (
     SHIFT,
     Tip,
@@ -129,6 +130,18 @@ class TurnStore(Noun):
         chained(row.transaction, [replace(each, turn=lease.turn) for each in closing.audit])
         transaction.failpoint("close.stored")
         return reply_seq
+
+    @read
+    def token_reports(self, transaction: Transaction, *, limit: int) -> list[TokenReport]:
+        """Return what providers last reported about prompts in the most recent conversations, the newest last."""
+        reports: list[TokenReport] = []
+        for row in transaction.rows("token_reports", limit=limit):
+            usage = row["usage"] and msgspec.json.decode(row["usage"], type=Usage)
+            shadow = json.loads(row["shadow"]).get(str(row["step"]), {}) if row["shadow"] else {}
+            tokens = shadow.get("clientTokens") if row["shadow"] else row["tokens"]
+            if row["model"] and tokens and usage and usage.input is not None:
+                reports.append(TokenReport(row["conversation"], row["model"], usage.input, tokens))
+        return reports
 
     async def expire(
         self, *, now: float, lease_s: float | None = None, wait_s: float | None = None, limit: int = 100
@@ -244,10 +257,22 @@ def _place(row: ConversationRow, opening: StepStart) -> Tip:
 
 
 def _begin_step(row: ConversationRow, opening: StepStart, *, base_seq: int, holder: str | None) -> Lease:
+    """Store a step of a new or a waiting turn, and take the lease."""
     fence, until = row.fence if opening.parallel else row.fence + 1, opening.now + opening.lease_s
-    turn, step, round_ = _begin_turn(row, opening, fence=fence)
-    values = {"manifest": msgspec.json.encode(opening.manifest), "moves_head": int(opening.moves_head)}
-    row.run("step_insert", turn=turn, n=step, base=base_seq, **values)
+    values = {"fence": fence, "metadata": encode_json(opening.metadata)}
+    if opening.turn:
+        continued = row.run("turn_step", n=opening.turn, **values).fetchone()
+        if continued is None:
+            raise access.moved(opening.conversation)
+        turn, (step, round_) = opening.turn, continued
+    else:
+        if not opening.parallel:
+            leave_waiting(row, now=opening.now)
+        turn, step, query = row.turns + 1, 1, opening.query_seq
+        round_ = tip_at(row, query).round
+        row.run("turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
+    manifest = msgspec.json.encode(opening.manifest)
+    row.run("step_insert", turn=turn, n=step, base=base_seq, manifest=manifest, moves_head=int(opening.moves_head))
     lease = Lease(
         scope=row.transaction.scope,
         conversation=opening.conversation,
@@ -267,22 +292,6 @@ def _begin_step(row: ConversationRow, opening: StepStart, *, base_seq: int, hold
         numbers = {"turn": turn, "fence": fence, "until": until, "turns": turns}
         row.run("conversation_lease", **numbers, open_round=round_, holder=holder)
     return lease
-
-
-def _begin_turn(row: ConversationRow, opening: StepStart, *, fence: int) -> tuple[int, int, int]:
-    """Open a turn, or continue a waiting one; return the numbers of turn, step and round."""
-    values = {"fence": fence, "metadata": encode_json(opening.metadata)}
-    if opening.turn:
-        continued = row.run("turn_step", n=opening.turn, **values).fetchone()
-        if continued is None:
-            raise access.moved(opening.conversation)
-        return opening.turn, *continued
-    if not opening.parallel:
-        leave_waiting(row, now=opening.now)
-    turn, query = row.turns + 1, opening.query_seq
-    round_ = tip_at(row, query).round
-    row.run("turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
-    return turn, 1, round_
 
 
 def _held(transaction: Transaction, lease: Lease) -> ConversationRow:

@@ -148,7 +148,7 @@ async def restore_token_ratios(services: Services, scope: Scope) -> None:
     """Fill the cache of token ratios, once, with what providers reported before this process started."""
     if services.caches.has_ratios:
         return
-    for report in await services.store.talks.token_reports(scope, limit=LOADED):
+    for report in await services.store.token_reports(scope, limit=LOADED):
         if (report.model, report.conversation) not in services.caches.token_ratios:
             values: Any = {"reported": report.reported, "tokens": report.tokens}
             learn_ratio(services, report.model, report.conversation, **values)
