@@ -92,10 +92,15 @@ def partition(
     if listed and tokens <= room:
         return Partition(kept=tuple(PostInForm(post, "full", post.tokens) for post in path), dropped=(), tokens=tokens)
     lay = _lay(path, room, limits, query, capped=not listed)
-    full = _fill(lay) if listed else _first_full(lay, limits, begins=begins)
-    small = full if listed else _first_small(lay, full, limits, begins=begins)
-    if small == full and not listed and not (full == 0 and begins):
-        small = full = _whole(lay, full)
+    if listed:
+        full = small = _fill(lay)
+    else:  # full posts fill a share of the room, or more if limits require more of them
+        older = _fitting(lay, limits.full_share, begins=begins)
+        newest = _fitting(lay, limits.small_share, begins=begins)
+        full = min(older, max(newest, _window_start(lay, limits.window_posts)))
+        small = _first_small(lay, full, limits, begins=begins)
+        if small == full and not (full == 0 and begins):
+            small = full = _whole(lay, full)
     early = [i for i in lay.pinned if i < small]  # the query of an open turn, before all else
     post_in_forms = [_full(path[i], lay.caps[i]) for i in sorted(early)]
     post_in_forms += [
@@ -124,8 +129,12 @@ class _Lay(Struct, frozen=True):
 
 
 def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int, *, capped: bool) -> _Lay:
-    pinned = _pinned(path, query)
-    caps = _caps(path, room, pinned) if capped else list(map(_tokens, path))
+    pinned, caps = _pinned(path, query), list(map(_tokens, path))
+    if capped:  # an oversized post gets a share of the room that depends only on the room, unless it is required
+        most = int(room * POST_SHARE)
+        for i in [i for i, tokens in enumerate(caps) if tokens > most and i not in pinned]:
+            if can_cut(path[i]):
+                caps[i] = max(most, least_of(path[i]))
     if sum(caps[i] for i in pinned) > room:
         _squeeze(path, caps, pinned, room)
     messages, loose = list(map(_message, path)), caps[::-1]
@@ -150,17 +159,6 @@ def _held(path: Sequence[PathPost]) -> frozenset[int]:
         return frozenset()
     calls = {i: calls_of(post) for i, post in enumerate(path)}
     return held_together({i: made for i, made in calls.items() if made is not None})
-
-
-def _caps(path: Sequence[PathPost], room: int, pinned: frozenset[int]) -> list[int]:
-    """Return the tokens of each post in full. An oversized one gets a share of the room that depends only on the room,
-    unless it is required.
-    """
-    most, caps = int(room * POST_SHARE), list(map(_tokens, path))
-    for i in [i for i, tokens in enumerate(caps) if tokens > most and i not in pinned]:
-        if can_cut(path[i]):
-            caps[i] = max(most, least_of(path[i]))
-    return caps
 
 
 def _pinned(path: Sequence[PathPost], query: int) -> frozenset[int]:
@@ -190,12 +188,6 @@ def _answers(post: PathPost) -> bool:
 
 
 # ---- Cut points -----------------------------------------------------------------------------------------------------
-
-
-def _first_full(lay: _Lay, limits: Limits, *, begins: bool) -> int:
-    """Return the index of the oldest full post: within a share of the room, larger if limits require more posts."""
-    older, newest = _fitting(lay, limits.full_share, begins=begins), _fitting(lay, limits.small_share, begins=begins)
-    return min(older, max(newest, _window_start(lay, limits.window_posts)))
 
 
 def _fill(lay: _Lay) -> int:

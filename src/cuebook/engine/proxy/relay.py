@@ -54,7 +54,7 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
 
     async def stream(self, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
         """Yield the head and the body of the answer, the head with the request's position and its prompt's length."""
-        services, lease = self.wire.services, step.lease
+        wire, services, lease = self.wire, self.wire.services, step.lease
         if step.position.is_side_branch and services.caches.is_first_side_request(
             (lease.scope.tenant, lease.conversation)
         ):
@@ -64,22 +64,25 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
             )
         position: Any = {"conversation": lease.conversation, "turn": lease.turn, "step": lease.step}
         position["is_side_branch"] = not step.decision.start.moves_head
-        async with aclosing(await self._answers(step)) as pieces:
+        if wire.upstream is None:
+            body = local_answer(services, step, stream=wire.stream, counts=wire.wants_usage)
+        else:
+            body = await self._upstream_answer(wire.upstream, step)
+        async with aclosing(body) as pieces:
             async for piece in pieces:
                 tokens = step.plan.window.tokens
                 yield replace(piece, **position, tokens=tokens) if isinstance(piece, Head) else piece
 
-    async def _answers(self, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
+    async def _upstream_answer(self, upstream: Upstream, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
+        """Send a step to the upstream, again in another form or with a smaller window if it refuses the first one."""
         wire = self.wire
-        if wire.upstream is None:
-            return local_answer(wire.services, step, stream=wire.stream, counts=wire.wants_usage)
-        reply, error = await self._send(wire.upstream, step)
+        reply, error = await self._send(upstream, step)
         if wire.turns_to_chat(reply.status, error or b""):
             await reply.aclose()
-            reply, error = await self._send(wire.upstream, step)
+            reply, error = await self._send(upstream, step)
         if error is not None and await replan_step(wire.services, step, reply.status, error):
             await reply.aclose()
-            reply, error = await self._send(wire.upstream, step)
+            reply, error = await self._send(upstream, step)
         return relay_answer(reply, step, wire.reader(), body=error)
 
     async def _send(self, upstream: Upstream, step: OpenStep) -> tuple[RelayAnswer, bytes | None]:

@@ -80,6 +80,10 @@ def window_request(
     if request.begins_at_compaction and not request.resends_history:
         begin = max((n for n, post in enumerate(posts) if is_compaction(post.wire or b"")), default=0)
         posts, replaced = posts[begin:], dropped_ranges(posts[:begin], COMPACTED)
+    if position.live is not None:  # with the secrets of the caller's message
+        live = {conversation.last_seq + 1: whole(path_of(scene, (position.live,))[-1], conversation.user)}
+    else:
+        live = {seq: request.history[n].raw for seq, n in position.messages_by_seq(conversation.last_seq).items()}
     return WindowRequest(
         conversation=ask.conversation,
         path=posts,
@@ -97,7 +101,7 @@ def window_request(
         live_client=request.live_client,
         tools=request.tools,
         live_tools=request.live_tools,
-        live=_live_messages(scene, request, position),
+        live=live,
         frozen=prompt.volatile,
         query_seq=position.waiting_turn.query_seq if position.waiting_turn else None,
         memories=memories or SelectedMemories(),
@@ -105,14 +109,6 @@ def window_request(
         mind=prompt.mood,
         zone=services.settings.zone_of(ask.time_zone, conversation),
     )
-
-
-def _live_messages(scene: Scene, request: TurnRequest, position: HistoryPosition) -> dict[int, bytes]:
-    """Return the messages as the caller sent them, by the seq of their stored post."""
-    last = scene.conversation.last_seq
-    if position.live is not None:
-        return {last + 1: whole(path_of(scene, (position.live,))[-1], scene.conversation.user)}
-    return {seq: request.history[n].raw for seq, n in position.messages_by_seq(last).items()}
 
 
 # ---- The path -------------------------------------------------------------------------------------------------------
