@@ -42,7 +42,7 @@ class Argument(Struct, frozen=True, kw_only=True):
 
     wire: str = ""  # its name in JSON and in a query
     flag: str = ""  # its option on the command line, "-" for none
-    metavar: str = ""  # its placeholder in the help; with `|-` at the end, `-` reads standard input
+    metavar: str = ""  # its placeholder in the help, if not by type or name; with `|-`, `-` reads standard input
     source: Literal["request", "user", "acting", "actor", "caller", "key", "python"] = "request"
     time: bool = False  # Unix seconds in Python, ISO 8601 in JSON, a date on the command line
 
@@ -266,6 +266,11 @@ def _declared(namespace: str, kind: type) -> Iterator[Operation]:
             yield Operation(
                 namespace=namespace, name=name, declaration=declaration, parameters=parameters, returns=returns, doc=doc
             )
+
+
+def parameters_of(method: Callable[..., Any]) -> tuple[Parameter, ...]:
+    """Return the parameters of a declared method."""
+    return _signature(method)[0]
 
 
 @cache

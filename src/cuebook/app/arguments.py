@@ -13,16 +13,16 @@ OWNER = Caller()
 User = Annotated[
     str | None,
     Meta(description="Use only data that this user can access."),
-    Argument(source="user", metavar="USER"),
+    Argument(source="user"),
 ]
 Owner = Annotated[
     str | None,
     Meta(description="Store it as a memory of this user. Default: the project's own."),
-    Argument(source="user", metavar="USER"),
+    Argument(source="user"),
 ]
 #: A text that is not empty.
 Text = Annotated[str, Meta(min_length=1)]
-Conversation = Annotated[str, Meta(min_length=1, description="Conversation ID."), Argument(metavar="CONVERSATION")]
+Conversation = Annotated[str, Meta(min_length=1, description="Conversation ID.")]
 OnlyConversation = Annotated[
     str | None, Meta(min_length=1, description="Use only this conversation."), Argument(metavar="ID")
 ]
@@ -31,24 +31,18 @@ Organization = Annotated[str | None, Meta(description="Use only data of this org
 AsOf = Annotated[
     float | None,
     Meta(description="Use the memories that were valid at this time; a date is its start (UTC)."),
-    Argument(time=True, metavar="DATE"),
+    Argument(time=True),
 ]
 Ended = Annotated[bool, Meta(description="Include superseded memories.")]
-PageSize = Annotated[int, Meta(ge=1, le=1000, description="Return at most N items."), Argument(metavar="N")]
-MaybePageSize = Annotated[
-    int | None, Meta(ge=1, le=1000, description="Return at most N items per page. Default: all."), Argument(metavar="N")
-]
-Cursor = Annotated[
-    str | None, Meta(description="Continue after the page that returned this cursor."), Argument(metavar="CURSOR")
-]
+PageSize = Annotated[int, Meta(ge=1, le=1000, description="Return at most N items.")]
+MaybePageSize = Annotated[int | None, Meta(ge=1, le=1000, description="Return at most N items per page. Default: all.")]
+Cursor = Annotated[str | None, Meta(description="Continue after the page that returned this cursor.")]
 TimeZone = Annotated[
     str | None,
     Meta(description='Resolve "yesterday" and the like in this time zone, such as Europe/Oslo.'),
     Argument(metavar="ZONE"),
 ]
-Tokens = Annotated[
-    int | None, Meta(ge=1, le=2**31, description="Limit the results to N tokens."), Argument(metavar="N")
-]
+Tokens = Annotated[int | None, Meta(ge=1, le=2**31, description="Limit the results to N tokens.")]
 #: The acting user as the author of a change.
 By = Annotated[
     str,
@@ -59,7 +53,7 @@ By = Annotated[
 Actor = Annotated[str, Argument(source="actor")]
 CallerOf = Annotated[Caller, Argument(source="caller")]
 IdempotencyKey = Annotated[str | None, Argument(source="key")]
-TurnNumber = Annotated[int, Meta(description="Turn number."), Argument(metavar="N")]
+TurnNumber = Annotated[int, Meta(description="Turn number.")]
 StepNumber = Annotated[
     int | None,
     Meta(ge=1, description="Model call of the turn. Default: the last one."),

@@ -233,9 +233,7 @@ class Conversations(Namespace):
         branches: Annotated[
             Literal["head", "all"], Meta(description="`all` includes side branches, ordered by post number.")
         ] = "head",
-        last: Annotated[
-            int | None, Meta(ge=1, le=2**31, description="Return only the newest N posts."), Argument(metavar="N")
-        ] = None,
+        last: Annotated[int | None, Meta(ge=1, le=2**31, description="Return only the newest N posts.")] = None,
         limit: MaybePageSize = None,
         cursor: Cursor = None,
     ) -> Page[PostEntry]:

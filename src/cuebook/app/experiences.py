@@ -104,7 +104,7 @@ class Experiences(Namespace):
     )
     async def select(
         self,
-        query: Annotated[str, Meta(min_length=1, description="User message."), Argument(metavar="QUERY")],
+        query: Annotated[str, Meta(min_length=1, description="User message.")],
         *,
         role: RoleName = None,
     ) -> ExperienceChoice:

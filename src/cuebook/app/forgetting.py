@@ -184,7 +184,7 @@ class Forgetting(Namespace):
     @operation("GET /api/receipts/{receipt}", role="viewer", wrap="receipt")
     async def receipt(
         self,
-        receipt: Annotated[str, Meta(description="Receipt ID."), Argument(metavar="RECEIPT")],
+        receipt: Annotated[str, Meta(description="Receipt ID.")],
         *,
         user: User = None,
         caller: CallerOf = OWNER,

@@ -9,10 +9,10 @@ from cuebook.app.arguments import Cursor, MaybePageSize
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import short_page
 from cuebook.app.setup.personas import PersonaShown, PersonaWhole, describe_persona
-from cuebook.operations import Argument, operation
+from cuebook.operations import operation
 from cuebook.records.answer import Page
 
-Mode = Annotated[str | None, Meta(description="Show the settings that apply in this mode."), Argument(metavar="MODE")]
+Mode = Annotated[str | None, Meta(description="Show the settings that apply in this mode.")]
 
 
 class Personas(Namespace):
@@ -33,7 +33,7 @@ class Personas(Namespace):
     @operation("GET /api/personas/{persona}", role="viewer")
     async def get(
         self,
-        persona: Annotated[str, Meta(description="Persona ID."), Argument(metavar="PERSONA")],
+        persona: Annotated[str, Meta(description="Persona ID.")],
         *,
         mode: Mode = None,
     ) -> PersonaWhole:

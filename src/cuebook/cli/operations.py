@@ -17,7 +17,7 @@ from cuebook.cli.group import DAYS, Tenant, command, new_app, seconds
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.operations import Operation, Parameter, operations_of, summary_of
+from cuebook.operations import Operation, Parameter, operations_of, parameters_of, summary_of
 from cuebook.records.answer import Page, Time, in_words
 from cuebook.records.memory import DEFAULT_TENANT
 
@@ -54,38 +54,74 @@ def group_of(name: str, line: str) -> typer.Typer:
 
 
 def _add(app: typer.Typer, operation: Operation, name: str, render: Render | None, *, tenant: bool) -> None:
-    shown = [each for each in operation.asked() if each.argument.flag != "-"]
     printed = list(inspect.signature(render).parameters.values())[1:] if render else []
-    extra = [each for each in printed if each.name not in {part.name for part in shown}]
-    same = [each.name for each in printed if each not in extra]
     actor = {each.name: "cli" for each in operation.parameters if each.argument.source == "actor"}
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    of = (
-        [inspect.Parameter("tenant", inspect.Parameter.KEYWORD_ONLY, annotation=Tenant, default=DEFAULT_TENANT)]
-        if tenant
-        else []
-    )
+    own = [each for each in printed if each.name not in {part.name for part in operation.parameters}]
+    if tenant:
+        kind = inspect.Parameter.KEYWORD_ONLY
+        own.append(inspect.Parameter("tenant", kind, annotation=Tenant, default=DEFAULT_TENANT))
 
-    def run(state: State, **values: Any) -> None:
-        own = {each.name: values.pop(each.name) for each in extra}
+    def run(state: State, values: dict[str, Any], **extra: Any) -> None:
         with state.open() as cue:
-            part = of_tenant(cue, values["tenant"], new=name == "new") if tenant else cue
-            method = operation.bind(part)
-            try:
-                answer = method(**{each.name: _value(each, values[each.name]) for each in shown}, **actor)
-            except InvalidInput as error:
-                raise _by_option(error, shown) from None
-        shown_values = own | {each: values[each] for each in same} if render else {"none": operation.declaration.none}
+            part = of_tenant(cue, extra["tenant"], new=name == "new") if tenant else cue
+            answer = operation.bind(part)(**values, **actor)
+        shown = {each.name: (values | extra)[each.name] for each in printed}
         state.report(
             operation.wire_answer(answer),
-            render=partial(render or print_answer, answer, **shown_values),
+            render=partial(render, answer, **shown) if render else partial(print_answer, answer, declaration.none),
             failed=getattr(answer, "failed", False),
         )
 
-    parameters = [inspect.Parameter("state", kind, annotation=State), *map(_option, shown), *extra, *of]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    declaration = operation.declaration
     run.__doc__ = summary_of(operation.doc).replace("Return ", "Show ", 1)
-    command(app, *operation.declaration.examples, name=name)(run)
+    _register(app, run, operation.parameters, own, name=name, examples=declaration.examples)
+
+
+#: A command: its arguments are the shared options, the values of an operation's arguments, and its own options.
+OperationCommand = Callable[..., None]
+
+
+def operation_command(
+    app: typer.Typer, method: Callable[..., Any], *examples: str
+) -> Callable[[OperationCommand], OperationCommand]:
+    """Register a function as a command with the options of an operation and its own.
+
+    Its second argument maps the operation's arguments to their values. An own option replaces the one of the same name.
+    """
+
+    def register(function: OperationCommand) -> OperationCommand:
+        _, _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        name = function.__name__.rstrip("_")
+        _register(app, function, parameters_of(method), own, name=name, examples=examples)
+        return function
+
+    return register
+
+
+def _register(
+    app: typer.Typer,
+    function: OperationCommand,
+    parameters: Sequence[Parameter],
+    own: Sequence[inspect.Parameter],
+    *,
+    name: str,
+    examples: Sequence[str],
+) -> None:
+    replaced = {each.name for each in own}
+    options = [each for each in parameters if each.asked and each.argument.flag != "-" and each.name not in replaced]
+
+    def run(state: State, **values: Any) -> None:
+        extra = {each.name: values.pop(each.name) for each in own}
+        try:
+            function(state, {each.name: _value(each, values[each.name]) for each in options}, **extra)
+        except InvalidInput as error:
+            raise _by_option(error, options) from None
+
+    state = inspect.Parameter("state", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=State)
+    keywords = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    run.__signature__ = inspect.Signature([state, *map(_option, options), *keywords])  # type: ignore[attr-defined]
+    run.__doc__ = inspect.getdoc(function)
+    command(app, *examples, name=name)(run)
 
 
 def of_tenant(cue: BlockingCuebook, tenant: str, *, new: bool = False) -> BlockingCuebook:
@@ -130,7 +166,7 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     kind, meta, argument = _kind(parameter), parameter.meta, parameter.argument
     limits: dict[str, Any] = {"min": meta.ge, "max": meta.le} if meta and _inner(parameter) in (int, float) else {}
     if kind is not bool and (argument.metavar or get_origin(_inner(parameter)) is not Literal):
-        limits["metavar"] = argument.metavar or parameter.name.upper()
+        limits["metavar"] = argument.metavar or _placeholder(parameter)
     if argument.time:
         limits["formats"] = DAYS
     if parameter.positional and not argument.flag:
@@ -146,6 +182,15 @@ def _option(parameter: Parameter) -> inspect.Parameter:
     return inspect.Parameter(
         parameter.name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, made], default=default
     )
+
+
+def _placeholder(parameter: Parameter) -> str:
+    """Return how the help shows a value: N for a whole number, 0..1 for a share, DATE, else the argument's name."""
+    if parameter.argument.time:
+        return "DATE"
+    if _inner(parameter) is float and parameter.meta and parameter.meta.le == 1:
+        return "0..1"
+    return "N" if _inner(parameter) is int else parameter.name.upper()
 
 
 def _inner(parameter: Parameter) -> Any:

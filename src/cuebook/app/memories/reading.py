@@ -104,7 +104,7 @@ LEAST = 64
 #: Most memories of a history.
 MOST_HISTORY = 100
 
-MemoryId = Annotated[str, Meta(description="Memory ID from `cuebook memory list`."), Argument(metavar="MEMORY")]
+MemoryId = Annotated[str, Meta(description="Memory ID from `cuebook memory list`.")]
 Category = Annotated[str | None, Meta(description="Only this category."), Argument(metavar="NAME")]
 
 

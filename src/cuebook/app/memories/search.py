@@ -93,7 +93,7 @@ class Memories(MemoryWriting, Forgetting):
     )
     async def search(
         self,
-        query: Annotated[str, Meta(description="Question or keywords."), Argument(metavar="QUERY")],
+        query: Annotated[str, Meta(description="Question or keywords.")],
         *,
         conversation: OnlyConversation = None,
         user: User = None,
@@ -105,9 +105,7 @@ class Memories(MemoryWriting, Forgetting):
             Argument(flag="scope", metavar="S"),
         ] = None,
         as_of: AsOf = None,
-        limit: Annotated[
-            int, Meta(ge=1, le=MOST_HITS, description="Show at most N results."), Argument(metavar="N")
-        ] = 10,
+        limit: Annotated[int, Meta(ge=1, le=MOST_HITS, description="Show at most N results.")] = 10,
         token_budget: Tokens = None,
         time_zone: TimeZone = None,
     ) -> Sequence[Hit]:
@@ -238,7 +236,7 @@ class Memories(MemoryWriting, Forgetting):
         conversation: Conversation,
         *,
         user: User = None,
-        last: Annotated[int, Meta(ge=1, le=1000, description="Number of posts."), Argument(metavar="N")] = 15,
+        last: Annotated[int, Meta(ge=1, le=1000, description="Number of posts.")] = 15,
     ) -> str:
         """Summarize the newest posts in BrowserOS's batch form: actions, results, key facts."""
         posts = await self._services.store.posts(Scope(user=user), conversation, last=last)

@@ -54,11 +54,7 @@ OF_A_USER, OF_NOBODY = "user_preference", "domain"
 LISTED = 50
 
 KnowledgeId = Annotated[str, Meta(description="ID from `cuebook knowledge list`."), Argument(metavar="ID")]
-Text = Annotated[
-    str,
-    Meta(min_length=1, description="Text to remember, as a self-contained sentence."),
-    Argument(metavar="TEXT"),
-]
+Text = Annotated[str, Meta(min_length=1, description="Text to remember, as a self-contained sentence.")]
 
 
 class MemoryWriting(MemoryReading):
@@ -111,7 +107,7 @@ class MemoryWriting(MemoryReading):
     async def update(
         self,
         memory: MemoryId,
-        text: Annotated[str, Meta(min_length=1, description="Corrected text."), Argument(metavar="TEXT")],
+        text: Annotated[str, Meta(min_length=1, description="Corrected text.")],
         *,
         user: User = None,
         organization: Organization = None,
@@ -313,18 +309,12 @@ class MemoryWriting(MemoryReading):
     )
     async def put_knowledge(
         self,
-        category: Annotated[
-            str,
-            Meta(description=f"One of {', '.join(KNOWLEDGE)}."),
-            Argument(metavar="CATEGORY"),
-        ],
-        key: Annotated[str, Meta(min_length=1, description="Key of the memory."), Argument(metavar="KEY")],
-        value: Annotated[str, Meta(min_length=1, description="Value of the memory."), Argument(metavar="VALUE")],
+        category: Annotated[str, Meta(description=f"One of {', '.join(KNOWLEDGE)}.")],
+        key: Annotated[str, Meta(min_length=1, description="Key of the memory.")],
+        value: Annotated[str, Meta(min_length=1, description="Value of the memory.")],
         *,
         user: Owner = None,
-        confidence: Annotated[
-            float | None, Meta(ge=0, le=1, description="Confidence in the memory."), Argument(metavar="0..1")
-        ] = None,
+        confidence: Annotated[float | None, Meta(ge=0, le=1, description="Confidence in the memory.")] = None,
         idempotency_key: IdempotencyKey = None,
     ) -> KnowledgeEntry:
         """Store a memory under a key. The same value again raises its confidence; a new value supersedes the old one.
@@ -369,7 +359,7 @@ class MemoryWriting(MemoryReading):
         as_of: Annotated[
             float | datetime | None,
             Meta(description="Compute the decay as of this date (UTC). Default: now."),
-            Argument(time=True, metavar="DATE"),
+            Argument(time=True),
         ] = None,
     ) -> DecayResult:
         """Lower the confidence of unused memories. 30 days without use subtract 0.1; below 0.1 they are deleted."""

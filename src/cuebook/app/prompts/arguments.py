@@ -16,25 +16,17 @@ Reference = Annotated[
     Meta(description="Prompt ID; append @BRANCH, @LABEL, :N or @BRANCH:N for a version."),
     Argument(metavar="PROMPT"),
 ]
-BranchName = Annotated[str | None, Meta(description="Branch. Default: `main`."), Argument(metavar="BRANCH")]
-Number = Annotated[
-    int | None, Meta(ge=1, le=HIGHEST, description="Version. Default: the active one."), Argument(metavar="N")
-]
-TargetBranch = Annotated[
-    str | None, Meta(min_length=1, description="Branch. Default: `main`."), Argument(metavar="BRANCH")
-]
-LabelName = Annotated[
-    str | None, Meta(description="Label of the version, instead of branch and version."), Argument(metavar="LABEL")
-]
+BranchName = Annotated[str | None, Meta(description="Branch. Default: `main`.")]
+Number = Annotated[int | None, Meta(ge=1, le=HIGHEST, description="Version. Default: the active one.")]
+TargetBranch = Annotated[str | None, Meta(min_length=1, description="Branch. Default: `main`.")]
+LabelName = Annotated[str | None, Meta(description="Label of the version, instead of branch and version.")]
 #: The signals of a round, with their strengths.
 Signals = Annotated[
     Mapping[str, Annotated[float, Meta(ge=0, le=1)] | bool] | None,
     Meta(description="Signals of the round."),
     Argument(flag="signal", metavar="NAME[=0..1]"),
 ]
-Propensity = Annotated[
-    float, Meta(gt=0, le=1, description="Probability with which it was selected."), Argument(metavar="0..1")
-]
+Propensity = Annotated[float, Meta(gt=0, le=1, description="Probability with which it was selected.")]
 
 
 class ForkOrigin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

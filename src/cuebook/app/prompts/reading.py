@@ -213,7 +213,7 @@ class PromptReading(Namespace):
     async def version(
         self,
         slug: Slug,
-        number: Annotated[int, Meta(description="Version."), Argument(metavar="N")],
+        number: Annotated[int, Meta(description="Version.")],
         *,
         branch: BranchName = None,
         resolve: Resolve = False,
@@ -271,18 +271,14 @@ class PromptReading(Namespace):
     async def diff(
         self,
         slug: Slug,
-        a: Annotated[int, Meta(ge=1, le=HIGHEST, description="The old version."), Argument(metavar="A")],
+        a: Annotated[int, Meta(ge=1, le=HIGHEST, description="The old version.")],
         b: Annotated[
-            int | None,
-            Meta(ge=1, le=HIGHEST, description="The new version. Default: the active one."),
-            Argument(metavar="B"),
+            int | None, Meta(ge=1, le=HIGHEST, description="The new version. Default: the active one.")
         ] = None,
         *,
         branch: BranchName = None,
         turns: Annotated[
-            int,
-            Meta(ge=0, le=MOST_TURNS, description="Measure it on the last N turns with the prompt; 0: on none."),
-            Argument(metavar="N"),
+            int, Meta(ge=0, le=MOST_TURNS, description="Measure it on the last N turns with the prompt; 0: on none.")
         ] = TURNS,
         user: User = None,
     ) -> VersionDiff:
@@ -313,9 +309,7 @@ class PromptReading(Namespace):
         *,
         prefix: Prefix = "",
         least: Annotated[
-            float | None,
-            Meta(gt=0, le=1, description="Minimum mean similarity. Default: by the method."),
-            Argument(metavar="0..1"),
+            float | None, Meta(gt=0, le=1, description="Minimum mean similarity. Default: by the method.")
         ] = None,
     ) -> Clusters:
         """Group similar prompts and list near duplicates.
@@ -380,15 +374,9 @@ class PromptReading(Namespace):
         strategy: Annotated[
             Strategy | None, Meta(description="Selection strategy. Default: the setting prompts.strategy.")
         ] = None,
-        epsilon: Annotated[
-            float | None,
-            Meta(ge=0, le=1, description="Exploration rate of epsilon_greedy."),
-            Argument(metavar="0..1"),
-        ] = None,
+        epsilon: Annotated[float | None, Meta(ge=0, le=1, description="Exploration rate of epsilon_greedy.")] = None,
         seed: Annotated[
-            int | None,
-            Meta(ge=-(2**63), le=2**63 - 1, description="The same seed selects the same variant."),
-            Argument(metavar="N"),
+            int | None, Meta(ge=-(2**63), le=2**63 - 1, description="The same seed selects the same variant.")
         ] = None,
     ) -> Selection:
         """Select a variant of a prompt (an active version of its branches). Stores nothing. Raises NotFound."""
@@ -472,7 +460,7 @@ class PromptReading(Namespace):
         self,
         *,
         prefix: Prefix = "",
-        limit: Annotated[int, Meta(ge=1, le=200, description="Return at most N items."), Argument(metavar="N")] = LIMIT,
+        limit: Annotated[int, Meta(ge=1, le=200, description="Return at most N items.")] = LIMIT,
         cursor: Cursor = None,
     ) -> Page[PromptEntry]:
         """List prompts by name, each with its branches and labels. Raises InvalidInput."""

@@ -195,7 +195,7 @@ class Prompts(PromptReading):
     async def merge(
         self,
         slug: Slug,
-        branch: Annotated[str, Meta(min_length=1, description="Branch to merge."), Argument(metavar="BRANCH")],
+        branch: Annotated[str, Meta(min_length=1, description="Branch to merge.")],
         *,
         into: Annotated[str | None, Meta(min_length=1, description="Branch to merge into. Default: `main`.")] = None,
         theirs: Annotated[
@@ -253,7 +253,7 @@ class Prompts(PromptReading):
     async def label(
         self,
         slug: Slug,
-        name: Annotated[str, Meta(description="Label to move, such as `production`."), Argument(metavar="LABEL")],
+        name: Annotated[str, Meta(description="Label to move, such as `production`.")],
         *,
         branch: TargetBranch = None,
         version: Number = None,
@@ -292,11 +292,11 @@ class Prompts(PromptReading):
         self,
         slug: Reference,
         *,
-        sentiment: Annotated[float, Meta(ge=0, le=1, description="User satisfaction."), Argument(metavar="0..1")],
+        sentiment: Annotated[float, Meta(ge=0, le=1, description="User satisfaction.")],
         corrections: Annotated[
             int,
             Meta(ge=0, le=HIGHEST, description="Number of corrections."),
-            Argument(wire="correctionCount", metavar="N"),
+            Argument(wire="correctionCount"),
         ] = 0,
         outcome: Annotated[
             TaskOutcome | None, Meta(description="Outcome of the task."), Argument(wire="taskOutcome")
@@ -312,9 +312,7 @@ class Prompts(PromptReading):
         conversation: Annotated[
             str | None, Meta(description="Conversation of the feedback."), Argument(metavar="ID")
         ] = None,
-        user: Annotated[
-            str, Meta(description="User who gave the feedback."), Argument(source="user", metavar="USER")
-        ] = "",
+        user: Annotated[str, Meta(description="User who gave the feedback."), Argument(source="user")] = "",
         idempotency_key: IdempotencyKey = None,
     ) -> ObservationResult:
         """Store feedback on a version: the named, the conversation's or the active one.
@@ -351,7 +349,7 @@ class Prompts(PromptReading):
     @operation("POST /api/prompts/{slug}/rollback", role="admin", stores=True)
     async def roll_back(
         self,
-        slug: Slug,
+        slug: Reference,
         *,
         branch: TargetBranch = None,
         to: Annotated[
@@ -395,7 +393,7 @@ class Prompts(PromptReading):
     async def clear(
         self,
         slug: Reference,
-        version: Annotated[int, Meta(ge=1, le=HIGHEST, description="Rolled-back version."), Argument(metavar="N")],
+        version: Annotated[int, Meta(ge=1, le=HIGHEST, description="Rolled-back version.")],
         *,
         branch: TargetBranch = None,
         by: By = "",

@@ -80,9 +80,7 @@ class Audit(Namespace):
     )
     async def tail(
         self,
-        last: Annotated[
-            int, Meta(ge=1, le=_PAGE, description="Show at most N records."), Argument(flag="last", metavar="N")
-        ] = 10,
+        last: Annotated[int, Meta(ge=1, le=_PAGE, description="Show at most N records."), Argument(flag="last")] = 10,
     ) -> Page[AuditRecord]:
         """Return the newest records, oldest first."""
         newest, _ = await self._services.audit.last(Scope())

@@ -34,7 +34,7 @@ class MindOf(Namespace):
         *,
         user: User = None,
         limit: Annotated[
-            int, Meta(ge=1, le=MOST, description="Show at most N reflections."), Argument(flag="last", metavar="N")
+            int, Meta(ge=1, le=MOST, description="Show at most N reflections."), Argument(flag="last")
         ] = 20,
     ) -> ConversationMood:
         """Return the mood state of a conversation: mood, user's skill, task complexity, and what changed them.
@@ -70,7 +70,6 @@ class MindOf(Namespace):
         metaprompt: Annotated[
             str,
             Meta(min_length=1, description="Metaprompt ID: one of the persona's (`cuebook persona show`) or built-in."),
-            Argument(metavar="METAPROMPT"),
         ],
         *,
         user: User = None,

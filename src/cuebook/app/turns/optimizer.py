@@ -10,7 +10,7 @@ from cuebook.app.namespace import Namespace
 from cuebook.app.paging import short_page
 from cuebook.engine.jobs.optimizer import run_once
 from cuebook.errors import InvalidInput
-from cuebook.operations import Argument, operation
+from cuebook.operations import operation
 from cuebook.records.answer import Answer, Page, Time, as_answer
 from cuebook.records.expression import counted
 from cuebook.records.memory import Scope
@@ -144,7 +144,7 @@ class Optimizer(Namespace):
         conversation: OnlyConversation = None,
         *,
         user: User = None,
-        limit: Annotated[int, Meta(ge=1, le=MOST, description="Return at most N runs."), Argument(metavar="N")] = 20,
+        limit: Annotated[int, Meta(ge=1, le=MOST, description="Return at most N runs.")] = 20,
         cursor: Cursor = None,
     ) -> Page[OptimizerRun]:
         """Return optimizer runs, newest first; 500 are kept per conversation. Raises NotFound."""

@@ -107,9 +107,7 @@ class Turns(Namespace):
         *,
         user: User = None,
         last: Annotated[
-            int | None,
-            Meta(ge=1, le=100_000, description=f"Return only the newest N turns. Default: {NEWEST}."),
-            Argument(metavar="N"),
+            int | None, Meta(ge=1, le=100_000, description=f"Return only the newest N turns. Default: {NEWEST}.")
         ] = None,
         all_attempts: Annotated[bool, Meta(description="List the failed calls that a client repeated, too.")] = False,
         limit: MaybePageSize = None,
@@ -230,15 +228,19 @@ class Turns(Namespace):
         n: TurnNumber,
         *,
         with_prompt: Annotated[
-            tuple[Text, ...], Meta(description="Prompt versions: `SLUG`, `SLUG@BRANCH` or `SLUG@BRANCH:NUMBER`.")
+            tuple[Text, ...],
+            Meta(description="Use these prompt versions: `SLUG`, `SLUG@BRANCH` or `SLUG@BRANCH:NUMBER`."),
+            Argument(flag="with", metavar="prompt=P"),
         ] = (),
         as_of: Annotated[
             str | int | None,
             Meta(description="Use the memory as of a time (ISO 8601, UTC without a zone) or a turn number."),
+            Argument(metavar="WHEN"),
         ] = None,
         without: Annotated[
             tuple[Text, ...],
             Meta(description="Leave out these memory IDs, or other sources (`post:ID`, `experience:ID`)."),
+            Argument(metavar="M"),
         ] = (),
         ask: Annotated[
             bool, Meta(description="Call the configured model with the result; the audit log records the call.")
@@ -262,10 +264,14 @@ class Turns(Namespace):
         n: TurnNumber,
         *,
         score: Annotated[float | None, Meta(ge=0, le=1, description="Score from 0 (bad) to 1 (good).")] = None,
-        thumb: Annotated[Thumb | None, Meta(description="Up is a score of 1, down of 0.")] = None,
+        thumb: Annotated[Thumb | None, Meta(description="Up is a score of 1, down of 0."), Argument(flag="-")] = None,
         outcome: Annotated[TaskOutcome | None, Meta(description="Outcome of the task.")] = None,
         corrections: Annotated[int | None, Meta(ge=0, le=2**31, description="Number of corrections.")] = None,
-        comment: Annotated[str, Meta(max_length=COMMENT, description="Comment, stored with the turn.")] = "",
+        comment: Annotated[
+            str,
+            Meta(max_length=COMMENT, description="Comment, stored with the turn."),
+            Argument(metavar="TEXT"),
+        ] = "",
         user: User = None,
         idempotency_key: IdempotencyKey = None,
     ) -> TurnFeedback:

@@ -1,6 +1,5 @@
 """Commands `cuebook memory`: most are derived from operations; these print, read or ask in their own way."""
 
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
@@ -8,10 +7,11 @@ import typer
 
 from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.memories.reading import Budget, Judgement
+from cuebook.app.memories.search import Memories
 from cuebook.app.paging import LIMIT
 from cuebook.cli.commands.memory_forget import add_to
-from cuebook.cli.group import DAYS, Cursor, Organization, PageLimit, User, command, new_app, seconds
-from cuebook.cli.operations import add_operations, print_answer
+from cuebook.cli.group import Organization, PageLimit, User, command, new_app
+from cuebook.cli.operations import add_operations, operation_command, print_answer
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.errors import NotFound
@@ -93,41 +93,35 @@ def print_budget(found: Budget) -> None:
     )
 
 
-@command(
+@operation_command(
     app,
+    Memories.list,
     "cuebook memory list c1",
     "cuebook memory list --user ann",
     "cuebook memory list --user ann --as-of 2026-05-01",
     "cuebook memory list --organization acme --ended --json",
-    name="list",
 )
 def list_(
     state: State,
+    values: Any,
     conversation: Annotated[
         str | None,
         typer.Argument(metavar="CONVERSATION", help="Conversation ID. Default: cross-conversation memories."),
     ] = None,
     *,
-    organization: Organization = None,
-    ended: Annotated[bool, typer.Option("--ended", help="Include superseded memories.")] = False,
-    as_of: Annotated[
-        datetime | None,
-        typer.Option(
-            "--as-of", metavar="DATE", formats=DAYS, help="Show the memories as of the start of this date (UTC)."
-        ),
-    ] = None,
     limit: PageLimit = None,
-    cursor: Cursor = None,
-    user: User = None,
 ) -> None:
     """List the memories of a conversation, or the cross-conversation memories."""
-    asked: Any = {"user": user, "ended": ended, "as_of": seconds(as_of), "cursor": cursor}
+    if conversation is not None and any(values[name] for name in ("persona", "organization", "category")):
+        msg = "CONVERSATION cannot be combined with --persona, --organization and --category. Omit one of them"
+        raise typer.BadParameter(msg, param_hint="CONVERSATION")
     with state.open() as cue:
         if conversation is not None:
-            page: Any = cue.memory.items(conversation, limit=limit, **asked)
+            options = {name: values[name] for name in ("user", "ended", "as_of", "cursor")}
+            page: Any = cue.memory.items(conversation, limit=limit, **options)
         else:
-            page = cue.memory.list(organization=organization, **asked, limit=limit or LIMIT)
-    if as_of is not None:
+            page = cue.memory.list(limit=limit or LIMIT, **values)
+    if values["as_of"] is not None:
         none = "no memories at that time"
     elif conversation is not None:
         none = "no memories yet. Items are created with the summary; run `cuebook settle` to create them now."

@@ -1,46 +1,38 @@
 """Commands `cuebook turn list|show|feedback|replay`: inspect, rate and replay turns."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from cuebook.app.turns.explanation import observed_lines, told_of
-from cuebook.app.turns.turns import replay_entry
-from cuebook.cli.group import Conversation, User, command, new_app
-from cuebook.cli.operations import add_operations
+from cuebook.app.turns.turns import Turns, replay_entry
+from cuebook.cli.group import new_app
+from cuebook.cli.operations import add_operations, operation_command
 from cuebook.cli.output import screen
 from cuebook.cli.output.what_if import draw as draw_other
 from cuebook.cli.output.window import draw
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import to_wire
-from cuebook.records.prompt import TaskOutcome
 
 app = new_app(
     "Inspect, rate and replay the turns of a conversation.", "cuebook turn show c1 3", "cuebook turn replay c1 3"
 )
 
-Number = Annotated[int, typer.Argument(metavar="N", min=1, help="Turn number.", show_default=False)]
-Step = Annotated[
-    int | None, typer.Option("--step", metavar="K", min=1, help="Model call of the turn. Default: the last one.")
-]
 
-
-@command(app, "cuebook turn show c1 3", "cuebook turn show c1 3 --full", name="show")
+@operation_command(app, Turns.show, "cuebook turn show c1 3", "cuebook turn show c1 3 --full")
 def show(
     state: State,
-    conversation: Conversation,
-    n: Number,
+    values: Any,
     *,
-    step: Step = None,
     full: Annotated[bool, typer.Option("--full", help="Print the text of each block.")] = False,
-    user: User = None,
 ) -> None:
     """Show the prompt of a turn block by block. Shows sources, tokens, and what was left out and why."""
     with state.open() as cue:
-        data = to_wire(cue.turns.show(conversation, n, step=step, user=user))
-    state.report(data, render=partial(_draw_turn, data, conversation, full=full))
+        data = to_wire(cue.turns.show(**values))
+    state.report(data, render=partial(_draw_turn, data, values["conversation"], full=full))
 
 
 def _draw_turn(data: dict[str, Any], conversation: str, *, full: bool) -> None:
@@ -59,82 +51,55 @@ def _draw_turn(data: dict[str, Any], conversation: str, *, full: bool) -> None:
     screen.say(f"replay check: {data['replay']}")
 
 
-@command(
+@operation_command(
     app,
+    Turns.feedback,
     "cuebook turn feedback c1 3 --good",
     "cuebook turn feedback c1 3 --score 0.2 --outcome failure",
-    name="feedback",
 )
 def feedback(
     state: State,
-    conversation: Conversation,
-    n: Number,
+    values: Any,
     *,
     good: Annotated[bool, typer.Option("--good", help="The answer was good: a score of 1.")] = False,
     bad: Annotated[bool, typer.Option("--bad", help="The answer was bad: a score of 0.")] = False,
-    score: Annotated[
-        float | None, typer.Option("--score", metavar="0..1", help="Score from 0 (bad) to 1 (good).")
-    ] = None,
-    outcome: Annotated[
-        TaskOutcome | None, typer.Option("--outcome", help="Outcome of the task.", show_default=False)
-    ] = None,
-    corrections: Annotated[
-        int | None, typer.Option("--corrections", metavar="N", min=0, help="Number of corrections.")
-    ] = None,
-    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="Comment, stored with the turn.")] = "",
-    user: User = None,
 ) -> None:
     """Rate a turn. The newest rating replaces earlier ones and the one inferred from the user's next message."""
-    if sum((good, bad, score is not None)) > 1:
+    if sum((good, bad, values["score"] is not None)) > 1:
         msg = "--good, --bad and --score cannot be combined. Use one."
         raise InvalidInput(msg, where="score")
-    given = 1.0 if good else 0.0 if bad else score
+    thumb: Any = "up" if good else "down" if bad else None
     with state.open() as cue:
-        result = cue.turns.feedback(
-            conversation, n, score=given, outcome=outcome, corrections=corrections, comment=comment, user=user
-        )
-    data = to_wire(result)
+        data = to_wire(cue.turns.feedback(**values, thumb=thumb))
     state.report(data, *observed_lines(data))
 
 
-@command(
+@operation_command(
     app,
+    Turns.what_if,
     "cuebook turn replay c1 3",
     "cuebook turn replay c1 3 --without 3f2a90c41b7d5e68",
     "cuebook turn replay c1 3 --with prompt=persona/engineer@warm:2 --as-of 2026-05-01",
-    name="replay",
 )
 def replay(
     state: State,
-    conversation: Conversation,
-    n: Number,
+    values: Any,
     *,
-    step: Step = None,
-    with_: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="prompt=P", help="Use this version of a prompt: SLUG[@BRANCH][:N]; repeatable."),
+    step: Annotated[
+        int | None,
+        typer.Option("--step", metavar="K", min=1, help="Model call of the turn. Default: the last one."),
     ] = None,
-    as_of: Annotated[
-        str | None,
-        typer.Option("--as-of", metavar="WHEN", help="Use the memory state of a time (ISO 8601) or of turn N."),
-    ] = None,
-    without: Annotated[
-        list[str] | None, typer.Option("--without", metavar="M", help="Leave out the memory with this ID; repeatable.")
-    ] = None,
-    ask: Annotated[bool, typer.Option("--ask", help="Let the configured model answer the changed prompt.")] = False,
-    user: User = None,
 ) -> None:
     """Render a turn's prompt again and compare. Exits with 1 if it differs from what was sent.
 
     With --with, --as-of or --without, show what the prompt would have been (what-if replay). Only --ask calls a model.
     Nothing is stored except a record of that call.
     """
-    prompts = _prompts(with_ or [])
+    values |= {"with_prompt": _prompts(values["with_prompt"])}
+    turn = {name: values[name] for name in ("conversation", "n", "user")}
     with state.open() as cue:
-        found = cue.turns.replay(
-            conversation, n, step=step, user=user, with_prompt=prompts, as_of=as_of, without=without or (), ask=ask
-        )
-        reply = cue.turns.show(conversation, n, user=user).reply if found.counterfactual else ""
+        found = cue.turns.replay(**values, step=step)
+        reply = cue.turns.show(**turn).reply if found.counterfactual else ""
     data = to_wire(replay_entry(found))
     state.report(data, render=partial(_draw_replay, data, reply), failed=found.verdict == "altered")
 
@@ -145,7 +110,7 @@ def _draw_replay(data: dict[str, Any], reply: str) -> None:
         draw_other(data["counterfactual"], reply=reply)
 
 
-def _prompts(given: list[str]) -> list[str]:
+def _prompts(given: Sequence[str]) -> list[str]:
     for each in given:
         if not each.removeprefix(_PROMPT) or not each.startswith(_PROMPT):
             msg = f"{each!r} is not a prompt version. Use prompt=SLUG[@BRANCH][:N]"

@@ -8,8 +8,9 @@ import typer
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts.answers import BranchStatus, VersionIdentity
 from cuebook.app.prompts.arguments import ForkOrigin
+from cuebook.app.prompts.writing import Prompts
 from cuebook.cli.group import command
-from cuebook.cli.operations import print_answer, whoever
+from cuebook.cli.operations import operation_command, print_answer, whoever
 from cuebook.cli.output import screen
 from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, slug_of, wait, write_through
 from cuebook.cli.state import State
@@ -155,31 +156,26 @@ def label(
     state.report(moved, f"label {name} points to {moved.branch}:{moved.number}")
 
 
-@command(
+@operation_command(
     app,
+    Prompts.roll_back,
     "cuebook prompt rollback persona/kind",
     "cuebook prompt rollback persona/kind --to 2 --reason 'too chatty'",
-    name="rollback",
 )
 def rollback(
     state: State,
-    prompt: Prompt,
+    values: Any,
     *,
-    to: Annotated[
-        int | None, typer.Option("--to", metavar="N", min=1, help="Version to restore. Default: the previous one.")
-    ] = None,
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Reason, recorded in the history.")
     ] = "by hand",
-    branch: Branch = None,
-    by: By = None,
 ) -> None:
     """Restore an earlier version of a branch.
 
     The newer version is kept, but `select` does not explore it until `clear`.
     """
-    options: dict[str, Any] = {"to": to, "reason": reason, "branch": branch, "by": whoever(by)}
-    done = wait(state, lambda cue: cue.prompts.roll_back(prompt, **options))
+    with state.open() as cue:
+        done = cue.prompts.roll_back(**values, reason=reason)
     state.report(done, f"{done} is active again")
 
 
