@@ -30,9 +30,10 @@ store alone knows is in no file: number, digest, times, where a branch began.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NoReturn, get_args
+from functools import partial
+from typing import Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.prompts.difference import check_semver
@@ -41,7 +42,8 @@ from cuebook.prompts.names import ENDING, check_branch, check_slug, parse_refere
 from cuebook.prompts.pages import FENCE, MAX_FILE, FilePages, decoded, divide, join, open_page
 from cuebook.prompts.params import bare, read_params
 from cuebook.prompts.yaml_text import Node, dump, plain
-from cuebook.records.prompt import MAIN, Engine, Param, Version
+from cuebook.records.prompt import MAIN, Param, Version
+from cuebook.validate import check, validate
 
 #: The line of the key `version` in front matter: up to the colon, and a comment.
 _VERSION = re.compile(r"^([\"']?version[\"']?[ \t]*:).*?([ \t]+#[^\r]*)?(?=\r?$)")
@@ -61,31 +63,29 @@ def read_stated(text: str | bytes, *, path: str, slug: str = "") -> tuple[Versio
     `slug` is the id if the file names none. Default: `path`. Raises InvalidInput naming file, line and key.
     """
     page = open_page(text, path=path)
-    front = FrontMatter(page)
-    if front.text("cuebook") not in ("", FORMAT):
-        front.refuse("cuebook", f"format {front.text('cuebook')[:40]!r} is unsupported. This Cuebook reads {FORMAT}")
+    for alias, key in (*ALIASES.items(), ("params", "input")):
+        if alias in page.front and key in page.front:
+            page.refuse(page.front[alias].line, f"{alias!r} and {key!r} are aliases. Keep one.")
+    nodes = {ALIASES.get(key, key): node for key, node in page.front.items()}
+    values = _values(page, nodes)
+    overriding = values.get("override_sections", ())
     texts = divide(page)
-    overriding = front.names("override_sections")
     for name in overriding:
         if name not in texts:
-            front.refuse("override_sections", f"{name!r} is not a section of this file")
-    version = Version(
-        slug=front.checked("name", check_slug) or slug or check_slug(path.removesuffix(ENDING), where=path),
-        branch=front.checked("branch", check_branch) or MAIN,
-        semver=front.checked("version", check_semver) or "1.0.0",
-        type=front.text("type") or "prompt",
+            page.refuse(nodes["override_sections"].line, f"override_sections: {name!r} is not a section of this file")
+    fields = {field: values[key] for key, field in _FIELDS.items() if key in values}
+    version, faults = validate({"slug": slug or path.removesuffix(ENDING)} | fields, Version)
+    if version is None or faults:  # of keys that have the name of their field
+        page.refuse(nodes[re.split(r"[.\[]", faults[0].path)[0]].line, str(faults[0]))
+    version = replace(
+        version,
+        slug=version.slug if "name" in values else check_slug(version.slug, where=path),
         sections={name: section for name, section in texts.items() if name not in overriding},
         override_sections={name: section for name, section in texts.items() if name in overriding},
-        params=front.params(),
-        engine=front.engine(),
-        inherits=front.checked("inherits", parse_reference) or None,
-        metadata=front.metadata(),
-        tags=front.names("tags"),
-        author=front.text("author"),
-        description=front.text("description"),
-        sync=front.flag("sync"),
+        params=_read_params(page, nodes, values),
+        metadata=_read_metadata(page, nodes, values),
     )
-    return version, frozenset(key for key in front.nodes if front.value_of(key) is not None)
+    return version, frozenset(values)
 
 
 def with_semver(text: str | bytes, semver: str, *, path: str) -> str:
@@ -142,113 +142,94 @@ ALIASES = {"id": "name", "inherits_from": "inherits"}
 
 _NOTHING = ("", "null", "~")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,2})?")
-_BOOLEANS = ("true", "false")
+#: Keys whose value is that of a version's field.
+_FIELDS = {"name": "slug", "version": "semver"} | {
+    key: key for key in ("description", "author", "tags", "sync", "type", "branch", "inherits", "engine")
+}
 
 
-class FrontMatter:
-    """The typed values of the front matter; errors name file, line and key."""
+def _check_format(value: object, *, where: str) -> None:
+    if value != FORMAT:
+        why = f"{where}: format {str(value)[:40]!r} is unsupported. This Cuebook reads {FORMAT}"
+        raise InvalidInput(why, where=where)
 
-    def __init__(self, page: FilePages) -> None:
-        self.page = page
-        for alias, key in (*ALIASES.items(), ("params", "input")):
-            if alias in page.front and key in page.front:
-                page.refuse(page.front[alias].line, f"{alias!r} and {key!r} are aliases. Keep one.")
-        self.nodes = {ALIASES.get(key, key): node for key, node in page.front.items()}
 
-    def refuse(self, key: str, why: str) -> NoReturn:
-        self.page.refuse(self.nodes[key].line, f"{key}: {why}")
+def _check_names(value: object, *, where: str) -> None:
+    check(value, tuple[str, ...], where)
 
-    def value_of(self, key: str) -> Node | None:
-        """Return a key's value; None if it is missing, empty or null."""
-        node = self.nodes.get(key)
-        return None if node is None or _is_nothing(node) else node
 
-    def text(self, key: str) -> str:
-        """Return a text, "" if missing."""
-        node = self.value_of(key)
-        if node is None:
-            return ""
-        if not isinstance(node.value, str):
-            self.refuse(key, "expected a string")
-        return node.value
+_CHECKS: Mapping[str, Callable[..., object]] = {
+    "cuebook": _check_format,
+    "name": check_slug,
+    "branch": check_branch,
+    "version": check_semver,
+    "inherits": parse_reference,
+    "override_sections": _check_names,
+}
 
-    def checked(self, key: str, check: Callable[..., Any]) -> str:
-        """Return a text that passes a check, "" if missing."""
-        text = self.text(key)
-        if text:
-            self.page.check(self.nodes[key].line, lambda: check(text, where=key))
-        return text
 
-    def names(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts; a single one needs no brackets."""
-        node = self.value_of(key)
-        if node is None:
-            return ()
-        texts = [child.value for child in node.value] if isinstance(node.value, list) else [node.value]
-        named = tuple(text for text in texts if isinstance(text, str))
-        if len(named) != len(texts):
-            self.refuse(key, "expected a list of strings")
-        return named
+def _values(page: FilePages, nodes: Mapping[str, Node]) -> dict[str, Any]:
+    """Return the checked values that are not empty, with their scalars as texts, except for `sync`."""
+    values = {key: value for key, node in nodes.items() if not _is_nothing(node) and (value := raw(node)) != ""}
+    for key in ("tags", "override_sections"):
+        if isinstance(values.get(key), str):  # one name needs no brackets
+            values[key] = [values[key]]
+    if str(values.get("sync")).lower() in ("true", "false"):
+        values["sync"] = values["sync"].lower() == "true"
+    for key, checked in _CHECKS.items():
+        if key in values:
+            page.check(nodes[key].line, partial(checked, values[key], where=key))
+    return values
 
-    def flag(self, key: str) -> bool:
-        """Return a boolean, false if missing."""
-        text = self.text(key).lower()
-        if text not in ("", *_BOOLEANS):
-            self.refuse(key, f"expected true or false, got {text[:40]!r}")
-        return text == "true"
 
-    def engine(self) -> Engine:
-        """Return the engine, `dollar` if missing."""
-        text = self.text("engine") or "dollar"
-        if text not in get_args(Engine):
-            self.refuse("engine", f"expected {', '.join(get_args(Engine))}, got {text[:40]!r}")
-        return text  # type: ignore[return-value]  # one of the literal's, as was just seen
+def _read_params(page: FilePages, nodes: Mapping[str, Node], values: Mapping[str, Any]) -> tuple[Param, ...]:
+    """Return the parameters of `input.schema` with the defaults of `input.default`, or those of `params`."""
+    if "params" in values:
+        return page.check(nodes["params"].line, lambda: read_params(values["params"], where="params"))
+    if "input" not in values:
+        return ()
+    node = nodes["input"]
+    if not isinstance(node.value, dict) or node.value.keys() - {"schema", "default"}:
+        page.refuse(node.line, "input: expected `schema:` and `default:`")
+    schema, default = (node.value.get(key, Node("", node.line)) for key in ("schema", "default"))
+    params = page.check(schema.line, lambda: read_params(raw(schema), where="input.schema"))
+    defaults = raw(default) or {}
+    if not isinstance(defaults, dict):
+        page.refuse(default.line, "input.default: expected the names of parameters and their values")
+    return page.check(
+        default.line, lambda: with_defaults(params, {bare(name): value for name, value in defaults.items()})
+    )
 
-    def params(self) -> tuple[Param, ...]:
-        """Return the parameters of `input.schema` with the defaults of `input.default`, or those of `params`."""
-        listed, node = self.value_of("params"), self.value_of("input")
-        if listed is not None:
-            return self.page.check(listed.line, lambda: read_params(raw(listed), where="params"))
-        if node is None:
-            return ()
-        if not isinstance(node.value, dict) or node.value.keys() - {"schema", "default"}:
-            self.refuse("input", "expected `schema:` and `default:`")
-        schema, default = node.value.get("schema", Node("", node.line)), node.value.get("default", Node({}, node.line))
-        params = self.page.check(schema.line, lambda: read_params(raw(schema), where="input.schema"))
-        defaults = {} if default.empty else default.value
-        if not isinstance(defaults, dict):
-            self.page.refuse(default.line, "input.default: expected the names of parameters and their values")
-        values = {bare(name): raw(child) for name, child in defaults.items()}
-        return self.page.check(default.line, lambda: with_defaults(params, values))
 
-    def metadata(self) -> dict[str, Any]:
-        """Return the metadata: `metadata`, our keys beside it, and unknown keys in `extra`."""
-        node = self.value_of("metadata")
-        results = {} if node is None else plain(node)
-        if not isinstance(results, dict):
-            self.refuse("metadata", "expected `key: value` lines")
-        for key in OWN_METADATA:
-            if key in self.nodes and key in results:
-                self.refuse(key, "is a duplicate of a key below `metadata`. Keep one.")
-            if key in self.nodes:
-                results[key] = self.weights(key) if key == "context_weights" else plain(self.nodes[key])
-        unknown = [key for key in self.nodes if key not in KEYS]
-        if unknown and "extra" in results:
-            self.refuse(unknown[0], "is unknown. Move it into the existing `metadata.extra`.")
-        return {**results, "extra": {key: plain(self.nodes[key]) for key in unknown}} if unknown else results
+def _read_metadata(page: FilePages, nodes: Mapping[str, Node], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the metadata: `metadata`, our keys beside it, and unknown keys in `extra`."""
+    results = plain(nodes["metadata"]) if "metadata" in values else {}
+    if not isinstance(results, dict):
+        page.refuse(nodes["metadata"].line, "metadata: expected `key: value` lines")
+    for key in OWN_METADATA:
+        if key in nodes and key in results:
+            page.refuse(nodes[key].line, f"{key}: is a duplicate of a key below `metadata`. Keep one.")
+        if key in nodes:
+            results[key] = _read_weights(page, nodes[key]) if key == "context_weights" else plain(nodes[key])
+    unknown = [key for key in nodes if key not in KEYS]
+    if unknown and "extra" in results:
+        why = f"{unknown[0]}: is unknown. Move it into the existing `metadata.extra`."
+        page.refuse(nodes[unknown[0]].line, why)
+    return {**results, "extra": {key: plain(nodes[key]) for key in unknown}} if unknown else results
 
-    def weights(self, key: str) -> dict[str, float]:
-        """Return signals with their weights."""
-        node = self.value_of(key) or Node({}, 0)
-        if not isinstance(node.value, dict):
-            self.refuse(key, "expected the names of signals and their weights")
-        weights: dict[str, float] = {}
-        for name, child in node.value.items():
-            if not isinstance(child.value, str) or not _NUMBER.fullmatch(child.value):
-                self.page.refuse(child.line, f"{key}.{name}: expected a number, such as 0.8")
-            whole = child.value.lstrip("+-").isdecimal()
-            weights[name] = int(child.value) if whole else float(child.value)
-        return weights
+
+def _read_weights(page: FilePages, node: Node) -> dict[str, float]:
+    """Return signals with their weights."""
+    signals = {} if _is_nothing(node) else node.value
+    if not isinstance(signals, dict):
+        page.refuse(node.line, "context_weights: expected the names of signals and their weights")
+    weights: dict[str, float] = {}
+    for name, child in signals.items():
+        if not isinstance(child.value, str) or not _NUMBER.fullmatch(child.value):
+            page.refuse(child.line, f"context_weights.{name}: expected a number, such as 0.8")
+        whole = child.value.lstrip("+-").isdecimal()
+        weights[name] = int(child.value) if whole else float(child.value)
+    return weights
 
 
 def raw(node: Node) -> Any:
