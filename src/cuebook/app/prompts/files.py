@@ -224,7 +224,8 @@ class ProjectPrompts(Prompts):
             shelf, base = PromptFolder(self._root), self._base
             if folder is not None and folder.resolve() != self._root.resolve():
                 shelf, base = PromptFolder(folder), None
-            return shelf, base, shelf.read(lenient=lenient), read_base(base)
+            agreed = read_base(base)  # before the files: another push writes its state after them
+            return shelf, base, shelf.read(lenient=lenient), agreed
 
         return await asyncio.to_thread(read)
 
