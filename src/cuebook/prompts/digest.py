@@ -9,11 +9,11 @@ import hashlib
 from operator import attrgetter
 from typing import Any
 
-import msgspec
 import rfc8785
+from msgspec.structs import asdict, replace
 
 from cuebook.errors import InvalidInput
-from cuebook.records.prompt import Param, Version
+from cuebook.records.prompt import Version
 
 
 def canonical(value: Any, *, where: str = "$") -> bytes:
@@ -37,7 +37,7 @@ def digest_of(version: Version) -> str:
         "inherits": version.inherits,
         "metadata": dict(version.metadata),
         "override_sections": list(version.override_sections.items()),
-        "params": [msgspec.structs.asdict(param) for param in sorted(version.params, key=attrgetter("name"))],
+        "params": [asdict(param) for param in sorted(version.params, key=attrgetter("name"))],
         "sections": list(version.sections.items()),
         "type": version.type,
     }
@@ -48,24 +48,22 @@ def digest_of(version: Version) -> str:
 def sealed(version: Version) -> Version:
     """Return a version in stored form: line ends LF, digest set."""
     unified = level(version)
-    return msgspec.structs.replace(unified, digest=digest_of(unified))
+    return replace(unified, digest=digest_of(unified))
 
 
 def level(version: Version) -> Version:
     """Return a version with LF for every line end of its texts."""
-    return msgspec.structs.replace(
+    return replace(
         version,
         sections={name: unix(text) for name, text in version.sections.items()},
         override_sections={name: unix(text) for name, text in version.override_sections.items()},
-        params=tuple(_unix_param(param) for param in version.params),
+        params=tuple(
+            replace(param, default=param.default and unix(param.default), description=unix(param.description))
+            for param in version.params
+        ),
     )
 
 
 def unix(text: str) -> str:
     """Return a text with LF for each CRLF and each CR."""
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-
-
-def _unix_param(param: Param) -> Param:
-    default = None if param.default is None else unix(param.default)
-    return msgspec.structs.replace(param, default=default, description=unix(param.description))

@@ -100,28 +100,25 @@ def _from_mapping(written: Mapping[Any, Any], where: str) -> Iterator[Param]:
         return
     for key, value in written.items():
         if isinstance(value, Mapping):
-            _known_fields(value, f"{where}.{key}")
-            yield _param({**value, "name": key}, f"{where}.{key}")
+            yield _from_item({**value, "name": key}, f"{where}.{key}")
         else:
             yield _from_pico(key, value, where)
 
 
 def _from_item(item: object, where: str) -> Param:
+    if isinstance(item, Param):
+        return item
     if isinstance(item, str):
         return _param({"name": item}, where)
-    if isinstance(item, Mapping):
-        _known_fields(item, where)
-        return _param(item, where)
-    raise InvalidInput(f"{where}: expected a name or an object with a name", where=where)
-
-
-def _known_fields(item: Mapping[Any, Any], where: str) -> None:
+    if not isinstance(item, Mapping):
+        raise InvalidInput(f"{where}: expected a name or an object with a name", where=where)
     unknown = [str(key) for key in item if key not in _FIELDS]
     if unknown:
         raise InvalidInput(
             f"{where}: unknown field {unknown[0][:MAX_NAME]!r} of a parameter. Available: {', '.join(sorted(_FIELDS))}",
             where=where,
         )
+    return _param(item, where)
 
 
 def _from_schema(properties: Mapping[Any, Any], required: object, where: str) -> Iterator[Param]:

@@ -52,6 +52,7 @@ class SigmaSettings(Struct, frozen=True, kw_only=True):
     others_share: float = 1 / 3  # another prompt fell with ours: by this much of our drop, and beyond a standard error
 
 
+SIGMA = SigmaSettings()
 #: Without a control group. In 600 runs of 2,000 observations of an unchanged version, without conversation names and
 #: without another prompt for comparison, 0 / 0 / 0.3 % fire by chance / in sessions / in a dip.
 UNAIDED = SigmaSettings(sigma=2.5, window=20, baseline=30, least_drop=0.15)
@@ -148,7 +149,7 @@ def talks(observations: Iterable[Observation]) -> tuple[Observation, ...]:
 def sigma(
     baseline: Sequence[float],
     recent: Sequence[float],
-    settings: SigmaSettings | None = None,
+    settings: SigmaSettings = SIGMA,
     *,
     others: Sequence[tuple[Sequence[float], Sequence[float]]] = (),
 ) -> RollbackStatus:
@@ -157,29 +158,28 @@ def sigma(
     `others` are other prompts' means before and during the window: none may have fallen noticeably, and the drop minus
     their common drop must still be too large. It never fires on a baseline without variance, which measured nothing.
     """
-    chosen = settings or SigmaSettings()
-    window = recent[-chosen.window :]
+    window = recent[-settings.window :]
     base, sd = _mean(baseline), statistics.pstdev(baseline) if baseline else 0.0
     drop = base - _mean(window)
-    needed = max(chosen.sigma * max(sd, chosen.floor), chosen.least_drop)
+    needed = max(settings.sigma * max(sd, settings.floor), settings.least_drop)
     evidence = Evidence(
         method="sigma",
         n={"baseline": len(baseline), "recent": len(recent), "window": len(window)},
         means={"baseline": base, "window": _mean(window)},
         statistics={"sd": sd, "drop": drop},
-        thresholds={"drop": needed, "sigma": chosen.sigma, "window": chosen.window, "baseline": chosen.baseline},
+        thresholds={"drop": needed, "sigma": settings.sigma, "window": settings.window, "baseline": settings.baseline},
     )
     decision: Decision = "keep"
     reason = f"{drop:.3f} below the baseline; {needed:.3f} would trigger a rollback"
-    if len(baseline) < chosen.baseline or len(window) < chosen.window:
+    if len(baseline) < settings.baseline or len(window) < settings.window:
         decision = "wait"
         reason = (
-            f"{len(baseline)} of {chosen.baseline} earlier and {len(window)} of {chosen.window} current conversations"
-            " observed"
+            f"{len(baseline)} of {settings.baseline} earlier"
+            f" and {len(window)} of {settings.window} current conversations observed"
         )
     elif sd < _STILL:
         decision, reason = "hold", "the baseline's scores do not vary, so they measure nothing"
-    elif drop >= needed and _fell_too(others, least=drop * chosen.others_share, most=drop - needed):
+    elif drop >= needed and _fell_too(others, least=drop * settings.others_share, most=drop - needed):
         decision, reason = "hold", "another prompt fell at the same time: the model may be the cause"
     elif drop >= needed:
         decision, reason = "rollback", f"{drop:.3f} below the baseline over {len(window)} conversations"

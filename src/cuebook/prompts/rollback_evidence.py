@@ -116,20 +116,16 @@ class Docket:
         return bet(trial, unit, new=self.new, since=self.since, settings=self._half)
 
     def _say(self, observation: Observation) -> None:
-        conversation_evidence = self._said.get(observation.conversation) if observation.conversation else None
-        if conversation_evidence is None:
-            conversation_evidence = ConversationEvidence(observation)
+        evidence = self._said.get(observation.conversation) if observation.conversation else None
+        if evidence is None:
+            evidence = ConversationEvidence(observation)
             if observation.conversation:
-                self._said[observation.conversation] = conversation_evidence
-            if conversation_evidence.number == self.control:
-                (self.said_before if conversation_evidence.at < self.since else self.said_beside).append(
-                    conversation_evidence
-                )
-            elif conversation_evidence.at >= self.since:
-                (self.said_first if len(self.said_first) < UNAIDED.baseline else self.said_now).append(
-                    conversation_evidence
-                )
-        conversation_evidence.add(observation)
+                self._said[observation.conversation] = evidence
+            if evidence.number == self.control:
+                (self.said_before if evidence.at < self.since else self.said_beside).append(evidence)
+            elif evidence.at >= self.since:
+                (self.said_first if len(self.said_first) < UNAIDED.baseline else self.said_now).append(evidence)
+        evidence.add(observation)
 
 
 class Course(Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from msgspec import Struct, field, structs
 
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.prompts.learn import Posterior, aligned, finite
+from cuebook.records.answer import as_answer
 from cuebook.records.prompt import MAIN, Branch, Version
 
 #: B, "Context Signals": each in [0, 1], tasks 0 or 1.
@@ -253,14 +254,7 @@ def _scored(each: Variant, signals: Mapping[str, float]) -> Choice:
     name = f"edge_weight of {each.slug}@{each.branch}"
     edge, fit = finite(each.edge_weight, name), context_fit(each.context_weights, signals)
     total = 0.5 * edge + 0.5 * fit if any(each.context_weights.values()) else edge
-    return Choice(
-        slug=each.slug,
-        branch=each.branch,
-        number=each.number,
-        edge_weight=edge,
-        context_fit=fit,
-        total_score=total,
-    )
+    return as_answer(Choice, each, edge_weight=edge, context_fit=fit, total_score=total)
 
 
 def _selection(choices: list[Choice], chances: list[float], picked: int, *, explored: bool) -> Selection:

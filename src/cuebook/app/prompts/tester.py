@@ -2,13 +2,10 @@
 
 from typing import Any
 
-from cuebook.app.prompts import answers
 from cuebook.app.prompts.reading import whole_text
 from cuebook.app.prompts.writing import Prompts
-from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.prompts.difference import unified
-from cuebook.prompts.inherit import text_of
 from cuebook.records.answer import Wire, to_wire
 
 
@@ -34,9 +31,8 @@ async def try_out(
     found = await prompts.get(text, branch=branch, version=version, project=prompts.project_scope(project))
     at: dict[str, Any] = {"branch": found.branch, "version": found.number, "project": ""}
     rendered = await prompts.render(found.slug, params, **at, log=log is not None, by=log or None)
-    family, resolved = await prompts.family(found.slug), await resolved_of(services, found)
-    template = text_of(resolved)
-    data = to_wire(answers.version_entry(found, family, resolved))
+    template = await whole_text(services, found)
+    data = to_wire(await prompts.show(found.slug, **at, resolve=True))
     left_out = ("sections", "overrideSections", "lineage")
     answer: Wire = to_wire(rendered) | {
         "template": template,

@@ -36,7 +36,7 @@ from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.rollback import learn
 from cuebook.errors import Conflict, InvalidInput, MergeConflict
-from cuebook.interfaces.prompts import Family, Write
+from cuebook.interfaces.prompts import Write
 from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import bump, check_semver, difference, next_semver
 from cuebook.prompts.digest import sealed
@@ -57,7 +57,6 @@ from cuebook.records.prompt import (
     Label,
     Missing,
     Observation,
-    Param,
     PromptEvent,
     TaskOutcome,
     Version,
@@ -109,7 +108,7 @@ class Prompts(PromptReading):
             "type": type,
             "sections": sections,
             "override_sections": override_sections,
-            "params": None if params is None else _params(params),
+            "params": None if params is None else read_params(params),
             "engine": engine,
             "metadata": metadata,
             "tags": None if tags is None else tuple(tags),
@@ -118,7 +117,8 @@ class Prompts(PromptReading):
         }
         own = await standing(self._services, slug)
         family = (await self._services.prompts.families(Scope(), [own], ancestors=False)).get(own)
-        before = await self._head(family, branch)
+        stands = family.branch(branch) if family else None
+        before = await self.get(own, branch=branch, version=stands.head) if stands else None
         version = replace(
             before or Version(slug=own),
             branch=branch,
@@ -443,17 +443,6 @@ class Prompts(PromptReading):
 
     # inside
 
-    async def _head(self, family: Family | None, branch: str) -> Version | None:
-        """Return a branch's newest version."""
-        found = family.branch(branch) if family else None
-        if family is None or found is None:
-            return None
-        active = family.version(branch)
-        if active is not None and active.number == found.head:
-            return active
-        versions = await self._services.prompts.versions(Scope(), family.slug, branch=branch, numbers=[found.head])
-        return versions[0]
-
     def _check(self, version: Version) -> None:
         check_slug(version.slug)
         check_branch(version.branch)
@@ -496,11 +485,6 @@ async def _numbered(version: Version, before: Version | None, semver: str | None
     if before is None:
         return version
     return replace(version, semver=next_semver(before.semver, bump(await differ(before, version))))
-
-
-def _params(value: Any) -> tuple[Param, ...]:
-    ready = isinstance(value, tuple) and all(isinstance(each, Param) for each in value)
-    return value if ready else read_params(value)
 
 
 def _begins(added: Sequence[Version], existing: Sequence[Version]) -> list[tuple[str, int] | None]:

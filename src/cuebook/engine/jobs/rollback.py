@@ -23,6 +23,7 @@ from cuebook.errors import Conflict
 from cuebook.prompts.rollback import (
     IDLE_S,
     ITSELF,
+    SIGMA,
     UNAIDED,
     RollbackStatus,
     SigmaSettings,
@@ -42,7 +43,6 @@ log = logging.getLogger("cuebook.regress")
 
 #: Observations of a version above which only the background job loads them first: 10 ms per thousand.
 EAGER = 2_000
-_SIGMA = SigmaSettings()
 Means = tuple[Sequence[float], Sequence[float]]
 
 
@@ -172,11 +172,11 @@ async def _by_the_past(services: Services, contest: Contest) -> RollbackStatus:
     """
     docket = contest.docket
     before, recent = [each.score for each in docket.before], [each.score for each in docket.now if contest.speaks]
-    verdict = sigma(before, recent, _SIGMA)
+    verdict = sigma(before, recent, SIGMA)
     if verdict.decision != "rollback":
         return verdict
-    others = await _others(services, contest, (docket.since, list(docket.now)[-_SIGMA.window :][0].at), _SIGMA)
-    return sigma(before, recent, _SIGMA, others=others)
+    others = await _others(services, contest, (docket.since, list(docket.now)[-SIGMA.window :][0].at), SIGMA)
+    return sigma(before, recent, SIGMA, others=others)
 
 
 async def _unaided(services: Services, contest: Contest) -> RollbackStatus:
