@@ -36,7 +36,7 @@ from cuebook.server.authorization import admit
 from cuebook.server.caller import AnyRequest
 from cuebook.server.concurrency_limits import Measures
 from cuebook.server.error_responses import answer_error
-from cuebook.server.guard import Guard
+from cuebook.server.guard import Guard, methods_by_path
 from cuebook.server.mcp import route as mcp
 from cuebook.server.openai import chat_completions as v1
 from cuebook.server.openai import conversations as conversations_v1
@@ -115,8 +115,9 @@ def hand_over(app: Litestar, cue: Cuebook, *, host: str | None = None, port: int
         {"cue": cue, "running": RunningTurns(), "known_query": {}, "exposed": exposed, "error_page": site.error_page}
         | {"watching": Counter(), "measures": Measures()}  # live connections by key, and expensive requests
     )
+    shadow = cue.config.settings.upstream.shadow
     app.asgi_handler = Guard(
-        app.asgi_handler, host=host, port=port, exposed=exposed, shadow=cue.config.settings.upstream.shadow
+        app.asgi_handler, methods=methods_by_path(_V1), host=host, port=port, exposed=exposed, shadow=shadow
     )
     return app
 

@@ -5,10 +5,12 @@ no path may contain, so that a name stays one segment; `name_in` decodes it.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from litestar.enums import ScopeType
+from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from msgspec import Struct
 
@@ -24,25 +26,9 @@ _SLASH = "\x00"
 _READS = ("GET", "HEAD")
 #: Values of Sec-Fetch-Site for requests of other sites' pages (Fetch Metadata).
 _FOREIGN = (b"cross-site", b"same-site")
-#: The routes under `/v1` that Cuebook answers, `*` for a name, and their methods.
-_OURS = {
-    "chat/completions": ("POST",),
-    "messages": ("POST",),
-    "messages/count_tokens": ("POST",),
-    "models": _READS,
-    "models/*": _READS,
-    "responses": ("POST",),
-    "responses/compact": ("POST",),
-    "responses/*": (*_READS, "DELETE"),
-    "responses/*/input_items": _READS,
-    "responses/*/cancel": ("POST",),
-    "conversations": ("POST",),
-    "conversations/*": (*_READS, "POST", "DELETE"),
-    "conversations/*/items": (*_READS, "POST"),
-    "conversations/*/items/*": (*_READS, "DELETE"),
-}
-#: The routes whose second segment is not a name.
-_NO_NAMES = (["chat", "completions"], ["messages", "count_tokens"], ["responses", "compact"])
+#: A route's parameter, and the methods of routes in the order in which an answer lists them.
+_PARAMETER = re.compile(r"\{[^}]*\}")
+_METHODS = ("GET", "HEAD", "POST", "DELETE")
 #: Headers of every answer except an upstream's.
 _PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 #: Characters that an upstream may treat as a slash.
@@ -87,17 +73,20 @@ class Guard:
         self,
         app: ASGIApp,
         *,
+        methods: Mapping[str, tuple[str, ...]],
         host: str | None = None,
         port: int | None = None,
         exposed: bool = False,
         shadow: bool = False,
     ) -> None:
-        """`host` is the bound name besides loopback names; without `port` any port is allowed.
+        """`methods` are those of the OpenAI wire by path. `host` is the bound name besides loopback names; without
+        `port` any port is allowed.
 
         `exposed`: other machines can reach it under unknown names; keys identify callers. `shadow`: everything on the
         OpenAI wire is passed through.
         """
         self.inner_app = app
+        self._methods = methods
         self._shadow = shadow
         names = {*LOOPBACK, *((_bracketed(host.lower()),) if host else ())}
         self._names = frozenset(name.encode() for name in names)
@@ -109,7 +98,7 @@ class Guard:
             await self.inner_app(scope, receive, send)
             return
         try:
-            path, place = read_path(scope)
+            path, place = read_path(scope, self._methods)
         except InvalidInput as error:
             rest = "" if b"/v1" in scope.get("raw_path", b"") else None
             await respond(failure_of(error), rest)(scope, receive, send)
@@ -165,7 +154,7 @@ def _kept_nowhere(send: Send) -> Send:
     return sent
 
 
-def read_path(scope: HTTPScope) -> tuple[str, WireAddress | None]:
+def read_path(scope: HTTPScope, methods: Mapping[str, tuple[str, ...]]) -> tuple[str, WireAddress | None]:
     """Parse a request's path to its route and, on the OpenAI wire, its address. Raises InvalidInput."""
     raw = scope.get("raw_path") or scope["path"].encode()
     segments = raw.split(b"/")[1:]
@@ -178,11 +167,12 @@ def read_path(scope: HTTPScope) -> tuple[str, WireAddress | None]:
     if at >= len(names) or names[at] != "v1":
         return "/" + "/".join(names), None
     rest = names[at + 1 :]
+    shape = "/".join("*" if at % 2 else word for at, word in enumerate(rest))
     place = WireAddress(
         conversation=name_in(results["c"]) if "c" in results else None,
         user=name_in(results["u"]) if "u" in results else None,
         rest="/" + b"/".join(segments[at + 1 :]).decode("latin-1"),
-        methods=_methods(rest),
+        methods=methods.get("/".join(rest)) or methods.get(shape, ()),
     )
     if any(part in (".", "..") for name in rest for part in _PARTS.split(name)):  # the next decoder must not leave /v1
         msg = f"path: {place.rest} contains '.' or '..'. Remove these segments."
@@ -190,12 +180,14 @@ def read_path(scope: HTTPScope) -> tuple[str, WireAddress | None]:
     return "/v1/" + "/".join(rest) if scope["method"] in place.methods else PASS_THROUGH, place
 
 
-def _methods(rest: list[str]) -> tuple[str, ...]:
-    """Return the methods that Cuebook answers at a path under `/v1`; names are at odd positions."""
-    shape = "/".join("*" if at % 2 else word for at, word in enumerate(rest))
-    if rest in _NO_NAMES:
-        shape = "/".join(rest)
-    return _OURS.get(shape, ())
+def methods_by_path(routes: Iterable[HTTPRouteHandler]) -> dict[str, tuple[str, ...]]:
+    """Return the methods that Cuebook answers under `/v1` by the path behind it, `*` for a name."""
+    methods: dict[str, set[str]] = {}
+    for route in routes:
+        answered = {*route.http_methods, *(["HEAD"] if "GET" in route.http_methods else [])}
+        for path in route.paths - {PASS_THROUGH}:
+            methods.setdefault(_PARAMETER.sub("*", path.removeprefix("/v1/")), set()).update(answered)
+    return {path: tuple(each for each in _METHODS if each in names) for path, names in methods.items()}
 
 
 def _segment(raw: bytes) -> str:
