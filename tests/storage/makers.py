@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from cuebook.interfaces.store import Scene, StepStart
+from cuebook.memory.tokenizer import words
 from cuebook.records.conversation import Draft, Part, PostState, Role, digest_of
 from cuebook.records.turn import Manifest
 from cuebook.testing.doubles import BEGINNING
@@ -46,7 +47,7 @@ def draft(
         wire=wire,
         small=small,
         small_tokens=small_tokens or (len(small.split()) + 1 if small else 0),
-        key=f"{sender} {message}" if key is None else key,
+        key=" ".join(words(f"{sender} {message}")) if key is None else key,
         state=state,
     )
 

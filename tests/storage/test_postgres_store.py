@@ -1,4 +1,4 @@
-"""Runs the contracts of keys and of knowledge on a real PostgreSQL server.
+"""Runs the store contract on a real PostgreSQL server.
 
 CUEBOOK_TEST_DATABASE_URL names a server with an empty database; by default the tests start their own.
 """
@@ -26,8 +26,8 @@ from cuebook.storage.database.postgres import PostgresDatabase
 from cuebook.storage.database.statements import FULL_TEXT, ddl, prepared
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.store import Store
-from storage.contract.keys import HERE, KEY, NOW, KeysContract
-from storage.contract.places import PlacesContract
+from storage.contract import StoreContract
+from storage.contract.keys import HERE, KEY, NOW
 
 _COLUMNS = r"""SELECT t.name, c.name, c."notnull" FROM sqlite_master t JOIN pragma_table_info(t.name) c
 WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' AND t.name NOT LIKE '%\_text%' ESCAPE '\'"""
@@ -68,13 +68,19 @@ def url() -> Iterator[str]:
     shutil.rmtree(made, ignore_errors=True)
 
 
-@pytest.fixture
-async def store(url: str) -> AsyncIterator[Store]:
-    """Yield an empty store."""
+def empty_store(url: str) -> Store:
+    """Return a store without data."""
     store = postgres_store(url)
     with psycopg.connect(url, autocommit=True) as connection:
         for name in _TABLES:
             connection.execute(SQL("DELETE FROM {}").format(Identifier(name)))
+    return store
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    """Yield an empty store."""
+    store = empty_store(url)
     yield store
     await store.aclose()
 
@@ -83,8 +89,16 @@ def postgres_store(url: str) -> Store:
     return Store(PostgresDatabase(f"{url}{'&' if '?' in url else '?'}options=-csynchronous_commit%3Doff"))
 
 
-class TestPostgres(KeysContract, PlacesContract):
-    pass
+class TestPostgres(StoreContract):
+    @pytest.fixture(autouse=True)
+    def place(self, url: str) -> None:
+        self.url = url
+
+    async def make_store(self) -> Store:
+        return empty_store(self.url)
+
+    async def reopen(self) -> Store:
+        return postgres_store(self.url)
 
 
 async def test_the_schema_has_equal_tables_and_indexes(store: Store, url: str) -> None:

@@ -1,12 +1,13 @@
 """Rank the posts that answer a query: full-text search plus embeddings, with one fixed configuration for all data.
 
-The store indexes each post's `key_text` and finds some hundred posts by `match_expression`; `rank` reorders them with
+The store indexes each post's `key_text` and finds some hundred posts by `match_values`; `rank` reorders them with
 the statistics of the scope alone. A post scores by its own words and by those around it, then by the best post of its
 session. A short post gains from its neighbours, an answer from its question, and a speaker whom the query names
 counts more. A long post scores by its best passage, so long answers and tool outputs neither dominate nor vanish.
 Where posts have vectors, semantic similarity is added to the words; without vectors, words alone decide.
 """
 
+import json
 import math
 import re
 from collections import Counter
@@ -116,18 +117,25 @@ def akin_among(min_similarity: float, count: int) -> float:
     return min_similarity * (1 - LONE * (1 - min(1.0, math.log(max(1, count)) / math.log(MANY))))
 
 
-def match_expression(query: Query, scope: str | Sequence[str] | None) -> str | None:
-    """Return FTS5's MATCH string over the columns `scope` and `key`, safe for any query; None if no term is left.
+def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, str | None] | None:
+    """Return the values of a full-text search: `match` for FTS5, `words` and `scopes` as lists; None if no term is left.
 
     `scope` is a token, or several of which a row has one. Every second post contains a speaker's name, so names are
     searched only if the query has nothing else. Without a token the caller limits the rows itself: bm25 would scan all
     posts of a scope to count it.
     """
-    wanted = " OR ".join(f'"{term}"' for term in _topic(query))
+    words = _topic(query)
+    if not words:
+        return None
+    wanted = " OR ".join(f'"{term}"' for term in words)
     tokens = (scope,) if isinstance(scope, str) else scope or ()
     quoted = ['"' + each.replace('"', '""').replace("\0", "") + '"' for each in tokens]
     within = quoted[0] if len(quoted) == 1 else f"({' OR '.join(quoted)})"
-    return (f"scope : {within} AND " * (scope is not None) + f"key : ({wanted})") if wanted else None
+    return {
+        "match": f"scope : {within} AND " * (scope is not None) + f"key : ({wanted})",
+        "words": json.dumps(list(words)),
+        "scopes": None if scope is None else json.dumps(list(tokens)),
+    }
 
 
 def _topic(query: Query) -> Sequence[str]:

@@ -170,8 +170,8 @@ def _erase_audit(
     transaction: Transaction, conversation: str, which: Callable[[Record], bool], *, user: str = ""
 ) -> int:
     """Erase the texts of audit records of a conversation, or with values that name a user; return the count."""
-    needle = _encode(conversation).decode() if conversation else "\x00"
-    inside = _encode(_encode(user).decode()).decode()[1:-1] if user else "\x00"  # JSON within JSON
+    needle = _encode(conversation).decode() if conversation else None
+    inside = _encode(_encode(user).decode()).decode()[1:-1] if user else None  # JSON within JSON
     erased = 0
     for row in transaction.rows("audit_naming", needle=needle, inside=inside):
         record = read_record(row["body"], row["texts"])

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuebook.interfaces.store import MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
-from cuebook.memory.recall import Query, akin_among, match_expression, read_query
+from cuebook.memory.recall import Query, akin_among, match_values, read_query
 from cuebook.memory.scopes import KEPT, SHARING_ALLOWED, Participants, effective, owner_of, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.memory.tokenizer import memory_key
@@ -152,10 +152,10 @@ def matching(
         return sharing(here, query, memory_query.limit)
     token = place_token(transaction.scope.tenant, place)
     query, counts = rarest_words(transaction, here, query, token)
-    match = match_expression(query, token)
-    if match is None:
+    values = match_values(query, token)
+    if values is None:
         return MemoryMatches(held=here.held, frequencies=counts)
-    results = transaction.run("memory_find", match=match, at=memory_query.at, limit=memory_query.limit)
+    results = transaction.run("memory_find", **values, at=memory_query.at, limit=memory_query.limit)
     return MemoryMatches(found=tuple(no for (no,) in results), held=here.held, frequencies=counts)
 
 

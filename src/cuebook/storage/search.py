@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.interfaces.store import MemoryMatches, SearchLook
-from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_expression, read_query
+from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_values, read_query
 from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
 from cuebook.storage.database.transaction import Transaction
@@ -132,8 +132,8 @@ def rarest_words(transaction: Transaction, words: Words, query: Query, token: st
     """
     for term in query.terms:
         if term not in words.counts:
-            match = match_expression(Query(text="", terms=(term,)), token)
-            words.counts[term] = transaction.value("memory_count_of_word", match=match)
+            values = match_values(Query(text="", terms=(term,)), token) or {}
+            words.counts[term] = transaction.value("memory_count_of_word", **values)
     counts = {term: words.counts[term] for term in query.terms}
     return Query(text=query.text, terms=tuple(rarest(counts))), counts
 
@@ -157,8 +157,8 @@ class SearchCache:
         known = self._known.get((row.no, term))
         if known is not None and row.last_seq <= known[1] * 1.25 + 100:
             return known[0]
-        match = match_expression(Query(text="", terms=(term,)), None)
-        found: int = row.transaction.value("search_count", match=match, **rows_of(row.no))
+        values = match_values(Query(text="", terms=(term,)), None) or {}
+        found: int = row.transaction.value("search_count", **values, **rows_of(row.no))
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[row.no, term] = (found, row.last_seq)
@@ -288,10 +288,10 @@ def rows_of(no: int) -> dict[str, int]:
 def _match(
     transaction: Transaction, query: Query, tokens: Sequence[str] | None, bounds: Mapping[str, int], limit: int
 ) -> list[int]:
-    match = match_expression(query, tokens)
-    if match is None:
+    values = match_values(query, tokens)
+    if values is None:
         return []
-    return [rowid for (rowid,) in transaction.run("search_posts", **{"match": match, "limit": limit, **bounds})]
+    return [rowid for (rowid,) in transaction.run("search_posts", **values, limit=limit, **bounds)]
 
 
 def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> list[PostMatch]:

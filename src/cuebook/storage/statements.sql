@@ -176,9 +176,9 @@ SELECT path_tokens, path_count, tokens FROM post WHERE tenant = :tenant AND conv
 
 -- name: posts_by_digests
 -- Select posts of a conversation equal to some messages, as one row of JSON; `at` is the message's number. `digests` are concatenated.
-SELECT json_group_array(json_array(j.value, p.seq, p.parent, p.path_count, p.run_start, p.run_parent))
+SELECT json_group_array(json_array(CAST(j.value AS INTEGER), p.seq, p.parent, p.path_count, p.run_start, p.run_parent))
 FROM json_each(:at) j CROSS JOIN post p INDEXED BY post_digest
-WHERE p.tenant = :tenant AND p.digest = substr(:digests, 1 + 16 * j.value, 16) AND p.conversation = :no;
+WHERE p.tenant = :tenant AND p.digest = substr(:digests, 1 + 16 * CAST(j.value AS INTEGER), 16) AND p.conversation = :no;
 
 -- name: posts_by_chain
 -- Select the posts of a conversation at which a path with this chained digest ends, newest first.
@@ -338,8 +338,8 @@ WHERE tenant = :tenant AND id = :id AND mark = :mark;
 -- Select conversations with enough posts without a summary and no open round, most posts first, from a cursor on.
 SELECT tenant, id, backlog, backlog_tokens, mark, compact_not_before, compact_last_at, compact_failures, updated_at,
     coalesce(json_extract(metadata, '$.mode'), ''), no,
-    (SELECT json_extract(t.parameters, '$.compressionTrigger') FROM tuning t
-        WHERE t.tenant = conversation.tenant AND t.conversation = no AND json_extract(t.parameters, '$.runs') > 0)
+    (SELECT CAST(json_extract(t.parameters, '$.compressionTrigger') AS REAL) FROM tuning t
+        WHERE t.tenant = conversation.tenant AND t.conversation = no AND CAST(json_extract(t.parameters, '$.runs') AS INTEGER) > 0)
 FROM conversation
 WHERE backlog > 0 AND backlog >= :least AND open_round = 0 AND lease_until = 0 AND (id = :id OR (:id IS NULL AND utility = 0))
     AND (backlog < :backlog OR (backlog = :backlog AND no < :no)) ORDER BY backlog DESC, no DESC LIMIT :limit;
@@ -395,7 +395,7 @@ SELECT count(*) FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :f
 -- name: found_posts
 -- Select posts for recall with their indexed words (from FTS5's content table: one lookup), by seq.
 SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body, t.c1 FROM json_each(:seqs) j
-CROSS JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value
+CROSS JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = CAST(j.value AS INTEGER)
 LEFT JOIN post_text_content t ON t.id = :base + j.value ORDER BY p.seq;
 
 -- name: post_text_scope
@@ -661,7 +661,7 @@ LIMIT :limit;
 -- name: memories_by_said
 -- Select memories of a place by text number.
 SELECT m.* FROM json_each(:said) j CROSS JOIN memory m
-    ON m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.said = j.value;
+    ON m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.said = CAST(j.value AS INTEGER);
 
 -- name: memory_count_of_word
 -- Count the index rows of a place with a word.
@@ -682,7 +682,7 @@ SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner 
 
 -- name: memories_by_no
 -- Select memories by number.
-SELECT m.* FROM json_each(:nos) j CROSS JOIN memory m ON m.no = j.value WHERE m.tenant = :tenant;
+SELECT m.* FROM json_each(:nos) j CROSS JOIN memory m ON m.no = CAST(j.value AS INTEGER) WHERE m.tenant = :tenant;
 
 -- name: memory_corrected
 -- Select manually corrected memories of a place.
@@ -737,7 +737,7 @@ UPDATE memory SET id = :id, category = :category, name = :name, text = :text, su
 -- name: memory_used
 -- Count a use of memories.
 UPDATE memory SET uses = uses + 1, used_at = max(used_at, :now), confidence = min(1.0, round(confidence + :by, 6))
-WHERE +tenant = :tenant AND no IN (SELECT value FROM json_each(:nos));
+WHERE +tenant = :tenant AND no IN (SELECT CAST(value AS INTEGER) FROM json_each(:nos));
 
 -- name: memory_delete
 -- Delete a memory.
@@ -754,7 +754,7 @@ DELETE FROM memory_text WHERE rowid = :no;
 -- name: memory_sources
 -- Select the sources of memories; a deleted conversation has no id.
 SELECT s.memory, s.post, coalesce(c.id, '') AS id
-FROM json_each(:nos) j CROSS JOIN memory_source s ON s.tenant = :tenant AND s.memory = j.value LEFT JOIN conversation c ON c.no = s.conversation
+FROM json_each(:nos) j CROSS JOIN memory_source s ON s.tenant = :tenant AND s.memory = CAST(j.value AS INTEGER) LEFT JOIN conversation c ON c.no = s.conversation
 ORDER BY s.conversation, s.post;
 
 -- name: memory_source_insert
@@ -814,7 +814,7 @@ SELECT id, seq, role, sender, round FROM post WHERE tenant = :tenant AND convers
 -- name: turns_terms
 -- Select the sharing terms of a round's turns.
 SELECT json_extract(metadata, '$.' || :kept) AS policy, json_extract(metadata, '$.' || :shared) AS shared,
-    json_extract(metadata, '$.' || :persona) AS persona, json_extract(metadata, '$.' || :brought) AS brought,
+    json_extract(metadata, '$.' || :persona) AS persona, CAST(json_extract(metadata, '$.' || :brought) AS INTEGER) AS brought,
     json_extract(metadata, '$.' || :by) AS by
 FROM turn WHERE tenant = :tenant AND conversation = :no AND round = :round;
 
@@ -908,7 +908,7 @@ ORDER BY c.no LIMIT :limit;
 
 -- name: tuning_totals
 -- Select the totals of a tenant's runs, of one conversation or of those of a user.
-SELECT coalesce(sum(json_extract(t.parameters, '$.runs')), 0) AS runs, coalesce(sum(json_extract(t.parameters, '$.tokensSaved')), 0) AS saved
+SELECT coalesce(sum(CAST(json_extract(t.parameters, '$.runs') AS INTEGER)), 0) AS runs, coalesce(sum(CAST(json_extract(t.parameters, '$.tokensSaved') AS INTEGER)), 0) AS saved
 FROM tuning t JOIN conversation c ON c.tenant = t.tenant AND c.no = t.conversation
 WHERE t.tenant = :tenant AND (:id IS NULL OR c.id = :id)
     AND (:user IS NULL OR (c.user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user));
@@ -916,7 +916,7 @@ WHERE t.tenant = :tenant AND (:id IS NULL OR c.id = :id)
 -- name: tuning_latest
 -- Select the parameters of the newest run, of one conversation or of those of a user.
 SELECT t.parameters FROM tuning t JOIN conversation c ON c.tenant = t.tenant AND c.no = t.conversation
-WHERE t.tenant = :tenant AND (:id IS NULL OR c.id = :id) AND json_extract(t.parameters, '$.runs') > 0
+WHERE t.tenant = :tenant AND (:id IS NULL OR c.id = :id) AND CAST(json_extract(t.parameters, '$.runs') AS INTEGER) > 0
     AND (:user IS NULL OR (c.user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user))
 ORDER BY t.updated_at DESC LIMIT 1;
 
@@ -1115,7 +1115,7 @@ UPDATE turn SET metadata = :metadata WHERE tenant = :tenant AND conversation = :
 
 -- name: turns_of_rounds
 -- Select the turns that answered some rounds.
-SELECT n FROM turn WHERE tenant = :tenant AND conversation = :no AND round IN (SELECT value FROM json_each(:rounds));
+SELECT n FROM turn WHERE tenant = :tenant AND conversation = :no AND round IN (SELECT CAST(value AS INTEGER) FROM json_each(:rounds));
 
 -- name: steps_blank
 -- Clear the partial answers and errors of a conversation's steps.
@@ -1173,7 +1173,7 @@ SELECT body FROM receipt WHERE tenant = :tenant AND id = :id;
 -- name: receipts_last
 -- Select the newest receipts, newest first.
 SELECT body FROM receipt WHERE tenant = :tenant
-ORDER BY created_at DESC, json_extract(CAST(body AS TEXT), '$.epoch') DESC LIMIT :limit;
+ORDER BY created_at DESC, CAST(json_extract(CAST(body AS TEXT), '$.epoch') AS INTEGER) DESC LIMIT :limit;
 
 -- name: receipts_pending
 -- Select unsigned receipts, oldest first.
@@ -1224,12 +1224,12 @@ DELETE FROM memory_source WHERE tenant = :tenant AND memory = :memory AND conver
 -- name: memory_forgets
 -- Remove references to deleted memories from a place.
 WITH gone (id) AS MATERIALIZED (SELECT value FROM json_each(:ids))
-UPDATE memory SET supersedes = iif(supersedes IN gone, NULL, supersedes), ended_by = iif(ended_by IN gone, NULL, ended_by)
-WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND (supersedes IN gone OR ended_by IN gone);
+UPDATE memory SET supersedes = iif(supersedes IN (SELECT id FROM gone), NULL, supersedes), ended_by = iif(ended_by IN (SELECT id FROM gone), NULL, ended_by)
+WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND (supersedes IN (SELECT id FROM gone) OR ended_by IN (SELECT id FROM gone));
 
 -- name: delivery_anew
 -- Restart the delivery of a conversation; a running delivery finds the mark moved.
-UPDATE delivery SET seq = 0, version = -:epoch, due = 1 WHERE tenant = :tenant AND conversation = :no;
+UPDATE delivery SET seq = 0, version = 0 - :epoch, due = 1 WHERE tenant = :tenant AND conversation = :no;
 
 -- name: windows_naming
 -- Select steps whose window contains memories, of a user's conversations or of all.
@@ -1397,7 +1397,7 @@ ORDER BY t.created_at, c.no, t.n, s.n;
 SELECT t.n AS turn, s.n AS step, t.steps AS steps, s.state, s.manifest, s.reply_usage AS usage, t.created_at AS at,
     coalesce(b.path_tokens, 0) AS path_tokens, coalesce(b.path_count, 0) AS posts, coalesce(r.tokens, 0) AS reply,
     json_extract(t.metadata, '$.window.cache') AS cache, json_extract(t.metadata, '$.answer.model') AS model,
-    json_type(t.metadata, '$.shadow') IS NOT NULL AS shadow
+    json_extract(t.metadata, '$.shadow') IS NOT NULL AS shadow
 FROM turn t JOIN step s ON s.tenant = t.tenant AND s.conversation = t.conversation AND s.turn = t.n
 LEFT JOIN post b ON b.tenant = s.tenant AND b.conversation = s.conversation AND b.seq = s.base
 LEFT JOIN post r ON r.tenant = s.tenant AND r.conversation = s.conversation AND r.seq = s.reply_seq AND s.reply_seq > 0
@@ -1405,7 +1405,7 @@ WHERE t.tenant = :tenant AND t.conversation = :no AND t.n BETWEEN :first AND :la
 
 -- name: token_reports
 -- Select the newest step of the most recent conversations, with our count and the provider's count of its prompt.
-SELECT c.id AS conversation, s.n AS step, s.reply_usage AS usage, json_extract(t.metadata, '$.window.tokens') AS tokens,
+SELECT c.id AS conversation, s.n AS step, s.reply_usage AS usage, CAST(json_extract(t.metadata, '$.window.tokens') AS INTEGER) AS tokens,
     json_extract(t.metadata, '$.window.context.model') AS model, json_extract(t.metadata, '$.shadow') AS shadow
 FROM (SELECT no, id, turns, updated_at FROM conversation WHERE tenant = :tenant ORDER BY updated_at DESC LIMIT :limit) c
 JOIN turn t ON t.tenant = :tenant AND t.conversation = c.no AND t.n = c.turns
@@ -1436,17 +1436,17 @@ WHERE tenant = :tenant AND conversation = :no AND seq <= 8 AND role = 'user' ORD
 
 -- name: turn_newest
 -- Select the newest turn of a conversation with the manifest of its newest step.
-SELECT t.n, t.state, json_type(t.metadata, '$.shadow') IS NOT NULL AS shadow, s.manifest
+SELECT t.n, t.state, json_extract(t.metadata, '$.shadow') IS NOT NULL AS shadow, s.manifest
 FROM turn t JOIN step s ON s.tenant = t.tenant AND s.conversation = t.conversation AND s.turn = t.n
 WHERE t.tenant = :tenant AND t.conversation = :no ORDER BY t.n DESC, s.n DESC LIMIT 1;
 
 -- name: turns_answering
 -- Select the steps of the turns of some rounds, oldest first.
-SELECT t.n AS turn, s.n AS step, t.round, t.state, t.query_seq, s.reply_seq, s.error, s.manifest, json_type(t.metadata, '$.shadow') IS NOT NULL AS shadow
+SELECT t.n AS turn, s.n AS step, t.round, t.state, t.query_seq, s.reply_seq, s.error, s.manifest, json_extract(t.metadata, '$.shadow') IS NOT NULL AS shadow
 FROM turn t JOIN step s ON s.tenant = t.tenant AND s.conversation = t.conversation AND s.turn = t.n
 WHERE t.tenant = :tenant AND t.conversation = :no AND t.round BETWEEN :first AND :last ORDER BY t.n, s.n;
 
 -- name: answers_of_rounds
 -- Select the turn and step of each answer in some rounds.
 SELECT s.reply_seq, s.turn, s.n FROM turn t JOIN step s ON s.tenant = t.tenant AND s.conversation = t.conversation AND s.turn = t.n
-WHERE t.tenant = :tenant AND t.conversation = :no AND t.round IN (SELECT value FROM json_each(:rounds)) AND s.reply_seq > 0;
+WHERE t.tenant = :tenant AND t.conversation = :no AND t.round IN (SELECT CAST(value AS INTEGER) FROM json_each(:rounds)) AND s.reply_seq > 0;

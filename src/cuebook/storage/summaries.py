@@ -98,7 +98,7 @@ class SummaryStore(Noun):
     def postpone(self, transaction: Transaction, conversation: str, *, until: float, failed: bool, mark: int) -> None:
         """Delay the next pass until a time."""
         access.find(transaction, conversation)
-        values = {"until": until, "failed": int(failed), "mark": mark}
+        values = {"until": until, "failed": failed, "mark": mark}
         transaction.run("compaction_postpone", id=conversation, **values)
 
 

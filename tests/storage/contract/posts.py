@@ -210,7 +210,8 @@ class PostsContract:
         calls = [call for pair in zip(wrong, right, strict=True) for call in pair]
         answers = await asyncio.gather(*calls, return_exceptions=True)
         assert [isinstance(answer, Conflict) for answer in answers] == [True, False] * 5
-        assert await path_of(store, "c") == ["p1", "r0", "r1", "r2", "r3", "r4"]
+        path = await path_of(store, "c")
+        assert (path[0], sorted(path[1:])) == ("p1", ["r0", "r1", "r2", "r3", "r4"])  # concurrent calls have no order
 
     async def test_stored_texts_live_while_a_conversation_needs_them(self, store: Store) -> None:
         large = "shared " * 2000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from cuebook.memory.excerpt import excerpt, pack
-from cuebook.memory.recall import match_expression, rank, read_query
+from cuebook.memory.recall import match_values, rank, read_query
 from cuebook.memory.tokenizer import KEY_WORDS, key_text, query_words, read_period, words
 from cuebook.records.memory import RecallCandidate, SearchResult
 
@@ -47,7 +47,7 @@ def table(rows):
 
 
 def search(db, text, scope="c1", speakers=()):
-    match = match_expression(read_query(text, speakers=speakers), scope)
+    match = (match_values(read_query(text, speakers=speakers), scope) or {}).get("match")
     return (
         [row for (row,) in db.execute("SELECT rowid FROM f WHERE f MATCH ? ORDER BY bm25(f)", (match,))]
         if match
@@ -180,11 +180,13 @@ def test_full_text_and_ranking_match_the_same_posts(texts, query):
 
 def test_speaker_names_are_searched_only_alone():
     names = ("Anna", "Bob Lee", "user", "Will")
-    assert match_expression(read_query("What does Anna like to eat?", speakers=names), "c1") == (
+    assert (match_values(read_query("What does Anna like to eat?", speakers=names), "c1") or {})["match"] == (
         'scope : "c1" AND key : ("like" OR "eat")'
     )
-    assert match_expression(read_query("And Anna?", speakers=names), 'c"1') == 'scope : "c""1" AND key : ("anna")'
-    assert match_expression(read_query("What is it?", speakers=names), "c1") is None
+    assert (match_values(read_query("And Anna?", speakers=names), 'c"1') or {})[
+        "match"
+    ] == 'scope : "c""1" AND key : ("anna")'
+    assert match_values(read_query("What is it?", speakers=names), "c1") is None
 
 
 @pytest.mark.parametrize(

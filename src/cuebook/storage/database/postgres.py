@@ -108,8 +108,10 @@ class PostgresDatabase:
 
         return await self.read(look)
 
-    async def check(self, *, whole: bool = False) -> dict[str, Any]:  # noqa: ARG002
-        return {"kind": "postgresql", "postgresql": await self.read(lambda each: each.value("server_version"))}
+    async def check(self, *, whole: bool = False) -> dict[str, Any]:
+        row = (await self.read(lambda each: each.rows("server_version")))[0]
+        damaged = f"{row['damaged']} damaged pages" if row["damaged"] else "ok"
+        return {"kind": "postgresql", "postgresql": row["version"]} | ({"integrity": damaged} if whole else {})
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._shut)

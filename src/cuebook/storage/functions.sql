@@ -1,0 +1,25 @@
+-- Functions of SQLite that the statements use, as functions of PostgreSQL, and those of full-text search.
+
+CREATE FUNCTION json_each(list TEXT) RETURNS TABLE (value TEXT) LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN jsonb_array_elements_text(list::jsonb);
+CREATE FUNCTION json_extract(document TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN document::jsonb #>> string_to_array(substr(path, 3), '.');
+CREATE FUNCTION json_array_length(list TEXT) RETURNS INTEGER LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN jsonb_array_length(list::jsonb);
+CREATE FUNCTION instr(text TEXT, part TEXT) RETURNS INTEGER LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN strpos(text, part);
+CREATE FUNCTION iif(condition BOOLEAN, one TEXT, other TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN condition THEN one ELSE other END;
+
+-- The words of an indexed text, which are separated by spaces.
+CREATE FUNCTION words_of(key TEXT) RETURNS TSVECTOR LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN array_to_tsvector(array_remove(string_to_array(key, ' '), ''));
+
+-- A query of any of these words.
+CREATE FUNCTION any_of(words TEXT) RETURNS TSQUERY LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (SELECT string_agg('''' || replace(replace(value, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery FROM json_each(words));
+
+-- The BM25 score of a word that occurs `count` times in a text of `length` words, and in `found` of `all_texts` with this average length.
+CREATE FUNCTION bm25(count BIGINT, found BIGINT, length INTEGER, all_texts BIGINT, average NUMERIC) RETURNS DOUBLE PRECISION
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ln(1 + (all_texts - found + 0.5) / (found + 0.5)) * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / average));
