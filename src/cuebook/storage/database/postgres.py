@@ -1,7 +1,8 @@
 """The PostgreSQL database: snapshots and serializable transactions on a pool of connections, in threads.
 
 A write that conflicts with another one is run again, so that no update is lost. The statements are those of SQLite with
-other placeholders; `postgres.sql` replaces the ones that must differ.
+other placeholders; `postgres.sql` replaces the ones that must differ. Each statement sees the rows of its tenant only:
+row-level security checks it a second time.
 """
 
 import asyncio
@@ -9,11 +10,13 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from sqlite3 import Cursor  # psycopg's has the same methods
 from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError, InvalidInput
+from cuebook.records.memory import Scope
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.statements import VERSION, ddl, prepared_statements
+from cuebook.storage.database.statements import VERSION, Statements, ddl, prepared_statements
 from cuebook.storage.database.transaction import Failpoints, Transaction
 
 T = TypeVar("T")
@@ -24,25 +27,37 @@ CONNECTIONS: Final = 8
 ATTEMPTS: Final = 20
 #: The longest pause before the second attempt, in seconds; it doubles up to half a second.
 PAUSE_S: Final = 0.005
-#: The advisory lock under which one process creates the tables.
+#: The role of servers and workers: it cannot bypass row-level security.
+ROLE: Final = "cuebook_app"
+#: The oldest version of the server: 16.
+SERVER: Final = 160_000
+#: The advisory lock under which one process creates or migrates the tables.
 _CREATE: Final = 0x63756562
+_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
+_WRITE: Final = "BEGIN ISOLATION LEVEL SERIALIZABLE;"
+_TENANT: Final = "SELECT set_config('cuebook.tenant', %s, true);"
+#: The tenant of a transaction over all tenants, which no tenant can have as its name.
+ALL: Final = "*"
 
 
 class PostgresDatabase:
-    """A database on a PostgreSQL server. `url` is a connection string of libpq."""
+    """A database on a PostgreSQL server. `url` is a connection string of libpq; `create` has made its tables."""
 
     def __init__(self, url: str, *, connections: int = CONNECTIONS, failpoints: Failpoints | None = None) -> None:
+        """Raises BackendError if the server cannot be reached, InvalidInput if its tables are missing or too old."""
         from psycopg import ClientCursor
         from psycopg_pool import ConnectionPool
 
+        role = inspected(url)
         self.holders = Holders(None)
         self.unclean = False
         self._failpoints = failpoints or Failpoints()
         self._statements = prepared_statements("postgresql")
+        self._begin = {begin: begin + (f"SET LOCAL ROLE {ROLE};" if role else "") for begin in (_READ, _WRITE)}
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="cuebook-postgres")
-        options = {"cursor_factory": ClientCursor}  # binds values in the client, where NULL needs no type
+        # values are bound in the client, where NULL needs no type and several statements are one message
+        options = {"cursor_factory": ClientCursor, "autocommit": True}
         self._pool = ConnectionPool(url, min_size=1, max_size=connections, kwargs=options, open=True)
-        self._write(_create)
 
     @property
     def shared_snapshots(self) -> bool:
@@ -52,7 +67,7 @@ class PostgresDatabase:
         return await self._run(lambda: self._read(work))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        return await self._run(lambda: self._write(lambda connection: work(self._on(connection))))
+        return await self._run(lambda: self._write(work))
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._pool.closed:
@@ -60,43 +75,38 @@ class PostgresDatabase:
             raise BackendError(msg)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _on(self, connection: Any) -> Transaction:
-        return Transaction(connection.execute, self._statements, self._failpoints)
-
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        from psycopg import Error, IsolationLevel
+        from psycopg import Error
 
         try:
             with self._pool.connection() as connection:
-                connection.isolation_level, connection.read_only = IsolationLevel.REPEATABLE_READ, True
-                return work(self._on(connection))
+                return work(self._transaction(connection, _READ))
         except (Error, UnicodeError, OverflowError) as error:
             raise explain(error) from error
 
-    def _write(self, work: Callable[[Any], T]) -> T:
+    def _write(self, work: Callable[[Transaction], T]) -> T:
         from psycopg import Error
         from psycopg.errors import DeadlockDetected, SerializationFailure, UniqueViolation
 
         for attempt in range(ATTEMPTS):
             try:
-                return self._attempt(work)
+                with self._pool.connection() as connection:
+                    result = work(self._transaction(connection, _WRITE))
+                    self._failpoints("commit.before")
+                    connection.commit()
             except (DeadlockDetected, SerializationFailure, UniqueViolation):  # two transactions used the same number
                 time.sleep(random.random() * min(0.5, PAUSE_S * 2**attempt))  # noqa: S311  # not a secret
             except (Error, UnicodeError, OverflowError) as error:
                 raise explain(error) from error
+            else:
+                self._failpoints("commit.after")
+                return result
         msg = f"The store is busy: {ATTEMPTS} attempts of a write conflicted with other writes. Try again."
         raise BackendError(msg, retryable=True)
 
-    def _attempt(self, work: Callable[[Any], T]) -> T:
-        from psycopg import IsolationLevel
-
-        with self._pool.connection() as connection:
-            connection.isolation_level, connection.read_only = IsolationLevel.SERIALIZABLE, False
-            result = work(connection)
-            self._failpoints("commit.before")
-            connection.commit()
-        self._failpoints("commit.after")
-        return result
+    def _transaction(self, connection: Any, begin: str) -> Transaction:
+        session = _Session(connection, self._begin[begin])
+        return _PostgresTransaction(session, self._statements, self._failpoints)
 
     async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:  # noqa: ARG002
         """Return True: the server's vacuum removes erased rows."""
@@ -121,6 +131,41 @@ class PostgresDatabase:
         self._pool.close()
 
 
+class _Session:
+    """A transaction of a connection. Its first statement begins it, in the same message."""
+
+    def __init__(self, connection: Any, begin: str) -> None:
+        self._connection = connection
+        self._before = begin
+        self._tenant = ""
+
+    def execute(self, sql: str, values: tuple[Any, ...], *, tenant: str) -> Cursor:
+        """Run a statement for a tenant, or for ALL."""
+        if tenant != self._tenant:
+            self._before, values = self._before + _TENANT, (tenant, *values)
+        cursor: Cursor = self._connection.execute(self._before + sql, values)
+        for _ in range(self._before.count(";")):
+            cursor.nextset()  # type: ignore[attr-defined]  # the results of the statements before it
+        self._before, self._tenant = "", tenant
+        return cursor
+
+
+class _PostgresTransaction(Transaction):
+    """A transaction whose statements run for its caller's tenant."""
+
+    __slots__ = ("_session",)
+
+    def __init__(
+        self, session: _Session, statements: Statements, failpoint: Failpoints, scope: Scope | None = None
+    ) -> None:
+        tenant = (scope.tenant if scope else "") or ALL
+        super().__init__(lambda sql, values: session.execute(sql, values, tenant=tenant), statements, failpoint, scope)
+        self._session = session
+
+    def within(self, scope: Scope) -> Transaction:
+        return _PostgresTransaction(self._session, self._statements, self.failpoint, scope)
+
+
 def explain(error: BaseException) -> BaseException:
     """Return the Cuebook error for any exception inside the store."""
     from psycopg import DataError, Error, OperationalError
@@ -132,10 +177,69 @@ def explain(error: BaseException) -> BaseException:
     return error
 
 
-def _create(connection: Any) -> None:
-    """Create the tables once, even if two processes start at the same time."""
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE,))
+# ---- the tables -----------------------------------------------------------------------------------------------------
+
+
+def create(url: str) -> bool:
+    """Create the tables and the role of servers in a database, once. Return whether they were missing. Blocks.
+
+    Raises BackendError, and InvalidInput for a server that is too old.
+    """
+    from psycopg import Error, connect
+
+    try:
+        with connect(url) as connection:
+            check_server(connection)
+            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE,))
+            if schema_of(connection) is not None:
+                return False
+            if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
+                connection.execute(f"CREATE ROLE {ROLE}")
+                connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
+            for statement in ddl("postgresql"):
+                connection.execute(statement)
+            connection.execute("INSERT INTO schema_version VALUES (%s)", (VERSION,))
+            return True
+    except Error as error:
+        raise explain(error) from error
+
+
+def inspected(url: str) -> bool:
+    """Check a database before use. Return whether its connections must switch to the role of servers. Blocks.
+
+    Raises BackendError if it cannot be reached, InvalidInput if its tables are missing or of another version.
+    """
+    from psycopg import Error, connect
+
+    try:
+        with connect(url) as connection:
+            check_server(connection)
+            version = schema_of(connection)
+            name, strong = connection.execute(
+                "SELECT current_user, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+            ).fetchone() or ("", False)
+    except Error as error:
+        raise explain(error) from error
+    if version is None:
+        msg = "store.url: the database has no tables of Cuebook. Run `cuebook db init`."
+        raise InvalidInput(msg, where="store.url")
+    if version != VERSION:
+        advice = "Run `cuebook db migrate`" if version < VERSION else "Update this installation"
+        msg = f"store.url: the database has schema {version}, this version of Cuebook needs {VERSION}. {advice}."
+        raise InvalidInput(msg, where="store.url")
+    return bool(strong) and name != ROLE
+
+
+def schema_of(connection: Any) -> int | None:
+    """Return the version of a database's tables, None if it has none."""
     if connection.execute("SELECT to_regclass('schema_version')").fetchone()[0] is None:
-        for statement in ddl("postgresql"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO schema_version VALUES (%s)", (VERSION,))
+        return None
+    row = connection.execute("SELECT version FROM schema_version").fetchone()
+    return int(row[0]) if row else None
+
+
+def check_server(connection: Any) -> None:
+    """Check the version of the server. Raises InvalidInput."""
+    if connection.info.server_version < SERVER:
+        msg = f"store.url: PostgreSQL {connection.info.server_version // 10_000} is too old. Use 16 or newer."
+        raise InvalidInput(msg, where="store.url")

@@ -52,7 +52,8 @@ _PLACEHOLDERS: Final[dict[Dialect, str]] = {"sqlite": "?", "postgresql": "%s"}
 _PARAMETER = re.compile(r"'[^']*'|(?<!:):(?P<name>\w+)|%")
 #: What PostgreSQL writes differently in the schema.
 _FULL_TEXT_TABLE = r"""CREATE \1 (
-    rowid BIGINT PRIMARY KEY, scope TEXT NOT NULL, key TEXT NOT NULL,
+    rowid BIGINT PRIMARY KEY, tenant TEXT NOT NULL DEFAULT current_setting('cuebook.tenant'),
+    scope TEXT NOT NULL, key TEXT NOT NULL,
     words TSVECTOR NOT NULL GENERATED ALWAYS AS (words_of(key)) STORED,
     scopes TSVECTOR NOT NULL GENERATED ALWAYS AS (words_of(scope)) STORED
 );
@@ -84,7 +85,8 @@ def ddl(dialect: Dialect) -> list[str]:
     if dialect == "postgresql":
         functions = re.sub(r"^--.*\n", "", _read("functions.sql"), flags=re.MULTILINE)
         schema = functions + _translated(schema, _POSTGRES_SCHEMA)
-    return [statement.strip() for statement in schema.split(";\n") if statement.strip()]
+    statements = [statement.strip() for statement in schema.split(";\n") if statement.strip()]
+    return [*statements, _read("tenants.sql")] if dialect == "postgresql" else statements
 
 
 def _translated(sql: str, rules: Sequence[tuple[str, str]]) -> str:
