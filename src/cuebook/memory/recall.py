@@ -118,7 +118,7 @@ def akin_among(min_similarity: float, count: int) -> float:
 
 
 def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, str | None] | None:
-    """Return the values of a full-text search: `match` for FTS5, `words` and `scopes` as lists; None if no term is left.
+    """Return the values of a full-text search, None without a term: `match` for FTS5, or lists `words` and `scopes`.
 
     `scope` is a token, or several of which a row has one. Every second post contains a speaker's name, so names are
     searched only if the query has nothing else. Without a token the caller limits the rows itself: bm25 would scan all

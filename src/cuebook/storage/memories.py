@@ -152,10 +152,10 @@ def matching(
         return sharing(here, query, memory_query.limit)
     token = place_token(transaction.scope.tenant, place)
     query, counts = rarest_words(transaction, here, query, token)
-    values = match_values(query, token)
-    if values is None:
+    match = match_values(query, token)
+    if match is None:
         return MemoryMatches(held=here.held, frequencies=counts)
-    results = transaction.run("memory_find", **values, at=memory_query.at, limit=memory_query.limit)
+    results = transaction.run("memory_find", **match, at=memory_query.at, limit=memory_query.limit)
     return MemoryMatches(found=tuple(no for (no,) in results), held=here.held, frequencies=counts)
 
 

@@ -44,7 +44,7 @@ class PostgresDatabase:
     """A database on a PostgreSQL server. `url` is a connection string of libpq; `create` has made its tables."""
 
     def __init__(self, url: str, *, connections: int = CONNECTIONS, failpoints: Failpoints | None = None) -> None:
-        """Raises BackendError if the server cannot be reached, InvalidInput if its tables are missing or too old."""
+        """Open it. Raises BackendError if the server cannot be reached, InvalidInput if its tables do not fit."""
         from psycopg import ClientCursor
         from psycopg_pool import ConnectionPool
 
