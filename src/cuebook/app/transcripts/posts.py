@@ -1,6 +1,6 @@
 """Parse the posts of transcripts: OpenAI chat messages, Cuebook posts, and TaskWeaver posts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -24,7 +24,7 @@ _ROLES: tuple[Role, ...] = get_args(Role)
 _STATES: tuple[PostState, ...] = get_args(PostState)
 
 
-def read_messages(values: list[Any], places: list[FilePlace]) -> list[Given]:
+def read_messages(values: Sequence[Any], places: Sequence[FilePlace]) -> list[Given]:
     """Parse OpenAI chat messages. A message without an id gets its number as id."""
     return [_message(value, number, place) for number, (value, place) in enumerate(zip(values, places, strict=True), 1)]
 
@@ -37,12 +37,13 @@ def _message(value: object, number: int, place: FilePlace) -> Given:
     return fields | {"id": id_} | ({} if when is None else {"timestamp": when})
 
 
-def read_posts(values: list[Any], place: FilePlace) -> list[Given]:
+def read_posts(values: Sequence[Any], places: Sequence[FilePlace]) -> list[Given]:
     """Parse posts in Cuebook's format. A post without an id gets its number as id."""
-    return [_post(place.at(n).mapping(value), n + 1, place.at(n)) for n, value in enumerate(values)]
+    return [_post(value, number, place) for number, (value, place) in enumerate(zip(values, places, strict=True), 1)]
 
 
-def _post(fields: Mapping[str, Any], number: int, place: FilePlace) -> Given:
+def _post(value: object, number: int, place: FilePlace) -> Given:
+    fields = place.mapping(value)
     for key in fields:
         if key not in _KNOWN:
             place.at(key).refuse(f"unknown field. Available: {', '.join(sorted(_KNOWN))}")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -107,27 +107,31 @@ def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
     if not text.strip():
         place.refuse("empty")
     stem = Path(name).stem or "import"
-    document, lines = _parse(text, place)
-    if lines is None:
-        return _several(document, place, stem)
-    if _is_message(lines[0][1]) or "sendFrom" in lines[0][1]:
-        return [_lines(lines, place, stem)]
-    return [each for n, (line, value) in enumerate(lines, 1) for each in _one(value, line, f"{stem}-{n}")]
+    document, places = _parse(text, place)
+    if not isinstance(document, list):
+        return _one(document, place, stem)
+    places = places or _places(document, place)
+    if _is_message(document[0]):
+        return [_openai({"messages": document}, place, stem, places)]
+    if isinstance(document[0], Mapping) and "sendFrom" in document[0]:
+        return [_posts({"posts": document}, place, stem, places)]
+    every = zip(document, places, strict=True)
+    return [each for n, (value, here) in enumerate(every, 1) for each in _one(value, here, f"{stem}-{n}")]
 
 
 # ---- the syntax -----------------------------------------------------------------------------------------------------
 
 
-def _parse(text: str, place: FilePlace) -> tuple[Any, list[tuple[FilePlace, Mapping[str, Any]]] | None]:
-    """Parse the document, or the lines of JSONL with their positions."""
+def _parse(text: str, place: FilePlace) -> tuple[Any, list[FilePlace]]:
+    """Parse the document; of JSONL the objects of its lines, with their positions."""
     if place.file.lower().endswith(_YAML):
-        return _yaml(text, place), None
+        return _yaml(text, place), []
     try:
-        return _json(text), None
+        return _json(text), []
     except (ValueError, RecursionError) as error:
         first = text.lstrip().partition("\n")[0]
         if _is_object(first):
-            return None, _json_lines(text, place)
+            return _json_lines(text, place)
         if not text.lstrip().startswith(("{", "[")):
             place.refuse(f"not JSON ({error}). Supported formats: {_KNOWN}")
         place.refuse(f"invalid JSON ({error})")
@@ -149,8 +153,9 @@ def _is_object(line: str) -> bool:
         return False
 
 
-def _json_lines(text: str, place: FilePlace) -> list[tuple[FilePlace, Mapping[str, Any]]]:
-    lines: list[tuple[FilePlace, Mapping[str, Any]]] = []
+def _json_lines(text: str, place: FilePlace) -> tuple[list[Mapping[str, Any]], list[FilePlace]]:
+    values: list[Mapping[str, Any]] = []
+    places: list[FilePlace] = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             here = FilePlace(place.file, f"line {number}")
@@ -158,8 +163,9 @@ def _json_lines(text: str, place: FilePlace) -> list[tuple[FilePlace, Mapping[st
                 value = _json(line)
             except (ValueError, RecursionError) as error:
                 here.refuse(f"invalid JSON ({error})")
-            lines.append((here, here.mapping(value)))
-    return lines
+            values.append(here.mapping(value))
+            places.append(here)
+    return values, places
 
 
 def _yaml(text: str, place: FilePlace) -> Any:
@@ -178,18 +184,6 @@ def _is_message(value: object) -> bool:
     return isinstance(value, Mapping) and "role" in value and "sendFrom" not in value
 
 
-def _several(document: Any, place: FilePlace, stem: str) -> list[Transcript]:
-    if not isinstance(document, list):
-        return _one(document, place, stem)
-    if not document:
-        place.refuse("empty list")
-    if _is_message(document[0]):
-        return [_openai({"messages": document}, place, stem, bare=True)]
-    if isinstance(document[0], Mapping) and "sendFrom" in document[0]:
-        return [_posts({"posts": document}, place, stem, bare=True)]
-    return [each for n, value in enumerate(document) for each in _one(value, place.at(n), f"{stem}-{n + 1}")]
-
-
 def _one(value: object, place: FilePlace, stem: str) -> list[Transcript]:
     if not isinstance(value, Mapping):
         place.refuse(f"expected an object or a list, got {kind_of(value)}. Supported formats: {_KNOWN}")
@@ -204,24 +198,22 @@ def _one(value: object, place: FilePlace, stem: str) -> list[Transcript]:
     if not _is_message(value):
         keys = ", ".join(map(str, list(value)[:6])) or "nothing"
         place.refuse(f"unknown format (keys: {keys}). Supported formats: {_KNOWN}")
-    return [_openai({"messages": [value]}, place, stem, bare=True)]
+    return [_openai({"messages": [value]}, place, stem, [place.at(0)])]
 
 
-def _lines(lines: list[tuple[FilePlace, Mapping[str, Any]]], place: FilePlace, stem: str) -> Transcript:
-    values, places = [value for _, value in lines], [here for here, _ in lines]
-    if _is_message(values[0]):
-        return Transcript(conversation=stem, posts=tuple(read_messages(values, places)), source="OpenAI messages")
-    return _posts({"posts": values}, FilePlace(place.file), stem, bare=True)
-
-
-def _openai(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool = False) -> Transcript:
-    inside = place if bare else place.at("messages")
-    values = value["messages"]
+def _places(values: list[Any], place: FilePlace) -> list[FilePlace]:
+    """Return the positions of a list's elements. Raises InvalidInput for an empty list."""
     if not values:
-        inside.refuse("empty list")
+        place.refuse("empty list")
+    return [place.at(n) for n in range(len(values))]
+
+
+def _openai(value: Mapping[str, Any], place: FilePlace, stem: str, places: Sequence[FilePlace] = ()) -> Transcript:
+    """Parse chat messages; `places` are their positions if they are not a field of `value`."""
+    values = value["messages"]
     return Transcript(
         conversation=_named(value, place, "conversationId", "conversation_id", "id") or stem,
-        posts=tuple(read_messages(values, [inside.at(n) for n in range(len(values))])),
+        posts=tuple(read_messages(values, places or _places(values, place.at("messages")))),
         source="OpenAI messages",
         user=_named(value, place, "userId", "user"),
         persona=_named(value, place, "personaId", "persona"),
@@ -229,16 +221,14 @@ def _openai(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool
     )
 
 
-def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool = False) -> Transcript:
+def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, places: Sequence[FilePlace] = ()) -> Transcript:
     """Parse our export, the demo's format, or the body of `POST …/posts`."""
-    inside = place if bare else place.at("posts")
     shape = value.get("format", FORMAT)
     if shape != FORMAT:
         place.at("format").refuse(f"unknown format {shape!r}. This version reads {FORMAT}. Upgrade Cuebook.")
     values = value["posts"]
-    if not values:
-        inside.refuse("empty list")
-    posts = tuple(read_posts(values, inside))
+    places = places or _places(values, place.at("posts"))
+    posts = tuple(read_posts(values, places))
     about = place.at("conversation").mapping(value.get("conversation") or {})
     here = place.at("conversation") if about else place
     about = about or value
@@ -251,19 +241,19 @@ def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, *, bare: bool 
         persona=_named(about, here, "personaId", "persona"),
         title=_named(about, here, "title") or "",
         time_zone=_named(about, here, "timeZone") or _named(metadata, here.at("metadata"), "timeZone"),
-        parents=_parents(values, [id_of(post) for post in posts], inside),
+        parents=_parents(values, [id_of(post) for post in posts], places),
         head=_named(about, here, "head"),
     )
 
 
-def _parents(values: list[Mapping[str, Any]], ids: list[str], place: FilePlace) -> dict[str, str | None]:
+def _parents(values: list[Mapping[str, Any]], ids: list[str], places: Sequence[FilePlace]) -> dict[str, str | None]:
     """Return the parents of a tree; empty if each post follows the previous one."""
     previous = [None, *ids[:-1]]
     parents: dict[str, str | None] = {}
-    for n, (value, id_, before) in enumerate(zip(values, ids, previous, strict=True)):
-        parent = place.at(n).at("parent").name(value["parent"]) if "parent" in value else before
-        if parent is not None and parent not in parents and n:
-            place.at(n).at("parent").refuse(f"unknown post {parent!r}. A parent must come before this post.")
+    for value, id_, before, place in zip(values, ids, previous, places, strict=True):
+        parent = place.at("parent").name(value["parent"]) if "parent" in value else before
+        if parent is not None and parent not in parents and parents:
+            place.at("parent").refuse(f"unknown post {parent!r}. A parent must come before this post.")
         parents[id_] = parent
     return parents if any(parents[id_] != before for id_, before in zip(ids, previous, strict=True)) else {}
 
