@@ -34,7 +34,6 @@ from cuebook.errors import InvalidInput
 from cuebook.memory.rolling import RELAY, choose, with_profile
 from cuebook.records.memory import Scope
 from cuebook.records.persona import Persona
-from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import methods_of
 from cuebook.storage.prompts import PromptStore
 
@@ -82,10 +81,13 @@ class FileWatch:
         self._seen = _Scan()
         self._methods: tuple[str, ...] = ()  # of sentiment
 
+    @property
+    def _services(self) -> Services:
+        return next(iter(self._all_services()))
+
     async def begin(self) -> None:
         """Store the state of the files at the time the project is opened."""
-        services = next(iter(self._all_services()))
-        personas, self._methods = dict(services.settings.personas), methods_of(services.analyzers)
+        personas, self._methods = dict(self._services.settings.personas), methods_of(self._services.analyzers)
         self._seen = replace(await self._scan(_Scan(found=personas)), found=personas)
 
     async def look(self) -> None:
@@ -100,7 +102,7 @@ class FileWatch:
             self._begun += 1
             before = self._seen
             scan = await self._scan(before)
-            again = before.presets_fault and self._now() - self._tried_s > _RETRY_S
+            again = before.presets_fault and self._services.clock.now() - self._tried_s > _RETRY_S
             if scan.presets != before.presets or again:
                 fault = await self._take_presets(gone=not scan.presets)
                 before = replace(before, presets_fault=fault)
@@ -123,7 +125,7 @@ class FileWatch:
 
     async def _take_presets(self, *, gone: bool) -> str:
         """Apply the presets file, all of it or nothing. Return the problem, "" if none."""
-        name, self._tried_s = self._config.settings.memory.presets, self._now()
+        name, self._tried_s = self._config.settings.memory.presets, self._services.clock.now()
         if gone:
             return f"{name}: missing or unreadable{_HOLDS}"
         try:
@@ -131,9 +133,7 @@ class FileWatch:
             profiles = await asyncio.to_thread(load_profiles, self._config, self._methods)
             known = await self._known()
             presets = await asyncio.to_thread(load_presets, self._config, known)
-            check_instructions(
-                self._config, compaction, known | next(iter(self._all_services())).settings.builtin.keys()
-            )
+            check_instructions(self._config, compaction, known | self._services.settings.builtin.keys())
         except InvalidInput as error:
             return f"{error}{_HOLDS}"
         for services in self._all_services():
@@ -142,57 +142,46 @@ class FileWatch:
             if chosen in compaction.profiles:
                 changed["compaction"] = with_profile(compaction, chosen, where="profile")
             services.settings = replace(services.settings, **changed)
-        own = next(iter(self._all_services()))
-        if own.store.announces:
-            await own.store.announce(choose(own.settings.compaction, RELAY).id)
+        if self._services.store.announces:
+            await self._services.store.announce(choose(self._services.settings.compaction, RELAY).id)
         _log.info("%s: reloaded.", name)
         return ""
 
-    def _now(self) -> float:
-        return next(iter(self._all_services())).clock.now()
-
     async def _scan(self, before: _Scan, *, fresh: bool = False) -> _Scan:
-        services = next(iter(self._all_services()))
-        data: dict[str, Any] = {"profiles": services.settings.profiles, "methods": self._methods, "fresh": fresh}
-        return await asyncio.to_thread(_scan, self._config, before, default=services.settings.default_persona, **data)
+        """Return the state of the files; parse the personas if one changed since `before`, or for a `fresh` state."""
+        return await asyncio.to_thread(self._read_files, before, fresh=fresh)
 
-
-# ---- a scan, in a thread --------------------------------------------------------------------------------------------
-
-
-def _scan(
-    config: Config, before: _Scan, *, profiles: Profiles, methods: tuple[str, ...], default: str, fresh: bool
-) -> _Scan:
-    """Return the state of the files; parse the personas if one changed since `before`, or for a `fresh` state."""
-    settings, now = config.settings, time.time_ns()
-    folder, presets = Path(config.folder) / settings.persona.folder, settings.memory.presets
-    values = {presets: before.presets_fault} if before.presets_fault else {}
-    before = replace(before, presets=_digest(Path(config.folder) / presets))
-    try:
-        signs = _signs(folder) if before.signs or folder.exists() else {}
-    except OSError as error:
-        values[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}). Keeping the current personas."
-        return replace(before, told=values)
-    sure = all(sign and before.read_ns - sign[0] > _UNSURE_NS for sign in signs.values())
-    if signs == before.signs and sure and not fresh:
-        label = config.settings.persona.folder
-        same = {name: why for name, why in before.told.items() if name.startswith(f"{label}/")}
-        return replace(before, told=same | values)
-    good: dict[str, Persona] = {}
-    for file in signs:
-        name = f"{config.settings.persona.folder}/{file}"
-        read = read_file(folder / file, name=name, profiles=profiles, methods=methods)
-        if last := read.whole or before.good.get(name):
-            good[name] = last
-        if read.faults:
-            values[name] = f"{name}: {read.faults[0]}{_HOLDS if last else _OUT}"
-    personas, owners = _cast(good, before, values)
-    if default not in personas and default in before.owners:
-        name = owners[default] = before.owners[default]
-        personas[default] = before.found[default]
-        values.setdefault(name, f"{name}: no longer defines the default persona {default!r}. Keeping the previous one.")
-    personas.setdefault(PLAIN.id, PLAIN)
-    return replace(before, signs=signs, read_ns=now, good=good, owners=owners, found=personas, told=values)
+    def _read_files(self, before: _Scan, *, fresh: bool) -> _Scan:
+        settings, now = self._services.settings, time.time_ns()
+        label, presets = self._config.settings.persona.folder, self._config.settings.memory.presets
+        folder, default = Path(self._config.folder) / label, settings.default_persona
+        values = {presets: before.presets_fault} if before.presets_fault else {}
+        before = replace(before, presets=_digest(self._presets))
+        try:
+            signs = _signs(folder) if before.signs or folder.exists() else {}
+        except OSError as error:
+            values[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}). Keeping the current personas."
+            return replace(before, told=values)
+        sure = all(sign and before.read_ns - sign[0] > _UNSURE_NS for sign in signs.values())
+        if signs == before.signs and sure and not fresh:
+            same = {name: why for name, why in before.told.items() if name.startswith(f"{label}/")}
+            return replace(before, told=same | values)
+        good: dict[str, Persona] = {}
+        for file in signs:
+            name = f"{label}/{file}"
+            read = read_file(folder / file, name=name, profiles=settings.profiles, methods=self._methods)
+            if last := read.whole or before.good.get(name):
+                good[name] = last
+            if read.faults:
+                values[name] = f"{name}: {read.faults[0]}{_HOLDS if last else _OUT}"
+        personas, owners = _cast(good, before, values)
+        if default not in personas and default in before.owners:
+            name = owners[default] = before.owners[default]
+            personas[default] = before.found[default]
+            fault = f"{name}: no longer defines the default persona {default!r}. Keeping the previous one."
+            values.setdefault(name, fault)
+        personas.setdefault(PLAIN.id, PLAIN)
+        return replace(before, signs=signs, read_ns=now, good=good, owners=owners, found=personas, told=values)
 
 
 def _cast(
