@@ -24,7 +24,7 @@ from cuebook.memory.scopes import SPOKEN_WITH
 from cuebook.prompts.learn import score
 from cuebook.prompts.select import ALIASES
 from cuebook.records.conversation import TOOL, Conversation, Draft, PathPost
-from cuebook.records.mind import NEUTRAL, Counters, Event, MoodState, Reflection, Sentiment, TurnSignals
+from cuebook.records.mind import NEUTRAL, Counters, MoodState, Reflection, Sentiment, TurnSignals
 from cuebook.records.persona import Persona, SentimentTracking
 from cuebook.records.prompt import Outcome
 from cuebook.records.turn import Ask, TurnOn
@@ -165,25 +165,20 @@ def trace_of(scene: Scene, last: TurnOn | None, drafts: Sequence[Draft]) -> tupl
     return tuple(matches[-TRACE:])
 
 
+#: The fields of `metadata.sentiment`, in order: AgentOS's, the reasons, and the state for the next turn.
+_FIELDS: Final = (
+    "score", "intensity", "polarity", "method", "events", "reasons", "keywords", "negatives", "corrections", "task",
+    "signals", "counters",
+)  # fmt: skip
+
+
 def signals_to_wire(turn_signals: TurnSignals) -> dict[str, Any]:
-    """Return `metadata.sentiment`: AgentOS's fields, the reasons, and the state for the next turn."""
-    sentiment = turn_signals.sentiment
-    return {
-        "score": sentiment.score,
-        "intensity": sentiment.intensity,
-        "polarity": sentiment.polarity,
-        "method": sentiment.method,
-        "events": [event.name for event in turn_signals.events],
-        "reasons": {each.name: {"severity": each.severity, "reason": each.reason} for each in turn_signals.events},
-        "keywords": list(turn_signals.keywords),
-        "negatives": sentiment.negatives,
-        "corrections": turn_signals.corrections,
-        "task": turn_signals.task,
-        "signals": dict(turn_signals.signals),
-        "counters": msgspec.json.decode(
-            msgspec.json.encode(turn_signals.counters)
-        ),  # as JSON returns it: lists, no tuples
-    }
+    """Return signals as `metadata.sentiment`, as JSON returns them: lists, no tuples."""
+    fields: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(turn_signals))
+    fields |= fields.pop("sentiment")
+    fields["reasons"] = {event.pop("name"): event for event in fields["events"]}
+    fields["events"] = [event.name for event in turn_signals.events]
+    return {name: fields[name] for name in _FIELDS}
 
 
 def signals_in(metadata: Mapping[str, Any]) -> TurnSignals | None:
@@ -196,20 +191,9 @@ def signals_in(metadata: Mapping[str, Any]) -> TurnSignals | None:
         events = [
             {"name": name, **reasons.get(name, {})} for name in msgspec.convert(value.get("events", []), list[str])
         ]
-        return TurnSignals(
-            sentiment=msgspec.convert({key: value[key] for key in _SAID if key in value}, Sentiment),
-            counters=msgspec.convert(value.get("counters", {}), Counters),
-            events=msgspec.convert(events, tuple[Event, ...]),
-            keywords=msgspec.convert(value.get("keywords", []), tuple[str, ...]),
-            corrections=msgspec.convert(value.get("corrections", 0), int),
-            signals=msgspec.convert(value.get("signals", {}), dict[str, float]),
-            task=msgspec.convert(value.get("task", ""), str),
-        )
+        return msgspec.convert(value | {"sentiment": value, "events": events}, TurnSignals)
     except msgspec.ValidationError:
         return None
-
-
-_SAID: Final = ("score", "intensity", "polarity", "method", "negatives")
 
 
 def _serves(services: Services, scene: Scene) -> bool:
