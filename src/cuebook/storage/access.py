@@ -9,7 +9,8 @@ from msgspec import Struct
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.conversation import Conversation, digest_of
 from cuebook.records.memory import Correction, Memory, Place, Scope
-from cuebook.storage.database.transaction import Cursor, Row, Transaction, columns, record
+from cuebook.storage.database.columns import Row, columns, encode_json, record
+from cuebook.storage.database.transaction import Cursor, Transaction
 
 
 class ConversationRow(Struct, kw_only=True):
@@ -76,11 +77,6 @@ class ConversationRow(Struct, kw_only=True):
     def record(self) -> Conversation:
         """Return the public record."""
         return Conversation(**{name: getattr(self, name) for name in Conversation.__struct_fields__})
-
-
-def encode_json(value: Any) -> str:
-    """Return a column's JSON."""
-    return msgspec.json.encode(value).decode()
 
 
 def conversation_row(transaction: Transaction, found: Row) -> ConversationRow:

@@ -6,12 +6,8 @@ import msgspec
 
 from cuebook.prompts.chain import link
 from cuebook.records.audit import GENESIS, Checkpoint, CommittedText, Record, unreadable
+from cuebook.storage.database.columns import decode, encode
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
-
-_record = msgspec.json.Decoder(Record).decode
-_texts = msgspec.json.Decoder(dict[str, CommittedText]).decode
-_checkpoint = msgspec.json.Decoder(Checkpoint).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class AuditStore(Noun):
@@ -41,7 +37,7 @@ class AuditStore(Noun):
     @write
     def keep_checkpoint(self, transaction: Transaction, checkpoint: Checkpoint) -> None:
         """Store a checkpoint."""
-        values = {"size": checkpoint.size, "body": _encode(checkpoint)}
+        values = {"size": checkpoint.size, "body": encode(checkpoint)}
         transaction.run("audit_checkpoint_put", **values)
 
 
@@ -55,7 +51,7 @@ def chained(transaction: Transaction, records: Sequence[Record]) -> list[Record]
         seq += 1
         made = link(msgspec.structs.replace(record, seq=seq), prev)
         prev = made.hash
-        body, texts = _encode(msgspec.structs.replace(made, texts={})), _encode(made.texts)
+        body, texts = encode(msgspec.structs.replace(made, texts={})), encode(made.texts)
         transaction.run("audit_insert", seq=seq, hash=prev, body=body, texts=texts)
         found.append(made)
     return found
@@ -64,7 +60,7 @@ def chained(transaction: Transaction, records: Sequence[Record]) -> list[Record]
 def read_record(body: bytes, texts: bytes) -> Record | None:
     """Parse a row's record, None if it is damaged."""
     try:
-        return msgspec.structs.replace(_record(body), texts=_texts(texts))
+        return msgspec.structs.replace(decode(Record, body), texts=decode(dict[str, CommittedText], texts))
     except (ValueError, TypeError):  # msgspec's errors are ValueErrors
         return None
 
@@ -80,7 +76,7 @@ def _told(seq: int, own: str, body: bytes, texts: bytes) -> Record:
 def _signed(size: int, body: bytes) -> Checkpoint:
     """Parse a row's checkpoint; a damaged one has no signature."""
     try:
-        return _checkpoint(body)
+        return decode(Checkpoint, body)
     except (ValueError, TypeError):
         return Checkpoint(origin="", size=size, root="", time="an unknown time")
 

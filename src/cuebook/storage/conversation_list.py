@@ -19,7 +19,8 @@ from cuebook.records.turn import (
 )
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, conversation_row
-from cuebook.storage.database.transaction import Noun, Row, Transaction, read, record
+from cuebook.storage.database.columns import Row, decode, record
+from cuebook.storage.database.transaction import Noun, Transaction, read
 from cuebook.storage.reads import read_cursor
 from cuebook.storage.tree import read_body
 
@@ -29,7 +30,6 @@ _IN_PLACE: Final = ("summary", "memory")
 _SAID: Final = 400
 #: Conversations examined per batch in a word search.
 _AT_ONCE: Final = 500
-_manifest = msgspec.json.Decoder(Manifest).decode
 
 
 class ConversationListStore(Noun):
@@ -94,7 +94,7 @@ class ConversationListStore(Noun):
                 TurnEntry,
                 step,
                 replies=(before.replies if before else {}) | replies,
-                tokens=_manifest(step["manifest"]).tokens,
+                tokens=decode(Manifest, step["manifest"]).tokens,
             )
         return list(turns.values())
 
@@ -159,7 +159,7 @@ def _talk(row: ConversationRow, said: str) -> ConversationSummary:
         conversation=row.record(),
         said=said,
         branches=sum(each.last not in followed for each in ways),
-        tokens=_manifest(last["manifest"]).tokens if last else 0,
+        tokens=decode(Manifest, last["manifest"]).tokens if last else 0,
         state=last["state"] if last else None,
         shadow=bool(last and last["shadow"]),
     )
@@ -179,7 +179,7 @@ def _runs(row: ConversationRow) -> list[PostRun]:
 
 
 def _spent(row: Row) -> CallUsageRecord:
-    manifest = _manifest(row["manifest"])
+    manifest = decode(Manifest, row["manifest"])
     front = sum(text.tokens for text in manifest.front if text.kind not in _IN_PLACE)
     newest = row["step"] == row["steps"]
     return record(

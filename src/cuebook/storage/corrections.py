@@ -3,19 +3,12 @@
 import json
 from collections import Counter
 
-import msgspec
-
 from cuebook.memory.corrections import says
 from cuebook.records.memory import Correction
 from cuebook.records.turn import Manifest
 from cuebook.storage import access
-from cuebook.storage.access import (
-    ConversationRow,
-    encode_json,
-    keep_corrections,
-    raise_epoch,
-    unuse,
-)
+from cuebook.storage.access import ConversationRow, keep_corrections, raise_epoch, unuse
+from cuebook.storage.database.columns import decode, encode_json
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.memories import deliver_anew
 from cuebook.storage.tree import tip_at
@@ -24,7 +17,6 @@ from cuebook.storage.tree import tip_at
 _SUMMARY = "summary:"
 #: Turn metadata made from a summary.
 _ROLLING = "rollingSummary"
-_manifest = msgspec.json.Decoder(Manifest).decode
 
 
 def standing(row: ConversationRow, upto: int) -> int:
@@ -64,7 +56,7 @@ def _from_windows(row: ConversationRow) -> int:
     digests = {
         bytes.fromhex(text.digest)
         for raw, _ in row.run("manifests_of").fetchall()
-        for manifest in (_manifest(raw),)
+        for manifest in (decode(Manifest, raw),)
         for text in (*manifest.front, *manifest.volatile)
         if text.source.startswith(_SUMMARY)
     }

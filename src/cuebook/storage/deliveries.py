@@ -19,17 +19,8 @@ from cuebook.records.key import Key
 from cuebook.records.memory import Correction, Item, Memory, Place, Scope, Summary
 from cuebook.storage import access, corrections, memories, reads, summaries
 from cuebook.storage.access import ConversationRow, corrections_of, current_epoch, keep_corrections, last_correction
-from cuebook.storage.database.transaction import (
-    Database,
-    Noun,
-    Row,
-    Transaction,
-    read,
-    read_all,
-    record,
-    write,
-    write_all,
-)
+from cuebook.storage.database.columns import Row, record
+from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write, write_all
 from cuebook.storage.keys import settings_of
 from cuebook.storage.search import SearchCache
 from cuebook.storage.tree import Runs, on_path, runs_to

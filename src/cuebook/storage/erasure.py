@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -30,6 +29,7 @@ from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, conversation_row, raise_epoch
 from cuebook.storage.audit import read_record
 from cuebook.storage.corrections import conversation_of, forgotten
+from cuebook.storage.database.columns import decode, encode, encode_json
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write
 from cuebook.storage.memories import ErasureTally, by_memory_id, take, unlearn
 from cuebook.storage.prompts import nameless
@@ -56,7 +56,6 @@ class ErasureInput(Struct, frozen=True, kw_only=True):
 # ---- one run --------------------------------------------------------------------------------------------------------
 
 
-_observation = msgspec.json.Decoder(Observation).decode
 #: Senders that are roles: a user of such a name is found by their own conversations only.
 ROLES = frozenset({"user", ASSISTANT, SYSTEM, TOOL})
 #: Prompt values that contain the user.
@@ -170,8 +169,8 @@ def _erase_audit(
     transaction: Transaction, conversation: str, which: Callable[[Record], bool], *, user: str = ""
 ) -> int:
     """Erase the texts of audit records of a conversation, or with values that name a user; return the count."""
-    needle = _encode(conversation).decode() if conversation else None
-    inside = _encode(_encode(user).decode()).decode()[1:-1] if user else None  # JSON within JSON
+    needle = encode_json(conversation) if conversation else None
+    inside = encode_json(encode_json(user))[1:-1] if user else None  # JSON within JSON
     erased = 0
     for row in transaction.rows("audit_naming", needle=needle, inside=inside):
         record = read_record(row["body"], row["texts"])
@@ -191,17 +190,17 @@ def _was_told(record: Record, user: str) -> bool:
 
 def _rename(transaction: Transaction, salt: bytes, *, user: str = "", conversation: str = "") -> int:
     """Replace a user or conversation in observations by a pseudonym, so that they stay grouped."""
-    needle = _encode(conversation or user).decode()
+    needle = encode(conversation or user).decode()
     renamed = 0
     for row in transaction.rows("observations_naming", user=user or None, needle=needle):
-        observation = _observation(row["body"])
+        observation = decode(Observation, row["body"])
         own = {}
         if user and observation.user == user:
             own["user"] = _pseudonym(user, salt)
         if conversation and observation.conversation == conversation:
             own["conversation"] = _pseudonym(conversation, salt)
         if own:
-            body = _encode(replace(observation, **own))
+            body = encode(replace(observation, **own))
             changed = own.get("user", row["user_id"])
             if conversation and row["user_id"] == nameless(conversation):
                 changed = nameless(own["conversation"])
@@ -211,10 +210,6 @@ def _rename(transaction: Transaction, salt: bytes, *, user: str = "", conversati
 
 def _pseudonym(name: str, salt: bytes) -> str:
     return f"erased-{digest_of(salt + name.encode('utf-8', 'surrogatepass')).hex()[:16]}"
-
-
-_receipt = msgspec.json.Decoder(Receipt).decode
-_encode = msgspec.json.Encoder().encode
 
 
 #: Conversations and memories that a preview lists.
@@ -247,7 +242,7 @@ class ErasureStore(Noun):
         bare = erasing.receipt
         concerns = tuple(sorted(salted(user, bare.salt) for user in _concerned(transaction.scope, target, subject)))
         receipt = replace(bare, counts=_counts(tally), epoch=epoch, concerns=concerns)
-        values = {"id": receipt.id, "state": receipt.state, "body": _encode(receipt), "now": erasing.now}
+        values = {"id": receipt.id, "state": receipt.state, "body": encode(receipt), "now": erasing.now}
         transaction.run("receipt_insert", **values)
         transaction.failpoint("forget.stored")
         return receipt
@@ -277,22 +272,22 @@ class ErasureStore(Noun):
         body = transaction.value("receipt_get", id=receipt)
         if body is None:
             raise no_receipt(receipt)
-        return _receipt(body)
+        return decode(Receipt, body)
 
     @read
     def receipts(self, transaction: Transaction, *, limit: int = 100) -> list[Receipt]:
         """Return the newest receipts, newest first."""
-        return [_receipt(body) for (body,) in transaction.run("receipts_last", limit=limit)]
+        return [decode(Receipt, body) for (body,) in transaction.run("receipts_last", limit=limit)]
 
     @read_all
     def pending(self, transaction: Transaction, *, limit: int = 100) -> list[tuple[str, Receipt]]:
         """Return unsigned receipts of all tenants, with their tenant."""
-        return [(tenant, _receipt(body)) for tenant, body in transaction.run("receipts_pending", limit=limit)]
+        return [(tenant, decode(Receipt, body)) for tenant, body in transaction.run("receipts_pending", limit=limit)]
 
     @write
     def finish(self, transaction: Transaction, receipt: Receipt) -> bool:
         """Replace a pending receipt by its signed form. Return False if another process did."""
-        values = {"id": receipt.id, "body": _encode(receipt)}
+        values = {"id": receipt.id, "body": encode(receipt)}
         return transaction.run("receipt_finish", **values).rowcount > 0
 
 

@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.audit import Record
 from cuebook.records.key import Key, LongTermMemory, OrganizationMemoryChange, OrganizationSettings, changed
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Transaction, columns, read, read_all, record, write
-
-_settings = msgspec.json.Decoder(OrganizationSettings).decode
+from cuebook.storage.database.columns import columns, decode, encode_json, record
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 
 
 class KeyStore(Noun):
@@ -73,8 +70,7 @@ class KeyStore(Noun):
     ) -> OrganizationSettings:
         """Change the settings by a function of their current values. Return the new ones."""
         after = changed(_stored(transaction, organization), change)
-        kept = msgspec.json.encode(after).decode()
-        transaction.run("organization_put", id=organization, settings=kept, now=now)
+        transaction.run("organization_put", id=organization, settings=encode_json(after), now=now)
         chained(transaction, audit)
         return after
 
@@ -86,4 +82,4 @@ def settings_of(transaction: Transaction, organization: str) -> LongTermMemory:
 
 def _stored(transaction: Transaction, organization: str) -> OrganizationSettings:
     settings = transaction.value("organization_get", id=organization)
-    return _settings(settings) if settings else OrganizationSettings()
+    return decode(OrganizationSettings, settings) if settings else OrganizationSettings()

@@ -5,7 +5,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from secrets import token_bytes
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -19,7 +18,8 @@ from cuebook.records.erasure import AffectedConversation, Staying
 from cuebook.records.memory import Dense, Memory, Place, Source
 from cuebook.records.turn import Manifest
 from cuebook.storage.access import ConversationRow, bar_epoch, by_id, is_barred, raise_epoch, unuse
-from cuebook.storage.database.transaction import Transaction, columns, record
+from cuebook.storage.database.columns import columns, decode, record
+from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.keys import settings_of
 from cuebook.storage.search import SearchCache, rarest_words, sharing, words_at
 from cuebook.storage.vectors import CLOSEST, EVERYWHERE, Close, drop, in_turn, scope_of_place, usual
@@ -314,9 +314,6 @@ def generation(transaction: Transaction, values: Mapping[str, str]) -> int:
 # ---- erasure --------------------------------------------------------------------------------------------------------
 
 
-_manifest = msgspec.json.Decoder(Manifest).decode
-
-
 class ErasureTally(Struct):
     """An erasure at a time: counts of what it has deleted so far, and of what remains."""
 
@@ -403,7 +400,7 @@ def _from_windows(transaction: Transaction, gone: Collection[Memory], tally: Era
     owners = {owner_of(row.place) for row in gone}
     user = owners.pop() if len(owners) == 1 else None
     for step in transaction.rows("windows_naming", user=user):
-        texts = [text for text in _manifest(step["manifest"]).volatile if text.source in names]
+        texts = [text for text in decode(Manifest, step["manifest"]).volatile if text.source in names]
         for text in texts:
             tally.counts["texts"] += unuse(transaction, step["no"], bytes.fromhex(text.digest))
         if texts and step["state"] == "running":

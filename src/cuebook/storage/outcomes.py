@@ -11,13 +11,12 @@ from cuebook.records.prompt import Observation, Outcome, StoredOutcome, Taught
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained
+from cuebook.storage.database.columns import decode, encode
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 from cuebook.storage.prompts import observed, revised
 
 #: An observation to store, and its audit record.
 Lesson = tuple[Observation, Record | None]
-_outcome = msgspec.json.Decoder(Outcome).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class OutcomeStore(Noun):
@@ -32,7 +31,7 @@ class OutcomeStore(Noun):
     def lately(self, transaction: Transaction, conversation: str, *, limit: int) -> list[Outcome]:
         """Return the newest outcomes of a conversation, newest first. Raises NotFound."""
         row = access.need(transaction, conversation)
-        return [_outcome(body) for (body,) in row.run("outcomes_lately", limit=limit)]
+        return [decode(Outcome, body) for (body,) in row.run("outcomes_lately", limit=limit)]
 
     @write
     def give(self, transaction: Transaction, conversation: str, turn: int, outcome: Outcome) -> StoredOutcome:
@@ -48,7 +47,7 @@ class OutcomeStore(Noun):
         if data["state"] == "running":
             msg = f"Turn {turn} of conversation {row.id!r} is still running. Send feedback after it has ended."
             raise Conflict(msg)
-        values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
+        values = {"user": outcome.user, "body": encode(outcome), "taught": b"[]"}
         row.run("outcome_give", turn=turn, **values)
         stored_outcome = _known(row, turn)
         if stored_outcome is None:
@@ -94,14 +93,14 @@ class OutcomeStore(Noun):
                 taught.append(Taught(slug=slug, branch=branch, number=version, observation=number, counted=counted))
             chained(transaction, [audit] if audit else [])
         transaction.failpoint("outcome.folded")
-        values = {"turn": turn, "revision": stands.revision, "taught": _encode(taught)}
+        values = {"turn": turn, "revision": stands.revision, "taught": encode(taught)}
         row.run("outcome_taught", **values)
         return msgspec.structs.replace(stands, due=False, taught=tuple(taught))
 
 
 def note(row: ConversationRow, outcome: Outcome, *, turn: int) -> None:
     """Store the outcome of a turn unless it has one: of two following messages the first counts."""
-    values = {"user": outcome.user, "body": _encode(outcome), "taught": b"[]"}
+    values = {"user": outcome.user, "body": encode(outcome), "taught": b"[]"}
     row.run("outcome_note", turn=turn, **values)
 
 
@@ -110,7 +109,7 @@ def forget(row: ConversationRow, user: str | None, quoted: CopyIndex) -> int:
     gone = [
         each["turn"]
         for each in row.rows("outcomes_of")
-        if (user is not None and each["user_id"] == user) or quoted.stand_in(_outcome(each["body"]).comment)
+        if (user is not None and each["user_id"] == user) or quoted.stand_in(decode(Outcome, each["body"]).comment)
     ]
     return sum(row.run("outcome_delete", turn=turn).rowcount for turn in gone)
 

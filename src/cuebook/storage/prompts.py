@@ -19,13 +19,9 @@ from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, EventKind, Label, Observation, PromptEvent, Version
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Transaction, columns, read, read_all, record, write
+from cuebook.storage.database.columns import columns, decode, encode, record
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 
-_version = msgspec.json.Decoder(Version).decode
-_event = msgspec.json.Decoder(PromptEvent, dec_hook=lambda kind, value: kind(value)).decode
-_observation = msgspec.json.Decoder(Observation).decode
-_posterior = msgspec.json.Decoder(Posterior).decode
-_encode = msgspec.json.Encoder(enc_hook=float).encode
 #: Number of prompts loaded at a time.
 PAGE = 200
 #: The first integer too large for SQLite.
@@ -66,9 +62,9 @@ class PromptStore(Noun):
         if numbers and branch is not None:
             wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
             rows = (transaction.one("prompt_version_get", slug=slug, branch=branch, number=each) for each in wanted)
-            return [_version(row["body"]) for row in rows if row is not None]
+            return [decode(Version, row["body"]) for row in rows if row is not None]
         cursor = transaction.run("prompt_versions", slug=slug, branch=branch)
-        return [each for (body,) in cursor if (each := _version(body)).number in numbers or not numbers]
+        return [each for (body,) in cursor if (each := decode(Version, body)).number in numbers or not numbers]
 
     @write
     def save(self, transaction: Transaction, writes: Sequence[Write], *, by: str, now: float) -> list[Version]:
@@ -81,7 +77,7 @@ class PromptStore(Noun):
         namings: dict[str, list[Version]] = {}
         for slug in dict.fromkeys(each.version.slug for each in writes):
             cursor = transaction.run("prompt_versions", slug=slug, branch=None)
-            namings[slug] = [_version(body) for (body,) in cursor]
+            namings[slug] = [decode(Version, body) for (body,) in cursor]
         return [_save(transaction, each, by=by, now=now, namings=namings[each.version.slug]) for each in writes]
 
     @write
@@ -141,7 +137,7 @@ class PromptStore(Noun):
         """Return the events of a prompt, or of one branch without its labels, newest first."""
         name = "prompt_events" if branch is None else "prompt_events_on"
         values = {"slug": slug, "branch": branch, "limit": limit}
-        return [_event(body) for (body,) in transaction.run(name, **values)]
+        return [decode(PromptEvent, body) for (body,) in transaction.run(name, **values)]
 
     @write
     def observe(self, transaction: Transaction, observation: Observation, *, audit: Record | None = None) -> Branch:
@@ -175,7 +171,11 @@ class PromptStore(Noun):
         span = {"one": first, "other": other, "after": after, "limit": limit}
         results = transaction.run("prompt_observations_behind", **place, **span).fetchall()
         corrected = transaction.value("prompt_observations_revised", **place) or 0
-        return [_observation(body) for _, body in reversed(results)], results[0][0] if results else after, corrected
+        return (
+            [decode(Observation, body) for _, body in reversed(results)],
+            results[0][0] if results else after,
+            corrected,
+        )
 
     @read
     def observations(
@@ -183,7 +183,7 @@ class PromptStore(Noun):
     ) -> list[Observation]:
         """Return a prompt's newest `limit` observations, oldest first."""
         values = {"slug": slug, "branch": branch, "limit": limit}
-        found = [_observation(body) for (body,) in transaction.run("prompt_observations", **values)]
+        found = [decode(Observation, body) for (body,) in transaction.run("prompt_observations", **values)]
         return [each for each in reversed(found) if each.at >= since]
 
 
@@ -210,13 +210,13 @@ def _family(transaction: Transaction, slug: str) -> Family | None:
     items = transaction.rows("prompt_branches", slug=slug, branch=None)
     if not items:
         return None
-    active = tuple(_version(row["body"]) for row in items)
+    active = tuple(decode(Version, row["body"]) for row in items)
     return Family(
         slug=slug,
         branches=tuple(_branch(row, each) for row, each in zip(items, active, strict=True)),
         active=active,
         labels=tuple(transaction.records(Label, "prompt_labels", slug=slug)),
-        evidence={row["name"]: _posterior(row["evidence"]) for row in items if row["evidence"]},
+        evidence={row["name"]: decode(Posterior, row["evidence"]) for row in items if row["evidence"]},
     )
 
 
@@ -229,7 +229,7 @@ def _need(transaction: Transaction, slug: str, branch: str, number: int) -> dict
 
 
 def _note(transaction: Transaction, slug: str, event: PromptEvent) -> None:
-    body = _encode(event)
+    body = encode(event)
     transaction.run("prompt_event_insert", slug=slug, body=body, branch=event.branch, kind=event.kind)
 
 
@@ -257,7 +257,7 @@ def _save(transaction: Transaction, write: Write, *, by: str, now: float, naming
         raise NotFound(msg)
     digest = version.digest or digest_of(version)
     if stands and write.if_changed:
-        before = _version(_need(transaction, version.slug, version.branch, stands["head"])["body"])
+        before = decode(Version, _need(transaction, version.slug, version.branch, stands["head"])["body"])
         if before.digest == digest:
             return before
     number = (stands["head"] if stands else 0) + 1
@@ -273,7 +273,7 @@ def _save(transaction: Transaction, write: Write, *, by: str, now: float, naming
         branched_from="{}:{}".format(*write.begins) if write.begins else "",
     )
     namings.append(stored)
-    transaction.run("prompt_version_insert", **place, number=number, body=_encode(stored), evidence=b"")
+    transaction.run("prompt_version_insert", **place, number=number, body=encode(stored), evidence=b"")
     transaction.run("prompt_branch_put", **place, head=number, active=number)
     kind: EventKind = "branch" if write.begins else "write"
     event = PromptEvent(kind=kind, branch=version.branch, number=number, to=number, by=by, at=Time(now))
@@ -305,7 +305,7 @@ def _standing(transaction: Transaction, slug: str, branch: str) -> Branch:
     if row is None:
         msg = f"Unknown branch {branch!r} of prompt {slug!r}."
         raise NotFound(msg)
-    return _branch(row, _version(row["body"]))
+    return _branch(row, decode(Version, row["body"]))
 
 
 def _branch(row: dict[str, Any], active: Version) -> Branch:
@@ -322,11 +322,11 @@ def observed(transaction: Transaction, observation: Observation) -> tuple[int, b
     who = observation.user or (nameless(observation.conversation) if observation.turn else "")
     lately = transaction.run("prompt_observed_lately", **place, limit=CAP_WINDOW - 1).fetchall()
     counted = capped([(user, weight) for user, weight in reversed(lately)], who) if who else 1.0
-    no = transaction.value("prompt_observation_insert", **place, user=who, counted=counted, body=_encode(observation))
+    no = transaction.value("prompt_observation_insert", **place, user=who, counted=counted, body=encode(observation))
     weight, evidence = row["weight"], row["evidence"]
     if counted:
-        before = aligned(_posterior(evidence) if evidence else Posterior(), known_signals(observation.signals))
-        evidence = _encode(update(before, features(before.signals, observation.signals), observation.score))
+        before = aligned(decode(Posterior, evidence) if evidence else Posterior(), known_signals(observation.signals))
+        evidence = encode(update(before, features(before.signals, observation.signals), observation.score))
         weight = ema(weight, observation.score)
     transaction.run("prompt_version_learn", **place, weight=weight, evidence=evidence)
     return no, counted > 0
@@ -345,7 +345,7 @@ def revised(transaction: Transaction, no: int, observation: Observation) -> bool
     row = transaction.one("prompt_observation_get", no=no)
     if row is None:
         return False
-    before = _observation(row["body"])
+    before = decode(Observation, row["body"])
     after = msgspec.structs.replace(
         before,
         score=observation.score,
@@ -354,13 +354,13 @@ def revised(transaction: Transaction, no: int, observation: Observation) -> bool
         outcome=observation.outcome,
     )
     transaction.run("prompt_observation_revise", no=no, slug=row["slug"], branch=row["branch"],
-        body=_encode(after))  # fmt: skip
+        body=encode(after))  # fmt: skip
     if row["counted"]:
         place = {"slug": row["slug"], "branch": row["branch"], "number": row["number"]}
         version = _need(transaction, row["slug"], row["branch"], row["number"])
         later = transaction.value("prompt_observations_later", **place, no=no)
-        change, stands = after.score - before.score, _posterior(version["evidence"])
+        change, stands = after.score - before.score, decode(Posterior, version["evidence"])
         evidence = update_revised(stands, features(stands.signals, before.signals), change, later)
         weight = ema_revised(version["weight"], change, later)
-        transaction.run("prompt_version_relearn", **place, weight=weight, evidence=_encode(evidence))
+        transaction.run("prompt_version_relearn", **place, weight=weight, evidence=encode(evidence))
     return True

@@ -25,7 +25,8 @@ from cuebook.records.memory import SearchResult, Summary
 from cuebook.records.turn import RECALLED, Step, Turn
 from cuebook.storage import access, memories, search
 from cuebook.storage.access import ConversationRow, current_epoch, last_correction
-from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, record
+from cuebook.storage.database.columns import Row, record
+from cuebook.storage.database.transaction import Database, Noun, Transaction, read
 from cuebook.storage.prompts import families_of
 from cuebook.storage.reflections import newest_on, turn_on
 from cuebook.storage.tree import (

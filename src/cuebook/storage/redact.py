@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Collection
 
-import msgspec
 from msgspec import Struct
 
 from cuebook.memory.redundancy import CopyIndex
@@ -17,7 +16,8 @@ from cuebook.records.erasure import ERASED, GONE, NOBODY
 from cuebook.records.memory import Scope
 from cuebook.records.turn import ASKED, CLIENT, RECALLED, Manifest
 from cuebook.storage import outcomes
-from cuebook.storage.access import ConversationRow, encode_json, lose_corrections, need, raise_epoch, unuse
+from cuebook.storage.access import ConversationRow, lose_corrections, need, raise_epoch, unuse
+from cuebook.storage.database.columns import decode, encode_json
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.memories import ErasureTally, deliver_anew, unlearn
 from cuebook.storage.reads import posts_on
@@ -25,7 +25,6 @@ from cuebook.storage.tree import SHIFT, tip_at
 from cuebook.storage.turns import end_expired, end_parallel, parallel_turns
 from cuebook.storage.writes import company_of, leave_waiting, set_head
 
-_manifest = msgspec.json.Decoder(Manifest).decode
 #: Turn metadata derived from the conversation's text, or attached by a client.
 _DERIVED = ("rollingSummary", RECALLED, "retrievedContext", ASKED)
 
@@ -145,7 +144,7 @@ def _take_derived(row: ConversationRow, going: ErasedPosts) -> dict[str, int]:
     gone = {post.seq for post in going.gone}
     fronts: dict[bool, set[bytes]] = {True: set(), False: set()}  # client system texts
     for raw, round_ in row.run("manifests_of").fetchall():
-        manifest = _manifest(raw)
+        manifest = decode(Manifest, raw)
         fronts[round_ in going.rounds].update(
             bytes.fromhex(text.digest) for text in manifest.front if text.source == CLIENT
         )

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from itertools import islice, takewhile
 
-import msgspec
-
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import DueReflection, MetapromptTask, ReflectionInput
 from cuebook.records.audit import Record
@@ -13,7 +11,8 @@ from cuebook.records.turn import TurnOn
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Cursor, Noun, Row, Transaction, read, read_all, record, write
+from cuebook.storage.database.columns import Row, decode, encode_json, record
+from cuebook.storage.database.transaction import Cursor, Noun, Transaction, read, read_all, write
 from cuebook.storage.tree import Runs, on_path, runs_to
 
 # ---- the last turn of a path ----------------------------------------------------------------------------------------
@@ -53,9 +52,6 @@ def read_turn(row: ConversationRow, turn: Row) -> TurnOn:
 
 
 _NUMBERS = 1_000_000  # most reflections of one turn
-_encode = msgspec.json.Encoder().encode
-_reflection = msgspec.json.Decoder(Reflection).decode
-_calls = msgspec.json.Decoder(tuple[MetapromptTask, ...]).decode
 
 
 class ReflectionStore(Noun):
@@ -90,7 +86,7 @@ class ReflectionStore(Noun):
         if row is None:
             return False
         place = {"no": row.no, "turn": reflecting.turn.n, "n": reflecting.n}
-        if not transaction.run("reflection_done", body=_encode(reflection).decode(), **place).rowcount:
+        if not transaction.run("reflection_done", body=encode_json(reflection), **place).rowcount:
             return False
         chained(transaction, audit)
         return True
@@ -121,7 +117,7 @@ class ReflectionStore(Noun):
     ) -> list[Reflection]:
         """Return reflections of a conversation on all branches, or of one turn, newest first. Raises NotFound."""
         row = access.need(transaction, conversation)
-        found = (_reflection(body) for body, *_ in _made(row, turn or row.turns))
+        found = (decode(Reflection, body) for body, *_ in _made(row, turn or row.turns))
         return list(islice(takewhile(lambda each: turn in (None, each.turn), found), limit))
 
     @read
@@ -140,7 +136,7 @@ class ReflectionStore(Noun):
             conversation=row.record(),
             turn=turn,
             n=due.n,
-            calls=_calls(data["calls"]),
+            calls=decode(tuple[MetapromptTask, ...], data["calls"]),
             before=newest_on(row, runs, upto=due.turn),
             epoch=row.epoch,
         )
@@ -148,14 +144,14 @@ class ReflectionStore(Noun):
 
 def ask(row: ConversationRow, turn: int, calls: Sequence[MetapromptTask]) -> None:
     """Request a reflection on a turn."""
-    row.run("reflection_ask", turn=turn, calls=_encode(tuple(calls)).decode())
+    row.run("reflection_ask", turn=turn, calls=encode_json(tuple(calls)))
 
 
 def newest_on(row: ConversationRow, runs: Runs, *, upto: int) -> Reflection | None:
     """Return the newest reflection on a turn of a path, up to a turn number."""
     for body, query, reply in _made(row, upto):
         if on_path(runs, query) or (reply and on_path(runs, reply)):
-            return _reflection(body)
+            return decode(Reflection, body)
     return None
 
 

@@ -7,7 +7,8 @@ from cuebook.records.memory import Item, Summary
 from cuebook.storage import access, reads
 from cuebook.storage.access import ConversationRow, corrections_of, last_correction
 from cuebook.storage.audit import chained
-from cuebook.storage.database.transaction import Noun, Row, Transaction, columns, read, read_all, record, write
+from cuebook.storage.database.columns import Row, columns, record
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import backlog, mark_on, on_path, runs_to, tip_at
 

@@ -13,11 +13,11 @@ from msgspec import Struct
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.conversation import Draft, Part, PathPost, Post, Stretch, chain, digest_of
 from cuebook.storage.access import ConversationRow
+from cuebook.storage.database.columns import decode, encode
 from cuebook.storage.database.transaction import Transaction
 
 Runs = list[tuple[int, int]]  # (first, last) seqs, newest run first
 
-_parts = msgspec.json.Decoder(tuple[Part, ...])
 _body = msgspec.msgpack.Decoder(tuple[str, bytes | None, bytes | None])
 draft_decoder = msgspec.msgpack.Decoder(Draft)
 
@@ -134,7 +134,7 @@ def grow(row: ConversationRow, drafts: Sequence[Draft], tip: Tip) -> Tip:
 
 def _place_body(row: ConversationRow, draft: Draft) -> tuple[str | None, bytes | None, bytes | None, bytes | None]:
     """Store a large body apart. Parts of moderate size also stay in the row, for readers of the compressed form."""
-    parts = msgspec.json.encode(draft.parts) if draft.parts else None
+    parts = encode(draft.parts) if draft.parts else None
     size = len(draft.message) + len(parts or b"") + len(draft.wire or b"")
     if size <= INLINE:
         return draft.message, parts, draft.wire, None
@@ -233,7 +233,9 @@ def whole(transaction: Transaction, post: Post) -> Post:
     if message is not None:
         return post
     message, parts, wire = read_body(transaction, post.wire)
-    return msgspec.structs.replace(post, message=message, parts=_parts.decode(parts) if parts else (), wire=wire)
+    return msgspec.structs.replace(
+        post, message=message, parts=decode(tuple[Part, ...], parts) if parts else (), wire=wire
+    )
 
 
 def unread(row: ConversationRow, runs: Runs) -> tuple[Stretch, ...]:

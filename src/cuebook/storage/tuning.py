@@ -5,23 +5,18 @@ from collections.abc import Sequence
 from itertools import starmap
 from typing import Any, Final
 
-import msgspec
-
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import ByType, MemoryStats, Snapshot, TuningState
 from cuebook.storage import access
-from cuebook.storage.access import ConversationRow, encode_json
+from cuebook.storage.access import ConversationRow
+from cuebook.storage.database.columns import decode, encode, encode_json
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import on_path, runs_to, with_bodies
 
 #: Snapshots kept per conversation (C: "pruned to the most recent 500").
 SNAPSHOTS: Final = 500
-
-_tuning = msgspec.json.Decoder(TuningState).decode
-_snapshot = msgspec.json.Decoder(Snapshot).decode
-_encode = msgspec.json.Encoder().encode
 
 
 class TuningStore(Noun):
@@ -52,7 +47,7 @@ class TuningStore(Noun):
         """Return a conversation's tuning and the time of its last run, None before the first. Raises NotFound."""
         row = access.need(transaction, conversation)
         last = row.one("tuning_get")
-        return (_tuning(last["tuning"]), last["updated_at"]) if last else None
+        return (decode(TuningState, last["tuning"]), last["updated_at"]) if last else None
 
     @write
     def keep(
@@ -77,7 +72,7 @@ class TuningStore(Noun):
         if row.run("tuning_put", **put).fetchone() is None:
             return False
         if snapshot is not None:
-            row.run("optimization_insert", body=_encode(snapshot))
+            row.run("optimization_insert", body=encode(snapshot))
             row.run("optimization_prune", most=SNAPSHOTS)
         return True
 
@@ -104,7 +99,7 @@ class TuningStore(Noun):
     def history(self, transaction: Transaction, conversation: str | None, *, limit: int) -> list[Snapshot]:
         """Return snapshots, newest first. Raises NotFound."""
         bodies = transaction.run("optimizations", **_whose(transaction, conversation), limit=limit)
-        return [_snapshot(body) for (body,) in bodies]
+        return [decode(Snapshot, body) for (body,) in bodies]
 
     @read
     def totals(self, transaction: Transaction, conversation: str | None) -> tuple[int, int, TuningState | None]:
@@ -112,7 +107,7 @@ class TuningStore(Noun):
         whose = _whose(transaction, conversation)
         runs, saved = transaction.run("tuning_totals", **whose).fetchone()
         newest = transaction.value("tuning_latest", **whose)
-        return runs, saved, _tuning(newest) if newest else None
+        return runs, saved, decode(TuningState, newest) if newest else None
 
     @read
     def tally(
@@ -139,4 +134,4 @@ def _whose(transaction: Transaction, conversation: str | None) -> dict[str, Any]
 def standing(row: ConversationRow) -> TuningState | None:
     """Return a conversation's tuning for its scene."""
     data = row.value("tuning_get")
-    return _tuning(data) if data else None
+    return decode(TuningState, data) if data else None

@@ -14,10 +14,11 @@ from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
 from cuebook.records.turn import TokenReport, Usage
 from cuebook.storage import access, memories, outcomes, reflections
-from cuebook.storage.access import ConversationRow, current_epoch, encode_json
+from cuebook.storage.access import ConversationRow, current_epoch
 from cuebook.storage.audit import chained
+from cuebook.storage.database.columns import Row, decode, encode, encode_json
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.transaction import Database, Noun, Row, Transaction, read, read_all, write, write_all
+from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write, write_all
 from cuebook.storage.tree import (
     SHIFT,
     Tip,
@@ -102,7 +103,7 @@ class TurnStore(Noun):
         row = _held(transaction, lease)
         for text in opening.texts.values():
             keep(row, text.encode("utf-8", "surrogatepass"))
-        manifest = msgspec.json.encode(opening.manifest)
+        manifest = encode(opening.manifest)
         row.run("step_manifest", turn=lease.turn, n=lease.step, manifest=manifest)
         row.run("turn_metadata", n=lease.turn, metadata=encode_json(opening.metadata))
 
@@ -136,7 +137,7 @@ class TurnStore(Noun):
         """Return what providers last reported about prompts in the most recent conversations, the newest last."""
         reports: list[TokenReport] = []
         for row in transaction.rows("token_reports", limit=limit):
-            usage = row["usage"] and msgspec.json.decode(row["usage"], type=Usage)
+            usage = row["usage"] and decode(Usage, row["usage"])
             shadow = json.loads(row["shadow"]).get(str(row["step"]), {}) if row["shadow"] else {}
             tokens = shadow.get("clientTokens") if row["shadow"] else row["tokens"]
             if row["model"] and tokens and usage and usage.input is not None:
@@ -271,7 +272,7 @@ def _begin_step(row: ConversationRow, opening: StepStart, *, base_seq: int, hold
         turn, step, query = row.turns + 1, 1, opening.query_seq
         round_ = tip_at(row, query).round
         row.run("turn_insert", n=turn, round=round_, query_seq=query, now=opening.now, **values)
-    manifest = msgspec.json.encode(opening.manifest)
+    manifest = encode(opening.manifest)
     row.run("step_insert", turn=turn, n=step, base=base_seq, manifest=manifest, moves_head=int(opening.moves_head))
     lease = Lease(
         scope=row.transaction.scope,
@@ -323,7 +324,7 @@ def _finish_step(row: ConversationRow, n: int, step_n: int, closing: StepEnd, *,
     if turn is None or step is None or step["n"] != step_n:
         raise access.moved(row.id)
     reply_seq = _reply(row, closing, closing.reply, step) if closing.reply else 0
-    usage = msgspec.json.encode(closing.usage) if closing.usage else None
+    usage = encode(closing.usage) if closing.usage else None
     state = "finished" if closing.waiting else closing.state
     values = {"reply_seq": reply_seq, "usage": usage, "error": closing.error}
     row.run("step_close", turn=n, n=step_n, state=state, **values)
@@ -403,4 +404,4 @@ def _kept(row: ConversationRow, partial: bytes | None) -> Draft | None:
     except msgspec.DecodeError:  # damaged, or of another version: the turn must end anyway
         return None
     stored_post = row.one("post_by_id", id=draft.id)
-    return None if stored_post else msgspec.structs.replace(draft, state="interrupted")
+    return None if stored_post else replace(draft, state="interrupted")

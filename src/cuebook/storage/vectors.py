@@ -15,7 +15,8 @@ from msgspec import Struct
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage import access
 from cuebook.storage.access import conversation_epoch
-from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, record, write
+from cuebook.storage.database.columns import record
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 
 
 class EmbeddingBacklog(Struct, frozen=True, kw_only=True):

@@ -3,16 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from cuebook.errors import Conflict, Denied, NotFound
 from cuebook.interfaces.store import ROOT, Batch
 from cuebook.records.audit import Record
 from cuebook.records.conversation import Appended, Conversation, Draft
 from cuebook.records.memory import Scope
 from cuebook.storage import access
-from cuebook.storage.access import ConversationRow, encode_json, raise_epoch
+from cuebook.storage.access import ConversationRow, raise_epoch
 from cuebook.storage.audit import chained
+from cuebook.storage.database.columns import encode, encode_json
 from cuebook.storage.database.transaction import Noun, Transaction, write, write_all
 from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
 
@@ -51,7 +50,7 @@ class ConversationWriter(Noun):
             row.run("delivery_wanted" if batch.delivers else "delivery_again")
         answer = Appended(len(fresh), row.last_seq)
         if batch.idempotency:
-            response = msgspec.json.encode(answer)
+            response = encode(answer)
             bind(row, batch.idempotency, turn=0, response=response, now=batch.now)
         transaction.failpoint("append.stored")
         return answer

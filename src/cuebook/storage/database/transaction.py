@@ -9,23 +9,17 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
-from operator import itemgetter
-from types import NoneType, UnionType
 from typing import (
     Any,
     Concatenate,
     Final,
-    Literal,
     ParamSpec,
     Protocol,
     TypeVar,
-    Union,
-    get_args,
-    get_origin,
     get_type_hints,
 )
 
@@ -34,8 +28,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused
-from cuebook.records.answer import Time
 from cuebook.records.memory import Scope
+from cuebook.storage.database.columns import Row, record_maker
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.statements import Statements
 
@@ -45,9 +39,6 @@ N = TypeVar("N", bound="Noun")
 S = TypeVar("S", bound=Struct)
 #: The result of a statement; psycopg's cursor has the same methods.
 Cursor = sqlite3.Cursor
-#: A row by column names.
-Row = dict[str, Any]
-Decode = Callable[[Any], Any]
 
 # ---- failpoints -----------------------------------------------------------------------------------------------------
 
@@ -104,73 +95,6 @@ class Failpoints:
         else:
             msg = f"failpoint {name}"
             raise BackendError(msg, retryable=True)
-
-
-# ---- records from rows ----------------------------------------------------------------------------------------------
-
-#: Types that a column holds as they are. `bool` is stored as an integer, Time as a number, everything else as JSON.
-_PLAIN = (str, int, float, bytes, NoneType)
-
-
-def record(kind: type[S], row: Mapping[str, Any], /, **values: Any) -> S:
-    """Return a record from a row's columns of the same names; `values` replace columns or add fields.
-
-    A field without a column has its default.
-    """
-    plain, decoded = _fields(kind)
-    fields = {name: row[name] for name in plain if name in row}
-    for name, decode in decoded:
-        if name in row and name not in values:
-            raw = row[name]
-            fields[name] = None if raw is None else decode(raw)
-    return kind(**(fields | values) if values else fields)
-
-
-def record_maker(kind: type[S], names: tuple[str, ...]) -> Callable[[Sequence[Any]], S]:
-    """Return the function that makes a record of a row with these columns: `record` for many rows, twice as fast."""
-    plain, decoded = _fields(kind)
-    own = [name for name in plain if name in names]
-    pick = itemgetter(*map(names.index, own), 0, 0)  # at least two, so that it returns a tuple
-    rest = [(name, names.index(name), decode) for name, decode in decoded if name in names]
-
-    def make(row: Sequence[Any]) -> S:
-        fields = dict(zip(own, pick(row), strict=False))
-        for name, at, decode in rest:
-            raw = row[at]
-            fields[name] = None if raw is None else decode(raw)
-        return kind(**fields)
-
-    return make
-
-
-def columns(value: Struct) -> dict[str, Any]:
-    """Return a record's fields as the columns that `record` reads."""
-    plain, decoded = _fields(type(value))
-    values = {name: getattr(value, name) for name in plain}
-    for name, decode in decoded:
-        field = getattr(value, name)
-        if field is not None:
-            number = int if decode is bool else float if decode is Time else None
-            field = number(field) if number else msgspec.json.encode(field).decode()
-        values[name] = field
-    return values
-
-
-@cache
-def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Decode], ...]]:
-    """Return the names of plain fields, and the other ones with the functions that decode their columns."""
-    plain: list[str] = []
-    decoded: list[tuple[str, Decode]] = []
-    for field in msgspec.structs.fields(kind):
-        union = get_origin(field.type) in (Union, UnionType)
-        kinds = set(get_args(field.type)) if union else {field.type}
-        if all(each in _PLAIN or get_origin(each) is Literal for each in kinds):
-            plain.append(field.name)
-        else:
-            whole = kinds - {NoneType}
-            number = bool if whole == {bool} else Time if whole == {Time} else None
-            decoded.append((field.name, number or msgspec.json.Decoder(field.type).decode))
-    return tuple(plain), tuple(decoded)
 
 
 # ---- transactions ---------------------------------------------------------------------------------------------------
