@@ -298,22 +298,28 @@ def session_of(
     Messages that the summary covers are omitted, or with `include_compressed` marked.
     """
     reach = summary.upto_seq if summary else 0
-    rows: list[tuple[str, str, float, Post | None]] = []
-    if summary is not None:
-        rows.append(("system", f"{CONTEXT_SUMMARY}\n{summary.markdown}", summary.created_at, None))
-    rows += [
-        (post.role, post.message, post.created_at, post) for post in posts if include_compressed or post.seq > reach
-    ]
-    return [
+    messages = [
         SessionMessage(
-            role=role,
-            content=content,
-            timestamp=Time(when),
-            token_count=post.tokens if post else count(content),
-            is_compressed=post is not None and post.seq <= reach,
+            role=post.role,
+            content=post.message,
+            timestamp=Time(post.created_at),
+            token_count=post.tokens,
+            is_compressed=post.seq <= reach,
         )
-        for role, content, when, post in rows
+        for post in posts
+        if include_compressed or post.seq > reach
     ]
+    if summary is None:
+        return messages
+    text = f"{CONTEXT_SUMMARY}\n{summary.markdown}"
+    first = SessionMessage(
+        role="system",
+        content=text,
+        timestamp=Time(summary.created_at),
+        token_count=count(text),
+        is_compressed=False,
+    )
+    return [first, *messages]
 
 
 def summary_state(value: Summary) -> SummaryState:
@@ -323,19 +329,8 @@ def summary_state(value: Summary) -> SummaryState:
 
 def post_entry(value: Post, ids: Mapping[int, str]) -> PostEntry:
     """Return a post as an answer; `ids` maps the seq of its parent to an ID."""
-    return PostEntry(
-        id=value.id,
-        seq=value.seq,
-        parent=ids.get(value.parent),
-        sender=value.sender,
-        recipient=value.recipient,
-        role=value.role,
-        message=value.message,
-        parts=tuple(PartEntry(type=each.type, content=each.content, extra=each.extra) for each in value.parts),
-        created_at=Time(value.created_at),
-        tokens=value.tokens,
-        state=value.state,
-    )
+    parts = tuple(as_answer(PartEntry, each) for each in value.parts)
+    return as_answer(PostEntry, value, parent=ids.get(value.parent), parts=parts)
 
 
 def round_entry(value: Round, ids: Mapping[int, str]) -> RoundEntry:

@@ -13,7 +13,7 @@ Invalid input raises InvalidInput naming its path, `rounds[3].post_list[0].send_
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -137,14 +137,6 @@ class _ConversationDict(Struct, frozen=True, kw_only=True):
     roles: tuple[str, ...] = ()
     enabled: bool = True
     rounds: tuple[_RoundDict, ...] = ()
-    cuebook: Mapping[str, Any] = {}
-
-
-class _EntryDict(Struct, frozen=True, kw_only=True):
-    type: str
-    content: str
-    scope: Literal["round", "conversation"]
-    id: str = ""
     cuebook: Mapping[str, Any] = {}
 
 
@@ -304,18 +296,13 @@ def rounds_of(posts: Sequence[Post], states: Mapping[int, RoundState]) -> list[R
 
 def role_rounds(rounds: Iterable[Round], role: str, *, include_failed: bool = False) -> list[Round]:
     """Return each round with only the posts that the role sent or received; empty rounds are kept (D)."""
-    seen: list[Round] = []
-    for round_ in rounds:
-        if round_.state == "failed" and not include_failed:
-            continue
-        posts = tuple(post for post in round_.posts if role in (post.sender, post.recipient))
-        if len(posts) == len(round_.posts):
-            seen.append(round_)
-        else:
-            seen.append(Round(
-                id=round_.id, seq=round_.seq, user_query=round_.user_query, state=round_.state, posts=posts
-            ))  # fmt: skip
-    return seen
+    return [
+        msgspec.structs.replace(
+            round_, posts=tuple(post for post in round_.posts if role in (post.sender, post.recipient))
+        )
+        for round_ in rounds
+        if round_.state != "failed" or include_failed
+    ]
 
 
 def shared_entries(
@@ -347,20 +334,18 @@ def shared_entries(
 
 def _entries(post: Post) -> Iterable[SharedEntry]:
     for part in post.parts:
-        if part.type == "shared_memory_entry" and (entry := _entry(part)) is not None:
+        if part.type == "shared_memory_entry" and (entry := _entry(part, post.sender)) is not None:
             yield msgspec.structs.replace(entry, sender=post.sender, id=entry.id or part.id)
 
 
-def _entry(part: Part) -> SharedEntry | None:
+def _entry(part: Part, sender: str) -> SharedEntry | None:
     """Parse an entry from `extra` (D keeps it there, a dict after a reload), else from JSON content, else None."""
     if isinstance(part.extra, SharedEntry):
         return part.extra
     for data in (part.extra, _loaded(part.content)):
         if isinstance(data, dict):
             try:
-                read = check({"content": part.content, **data}, _EntryDict)
-                own = {"type": read.type, "content": read.content, "scope": read.scope, "id": read.id}
-                return check({**read.cuebook, **own}, SharedEntry, _OURS)
+                return check({"content": part.content, **data, "sender": sender}, SharedEntry)
             except InvalidInput:
                 continue
     return None
