@@ -38,10 +38,7 @@ def _fresh(row: ConversationRow, done: int, version: int) -> tuple[Item, ...]:
     """Return items that passes changed between two summaries, in the lineage of the second."""
     if version in (0, done):
         return ()
-    line = summaries.lineage(row, version) - summaries.lineage(row, max(done, 0))
-    forms = row.rows("items_of")
-    newest = {each["id"]: each for each in forms if each["made_in"] in line}
-    return tuple(record(Item, each) for each in newest.values() if each["text"])
+    return tuple(summaries.newest_forms(row, summaries.lineage(row, version) - summaries.lineage(row, max(done, 0))))
 
 
 def _cited(row: ConversationRow, ids: Iterable[str]) -> Mapping[str, CitedPost]:

@@ -19,13 +19,11 @@ from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Branch, EventKind, Label, Observation, PromptEvent, Version
 from cuebook.storage.audit import chained
-from cuebook.storage.database.columns import columns, decode, encode, record
+from cuebook.storage.database.columns import LARGEST, columns, decode, encode, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 
 #: Number of prompts loaded at a time.
 PAGE = 200
-#: The first integer too large for SQLite.
-_NO_NUMBER = 2**63
 
 
 class PromptStore(Noun):
@@ -60,7 +58,7 @@ class PromptStore(Noun):
     ) -> list[Version]:
         """Return versions of a prompt by branch and number, oldest first, by default all."""
         if numbers and branch is not None:
-            wanted = sorted({number for number in numbers if 0 < number < _NO_NUMBER})
+            wanted = sorted({number for number in numbers if 0 < number <= LARGEST})
             rows = (transaction.one("prompt_version_get", slug=slug, branch=branch, number=each) for each in wanted)
             return [decode(Version, row["body"]) for row in rows if row is not None]
         cursor = transaction.run("prompt_versions", slug=slug, branch=branch)

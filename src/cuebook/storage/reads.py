@@ -25,7 +25,7 @@ from cuebook.records.memory import SearchResult, Summary
 from cuebook.records.turn import RECALLED, Step, Turn
 from cuebook.storage import access, memories, search
 from cuebook.storage.access import ConversationRow, current_epoch, last_correction
-from cuebook.storage.database.columns import Row, record
+from cuebook.storage.database.columns import LARGEST, Row, record
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read
 from cuebook.storage.prompts import families_of
 from cuebook.storage.reflections import newest_on, turn_on
@@ -57,7 +57,6 @@ ALIGNED = 4
 _Size = Callable[[PathPost], int]
 _TOKENS: _Size = attrgetter("tokens")
 _SMALL_TOKENS: _Size = attrgetter("small_tokens")
-_LARGEST = (1 << 63) - 1  # number SQLite can store
 
 
 class ConversationReader(Noun):
@@ -295,7 +294,7 @@ def _read_path(
     row: ConversationRow, runs: Runs, path_query: PathQuery, paths: Paths | None, *, epoch: int
 ) -> tuple[tuple[PathPost, ...], Runs]:
     """Read the newest posts in full up to one cap, then older ones compressed up to the other cap."""
-    most = path_query.post_tokens or _LARGEST
+    most = path_query.post_tokens or LARGEST
     newest = paths.stretch(row, runs) if paths else stretch(row, "path_stretch", runs)
     taken, left = _take(newest, runs, _TOKENS, path_query.full_tokens, most=most)
     if left and not taken:  # at least one post, however long
@@ -319,7 +318,7 @@ def _all(results: Iterator[list[PathPost]]) -> list[PathPost]:
 
 
 def _take(
-    newest: Iterator[list[PathPost]], runs: Runs, size: _Size, cap: int, *, most: int = _LARGEST
+    newest: Iterator[list[PathPost]], runs: Runs, size: _Size, cap: int, *, most: int = LARGEST
 ) -> tuple[list[PathPost], Runs]:
     """Take posts until their sizes, at most `most` each, exceed the cap; return them and the remaining runs."""
     path_posts: list[PathPost] = []
@@ -400,7 +399,7 @@ def read_cursor(cursor: str | None) -> tuple[float, int]:
         return float("inf"), 0
     try:
         before, _, number = cursor.partition(":")
-        return float(before), min(int(number), _LARGEST)
+        return float(before), min(int(number), LARGEST)
     except ValueError:
         msg = f"Invalid cursor {cursor!r}. Start again without a cursor."
         raise InvalidInput(msg, where="cursor") from None

@@ -13,13 +13,14 @@ from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_values, read_query
 from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
+from cuebook.storage.database.columns import LARGEST
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.tree import SHIFT, Runs, on_path, owner_token, runs_to, tenant_token, text_of
 from cuebook.storage.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
 
 NOTHING = SearchResult()
 _SEQ = (1 << SHIFT) - 1
-_ALL_ROWS = {"first": 0, "last": (1 << 63) - 1}
+_ALL_ROWS = {"first": 0, "last": LARGEST}
 #: A conversation with at most so many posts is searched for every query word.
 SMALL = 2_000
 #: A larger one is searched for the rarest words, up to about so many posts in total: a word that occurs everywhere

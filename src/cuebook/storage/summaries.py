@@ -7,13 +7,10 @@ from cuebook.records.memory import Item, Summary
 from cuebook.storage import access, reads
 from cuebook.storage.access import ConversationRow, corrections_of, last_correction
 from cuebook.storage.audit import chained
-from cuebook.storage.database.columns import Row, columns, record
+from cuebook.storage.database.columns import LARGEST, columns, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import backlog, mark_on, on_path, runs_to, tip_at
-
-#: A number above any count.
-LARGEST = (1 << 63) - 1
 
 
 class SummaryStore(Noun):
@@ -108,13 +105,14 @@ def items_at(row: ConversationRow, version: int, *, ended: bool) -> list[Item]:
 
     Items that were corrected by hand are omitted from then on.
     """
-    line = lineage(row, version)
-    newest: dict[str, Row] = {}
-    for each in row.rows("items_of"):
-        if each["made_in"] in line:
-            newest[each["id"]] = each
-    entries = [record(Item, each) for each in newest.values() if each["text"] and (ended or each["ended_in"] is None)]
-    return sorted(entries, key=lambda item: (item.seq, item.id))
+    items = [item for item in newest_forms(row, lineage(row, version)) if ended or item.valid_to is None]
+    return sorted(items, key=lambda item: (item.seq, item.id))
+
+
+def newest_forms(row: ConversationRow, versions: set[int]) -> list[Item]:
+    """Return the items that some summaries changed, in their newest form there; erased ones are omitted."""
+    newest = {each["id"]: each for each in row.rows("items_of") if each["made_in"] in versions}
+    return [record(Item, each) for each in newest.values() if each["text"]]
 
 
 def lineage(row: ConversationRow, version: int) -> set[int]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage import access
 from cuebook.storage.access import conversation_epoch
-from cuebook.storage.database.columns import record
+from cuebook.storage.database.columns import LARGEST, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 
 
@@ -60,7 +60,7 @@ CLOSEST = 64
 #: Minimum sample for the mean cosine: missing vectors count as unrelated.
 FEW = 16
 #: The whole scope.
-EVERYWHERE = ((0, (1 << 63) - 1),)
+EVERYWHERE = ((0, LARGEST),)
 _BYTES = 4  # of a float32
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,8 @@ from cuebook.records.answer import Time
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
+#: The largest integer that a column holds.
+LARGEST: Final = (1 << 63) - 1
 #: A row by column names.
 Row = dict[str, Any]
 Decode = Callable[[Any], Any]

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from cuebook.errors import BackendError
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite_files import LARGE, MEMORY, connect, prepare, rewritten, truncated
-from cuebook.storage.database.sqlite_writer import Writer, explain, translate
+from cuebook.storage.database.sqlite_writer import Writer, explain
 from cuebook.storage.database.statements import prepared_statements
 from cuebook.storage.database.transaction import Failpoints, Transaction
 
@@ -119,7 +119,7 @@ class SqliteDatabase:
                         return False
                     time.sleep(PAUSE_S)
         except sqlite3.Error as error:
-            raise translate(error) from error
+            raise explain(error) from error
         return True
 
     async def version(self) -> tuple[int, int]:

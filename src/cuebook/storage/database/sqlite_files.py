@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.storage.database.statements import MIGRATIONS, VERSION, Migration, ddl
@@ -202,21 +203,20 @@ def rewritten(connection: sqlite3.Connection) -> bool:
     `secure_delete` zeroes deleted rows, but not the copy that SQLite leaves in a page's unused space when it moves a
     row to another page (measured: one of six erasures under load). Other writers wait meanwhile.
     """
-    try:
-        connection.execute("VACUUM")
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return False
-        raise
-    return True
+    return _run_alone(connection, "VACUUM") is not None
 
 
 def truncated(connection: sqlite3.Connection) -> bool:
     """Truncate the write-ahead log; return False if another process still reads it."""
+    results = _run_alone(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+    return results is not None and not results[0][0]
+
+
+def _run_alone(connection: sqlite3.Connection, statement: str) -> list[Any] | None:
+    """Run a statement that needs the file for itself; return None while another process uses it."""
     try:
-        busy: int = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        return connection.execute(statement).fetchall()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return False
+            return None
         raise
-    return not busy

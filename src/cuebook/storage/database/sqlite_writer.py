@@ -5,7 +5,8 @@ import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, StoreFull
 from cuebook.storage.database.transaction import Failpoints
@@ -15,13 +16,32 @@ T = TypeVar("T")
 #: Most requests per commit, which limits the wait of the first (measured: 64 is 65 times as fast as single commits).
 BATCH = 256
 
-#: Out of space: ENOSPC; a quota or a file size limit (EDQUOT, EFBIG); no page for the -shm file.
-_FULL = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE")
-_FORBIDDEN = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")
-_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED")
-_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
-_TAKEN = ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
-
+#: The error for each of SQLite's codes, by prefix. {} is SQLite's message.
+_ERRORS: Final[tuple[tuple[tuple[str, ...], Callable[[str], CuebookError], str], ...]] = (
+    (("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY"), Conflict, "A conflicting row already exists ({})."),
+    (("SQLITE_TOOBIG",), InvalidInput, "A value is too large for the store ({}). Shorten it."),
+    (  # no space, a quota or a file size limit (ENOSPC, EDQUOT, EFBIG), or no page for the -shm file
+        ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"),
+        StoreFull,
+        "The store could not write ({}). Nothing of this request was stored. Free some space.",
+    ),
+    (
+        ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"),
+        BackendError,
+        "The store cannot be opened or written ({}). Check the permissions of the file and its folder.",
+    ),
+    (
+        ("SQLITE_BUSY", "SQLITE_LOCKED"),
+        partial(BackendError, retryable=True),
+        "The store is locked by another process ({}). Try again.",
+    ),
+    (
+        ("SQLITE_CORRUPT", "SQLITE_NOTADB"),
+        BackendError,
+        "The store's file is damaged or not a Cuebook database ({}). Restore it from a backup.",
+    ),
+    (("",), BackendError, "The store failed ({})."),
+)
 
 #: One write: a function of the connection, and the future of its result.
 WriteRequest = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
@@ -33,34 +53,16 @@ class _GivenUpError(Exception):
     """SQLite rolled back the whole transaction inside a request: nothing of the batch is stored."""
 
 
-def translate(error: sqlite3.Error) -> CuebookError:
-    """Return the Cuebook error for an error of the SQLite driver."""
-    text, code = str(error), getattr(error, "sqlite_errorname", "") or ""
-    if code.startswith(_TAKEN):
-        return Conflict(f"A conflicting row already exists ({text}).")
-    if code.startswith("SQLITE_TOOBIG"):
-        return InvalidInput(f"A value is too large for the store ({text}). Shorten it.")
-    if code.startswith(_FULL):
-        return StoreFull(f"The store could not write ({text}). Nothing of this request was stored. Free some space.")
-    for codes, sentence in (
-        (_FORBIDDEN, "The store cannot be opened or written ({}). Check the permissions of the file and its folder."),
-        (_BUSY, "The store is locked by another process ({}). Try again."),
-        (_DAMAGED, "The store's file is damaged or not a Cuebook database ({}). Restore it from a backup."),
-    ):
-        if code.startswith(codes):
-            return BackendError(sentence.format(text), retryable=codes is _BUSY)
-    return BackendError(f"The store failed ({text}).")
-
-
 def explain(error: BaseException) -> BaseException:
     """Return the Cuebook error for any exception inside the store."""
-    if isinstance(error, sqlite3.Error):
-        return translate(error)
     if isinstance(error, UnicodeError):
         return InvalidInput(f"A text cannot be stored ({error}). Send valid Unicode.")
     if isinstance(error, OverflowError):
         return InvalidInput(f"A number cannot be stored ({error}). Use a smaller number.")
-    return error
+    if not isinstance(error, sqlite3.Error):
+        return error
+    code = getattr(error, "sqlite_errorname", "") or ""
+    return next(kind(text.format(error)) for codes, kind, text in _ERRORS if code.startswith(codes))
 
 
 class Writer:
