@@ -59,7 +59,6 @@ from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, RelayRequest, Sink, Upstream
 from cuebook.providers.model_list import ModelList
 from cuebook.providers.openai import HttpUpstream
-from cuebook.records.answer import as_answer
 from cuebook.records.conversation import Appended
 from cuebook.records.memory import DEFAULT_TENANT, NO_MODEL
 from cuebook.records.prompt import TaskOutcome, TurnFeedback
@@ -312,7 +311,14 @@ class Cuebook:
         if last is None or last.type != "final_response":
             msg = "The turn ended without an answer."
             raise CuebookError(msg)
-        return as_answer(Reply, last, text_plain=last.plain, conversation=ask.conversation)
+        return Reply(
+            text=last.text,
+            text_plain=last.plain,
+            conversation=ask.conversation,
+            turn=last.turn,
+            metadata=last.metadata,
+            window=last.window,
+        )
 
     async def stream(self, ask: Ask) -> AsyncIterator[Chunk]:
         """Yield the answer in chunks: METADATA_UPDATE, text_delta…, final_response. An early stop keeps its text."""

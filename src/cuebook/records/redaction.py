@@ -368,9 +368,8 @@ class Redactor:
 
     def text(self, value: str) -> str:
         """Return a text with its secrets replaced; without secrets, the same object."""
-        return self._replaced(
-            value, ((start, end, family, value[start:end], False) for start, end, family in spans(value))
-        )
+        secrets = [(start, end, family, value[start:end], False) for start, end, family in spans(value)]
+        return self._replaced(value, secrets) if secrets else value
 
     def json(self, document: bytes) -> bytes:
         """Replace the secrets in every key, string and number of a JSON document; all other bytes are unchanged.

@@ -19,6 +19,9 @@ from cuebook.wire.anthropic_messages import ConvertedMessage
 ITEMS: Final = "response_items"
 #: Type of an item that replaces all items before it.
 COMPACTION: Final = "compaction"
+#: Both as they appear in the JSON of a chat message.
+_ITEMS_FIELD: Final = f'"{ITEMS}":'.encode()
+_COMPACTION_ITEM: Final = f'"type":"{COMPACTION}"'.encode()
 #: Types of items that a chat completion expresses. Only their provider can use reasoning.
 CHAT_KINDS: Final = ("message", "function_call", "function_call_output", "reasoning")
 #: Types of items that a client may add to a conversation.
@@ -286,17 +289,17 @@ def with_text(item: Raw, text: str) -> Raw:
 
 def is_compaction(chat: bytes) -> bool:
     """Return whether a chat message has a compaction item."""
-    return f'"type":"{COMPACTION}"'.encode() in chat
+    return _COMPACTION_ITEM in chat
 
 
 def has_items(chat: bytes) -> bool:
     """Return whether a chat message keeps its items."""
-    return f'"{ITEMS}":'.encode() in chat
+    return _ITEMS_FIELD in chat
 
 
 def without_items(chat: bytes) -> bytes:
     """Return a chat message without its items and state that only their provider can use, b"" if nothing is left."""
-    if not has_items(chat) and not is_compaction(chat):
+    if _ITEMS_FIELD not in chat and _COMPACTION_ITEM not in chat:
         return chat
     message = msgspec.json.decode(chat)
     message.pop(ITEMS, None)
