@@ -21,8 +21,6 @@ from cuebook.wire.too_long import TooLong
 #: Sources of a context window, best first: the setting, an error of the upstream, its list of models, the table of
 #: models, the default.
 ContextSource = Literal["setting", "error", "upstream", "table", "default"]
-#: Most models and conversations whose limits are remembered.
-MOST: Final = 1_000
 #: Conversations whose last report is loaded when the process starts.
 LOADED: Final = 200
 #: Room for parts of the next prompt that have more tokens than the average. Measured on 50 conversations in seven
@@ -116,8 +114,6 @@ def learn_limits(
     contexts, ratios = services.caches.contexts, services.caches.token_ratios
     if error.limit:
         contexts[target.base_url, target.model] = ContextSize(error.limit, prompt_only=error.prompt_only)
-        while len(contexts) > MOST:
-            contexts.popitem(last=False)
     size, source = _context(services, target)
     known = ratios.get((target.model, conversation), TokenRatio(1.0))
     ratio = least = 1.0
@@ -126,7 +122,7 @@ def learn_limits(
         ratio, least = error.length * MARGIN / max(1, tokens), (error.length - reply) / max(1, tokens)
     elif source != "default":
         ratio = least = size.tokens * UNNAMED_MARGIN / max(1, tokens)
-    _remember(services, target.model, conversation, TokenRatio(max(known.value, ratio), max(known.least, least)))
+    ratios[target.model, conversation] = TokenRatio(max(known.value, ratio), max(known.least, least))
     return limits_of(services, target, conversation)
 
 
@@ -140,8 +136,9 @@ def learn_ratio(services: Services, model: str, conversation: str, *, reported: 
     """
     if reported is None or tokens < LEAST_PROMPT or not PLAUSIBLE[0] <= reported / tokens <= PLAUSIBLE[1]:
         return
-    least = services.caches.token_ratios.get((model, conversation), TokenRatio(1.0)).least
-    _remember(services, model, conversation, TokenRatio(max(least, reported * MARGIN / tokens), least))
+    ratios = services.caches.token_ratios
+    least = ratios.get((model, conversation), TokenRatio(1.0)).least
+    ratios[model, conversation] = TokenRatio(max(least, reported * MARGIN / tokens), least)
 
 
 async def restore_token_ratios(services: Services, scope: Scope) -> None:
@@ -153,14 +150,6 @@ async def restore_token_ratios(services: Services, scope: Scope) -> None:
             values: Any = {"reported": report.reported, "tokens": report.tokens}
             learn_ratio(services, report.model, report.conversation, **values)
     services.caches.has_ratios = True
-
-
-def _remember(services: Services, model: str, conversation: str, ratio: TokenRatio) -> None:
-    ratios = services.caches.token_ratios
-    ratios[model, conversation] = ratio
-    ratios.move_to_end((model, conversation))
-    while len(ratios) > MOST:
-        ratios.popitem(last=False)
 
 
 def _ratio(services: Services, model: str, conversation: str) -> float | None:

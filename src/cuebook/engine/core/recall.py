@@ -26,8 +26,6 @@ log = logging.getLogger("cuebook.embedder")
 DURABLE = 8
 #: Most characters of a query to embed.
 QUERY = 2_000
-#: Cached vectors: the same question yields the same window, and experiences are embedded once.
-REMEMBERED = 8_192
 #: Texts embedded in one call.
 AT_ONCE = 64
 _BYTES = 4  # of a float32
@@ -230,8 +228,6 @@ async def vectors_of(
         return None
     if missing:
         services.caches.embedder_failure.why = ""
-    while len(cached) > REMEMBERED:
-        cached.popitem(last=False)
     return [known[text] for text in texts]
 
 

@@ -40,10 +40,18 @@ from cuebook.window.models import CacheRule, ContextSize
 from cuebook.window.tokens import Counter
 
 P = TypeVar("P")
+K = TypeVar("K")
+V = TypeVar("V")
 #: Cached windows for comparison with the next one. Without a cached window, the last one is re-rendered.
 WINDOWS = 64
 #: Cached parse results of client messages: clients resend them with every call.
 MESSAGES = 20_000
+#: Models and conversations whose token limits are cached.
+MODELS = 1_000
+#: Cached selections of experiences.
+SELECTIONS = 256
+#: Cached vectors: the same question yields the same window, and experiences are embedded once.
+VECTORS = 8_192
 
 
 class CachedWindow(Struct, frozen=True):
@@ -188,26 +196,42 @@ def read_zone(name: object, where: str = TIME_ZONE) -> tzinfo:
 # ---- Caches ---------------------------------------------------------------------------------------------------------
 
 
+class LruCache(OrderedDict[K, V]):
+    """A dictionary that holds at most `most` entries: setting one more evicts the least recently set one."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
+
 class Caches(Struct, kw_only=True):
     """State of this process. The store has all data: without a cache a turn is slower, not different."""
 
-    windows: OrderedDict[tuple[str, str], CachedWindow] = field(default_factory=OrderedDict)
-    messages: OrderedDict[bytes, Known] = field(default_factory=OrderedDict)  # of clients, by the digest of their bytes
-    side_requests: OrderedDict[tuple[str, str], None] = field(default_factory=OrderedDict)  # logged conversations
-    contexts: OrderedDict[tuple[str, str], ContextSize] = field(
-        default_factory=OrderedDict
-    )  # learned, by URL and model
+    # The last window of a conversation, by tenant and id.
+    windows: LruCache[tuple[str, str], CachedWindow] = field(default_factory=lambda: LruCache(WINDOWS))
+    # Parse results of client messages, by the digest of their bytes.
+    messages: LruCache[bytes, Known] = field(default_factory=lambda: LruCache(MESSAGES))
+    # Conversations whose side branch was logged, by tenant and id.
+    side_requests: LruCache[tuple[str, str], None] = field(default_factory=lambda: LruCache(WINDOWS))
+    # Context windows that errors named, by URL and model.
+    contexts: LruCache[tuple[str, str], ContextSize] = field(default_factory=lambda: LruCache(MODELS))
     has_responses: dict[str, bool] = field(default_factory=dict)  # whether an upstream has the Responses API, by URL
     listed_contexts: dict[tuple[str, str], int] = field(default_factory=dict)  # of upstreams, by URL and model
-    token_ratios: OrderedDict[tuple[str, str], TokenRatio] = field(
-        default_factory=OrderedDict
-    )  # by model and conversation
+    # How providers count tokens, by model and conversation.
+    token_ratios: LruCache[tuple[str, str], TokenRatio] = field(default_factory=lambda: LruCache(MODELS))
     has_ratios: bool = False  # those of earlier processes are loaded
     trials: dict[tuple[str, str], TrialCacheEntry] = field(default_factory=dict)  # by slug and branch
     evidence: dict[tuple[str, str], Docket] = field(default_factory=dict)  # likewise
     judgements: Ledgers = field(default_factory=Ledgers)
-    selections: OrderedDict[bytes, ModelSelection] = field(default_factory=OrderedDict)  # latest selections by models
-    vectors: OrderedDict[str, Dense] = field(default_factory=OrderedDict)  # by text: queries and experiences
+    # Selections of experiences by models, by the digest of the request.
+    selections: LruCache[bytes, ModelSelection] = field(default_factory=lambda: LruCache(SELECTIONS))
+    vectors: LruCache[str, Dense] = field(default_factory=lambda: LruCache(VECTORS))  # by text: queries and experiences
     task_means: Kinds = field(default_factory=Kinds)
     embedder_failure: ServiceFailure = field(default_factory=ServiceFailure)
     upstream_failure: ServiceFailure = field(default_factory=ServiceFailure)  # of the last request to it
@@ -226,36 +250,14 @@ class Caches(Struct, kw_only=True):
         """Return the caches of another tenant: those of data are empty, those of texts and models are shared."""
         return replace(
             self,
-            windows=OrderedDict(),
-            messages=OrderedDict(),
-            token_ratios=OrderedDict(),
+            windows=LruCache(WINDOWS),
+            messages=LruCache(MESSAGES),
+            token_ratios=LruCache(MODELS),
             has_ratios=False,
             trials={},
             evidence={},
             epoch=0,
         )
-
-    def keep_window(self, place: tuple[str, str], window: CachedWindow) -> None:
-        """Cache a window for comparison with the next one."""
-        self.windows[place] = window
-        self.windows.move_to_end(place)
-        while len(self.windows) > WINDOWS:
-            self.windows.popitem(last=False)
-
-    def keep_message(self, name: bytes, known: Known) -> Known:
-        """Cache a parsed message by the digest of its bytes."""
-        self.messages[name] = known
-        while len(self.messages) > MESSAGES:
-            self.messages.popitem(last=False)
-        return known
-
-    def is_first_side_request(self, place: tuple[str, str]) -> bool:
-        """Return whether this process stores a side request of a conversation for the first time."""
-        first = place not in self.side_requests
-        self.side_requests[place] = None
-        while len(self.side_requests) > WINDOWS:
-            self.side_requests.popitem(last=False)
-        return first
 
     def drop_erased(self, epoch: int) -> None:
         """Drop cached windows from before an erasure by any process."""

@@ -55,9 +55,9 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
     async def stream(self, step: OpenStep) -> AsyncGenerator[Head | bytes, None]:
         """Yield the head and the body of the answer, the head with the request's position and its prompt's length."""
         wire, services, lease = self.wire, self.wire.services, step.lease
-        if step.position.is_side_branch and services.caches.is_first_side_request(
-            (lease.scope.tenant, lease.conversation)
-        ):
+        name, logged = (lease.scope.tenant, lease.conversation), services.caches.side_requests
+        if step.position.is_side_branch and name not in logged:
+            logged[name] = None
             log.info(
                 "A request of conversation %s does not continue its history; it is stored as a side branch",
                 lease.conversation,

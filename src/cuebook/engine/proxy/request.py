@@ -195,7 +195,7 @@ def _charged(services: Services, fields: Mapping[str, Raw]) -> tuple[str, str]:
     if known is not None and not known[2]:
         return live.decode(), ""
     clean = b"\n".join(map(services.writer.clean_json, values))
-    services.caches.keep_message(name, ("", b"", clean != live))
+    services.caches.messages[name] = ("", b"", clean != live)
     return clean.decode(), live.decode() if clean != live else ""
 
 
@@ -207,9 +207,8 @@ def _read_message(services: Services, raw: bytes, number: int) -> ResentMessage:
         return ResentMessage(raw, *known)
     clean = services.writer.clean_json(raw)
     message_content = read_message(clean, index=number)
-    known = services.caches.keep_message(
-        name, (message_content.role, openai_messages.digest(message_content), clean is not raw)
-    )
+    known = (message_content.role, openai_messages.digest(message_content), clean is not raw)
+    services.caches.messages[name] = known
     return ResentMessage(raw, *known, None if clean is not raw else message_content)
 
 

@@ -5,7 +5,6 @@ The upstream gets a request in its own format if it has this API, otherwise as a
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, Final
@@ -13,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from cuebook.engine.core.services import Services
+from cuebook.engine.core.services import LruCache, Services
 from cuebook.engine.proxy.messages_window import split_recall
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head, TranslatedWire
@@ -82,7 +81,7 @@ class ResponsesWire(TranslatedWire):
         call: RelayCall,
         *,
         compacts: bool = False,
-        answers: OrderedDict[str, Lease] | None = None,
+        answers: LruCache[str, Lease] | None = None,
     ) -> None:
         """Parse the request. Raises InvalidInput naming the field.
 
@@ -312,7 +311,7 @@ class ResponsesWire(TranslatedWire):
 
     # ---- Shadow mode -------------------------------------------------------------------------------------------------
 
-    async def _load_before(self, answers: OrderedDict[str, Lease]) -> None:
+    async def _load_before(self, answers: LruCache[str, Lease]) -> None:
         """Load the messages that the provider puts before the request's own. Raises InvalidInput for unknown ones."""
         services, request = self.services, self._request
         if request.conversation is not None:
@@ -338,8 +337,6 @@ class ResponsesWire(TranslatedWire):
         """Remember where an answer is stored: a later request may continue it by its id."""
         if self._answers is not None and (id_ := answer.frame.get("id")):
             self._answers[id_] = lease
-            while len(self._answers) > MOST_ANSWERS:
-                self._answers.popitem(last=False)
 
 
 def _no_compaction() -> NotFound:

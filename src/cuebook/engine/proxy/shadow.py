@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 import zlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -18,13 +18,13 @@ from msgspec import Struct, field
 
 from cuebook.engine.core.context_limits import learn_limits
 from cuebook.engine.core.scheduling import closing
-from cuebook.engine.core.services import Services
+from cuebook.engine.core.services import LruCache, Services
 from cuebook.engine.jobs.erasure import forgotten_since
 from cuebook.engine.proxy.messages_wire import PATH as MESSAGES_PATH
 from cuebook.engine.proxy.messages_wire import MessagesWire
 from cuebook.engine.proxy.relay import relay_answer
 from cuebook.engine.proxy.request import RelayCall
-from cuebook.engine.proxy.responses_wire import COMPACT_PATH, ResponsesWire
+from cuebook.engine.proxy.responses_wire import COMPACT_PATH, MOST_ANSWERS, ResponsesWire
 from cuebook.engine.proxy.responses_wire import PATH as RESPONSES_PATH
 from cuebook.engine.proxy.shadow_ledger import CallAccounting, cut_short
 from cuebook.engine.proxy.wire import ChatWire, Head, Wire, send_upstream
@@ -124,7 +124,7 @@ class Shadow:
     def __init__(self, upstream: Upstream, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._upstream = upstream
         self._ledger = CallAccounting(upstream)
-        self._answers: OrderedDict[str, Lease] = OrderedDict()
+        self._answers: LruCache[str, Lease] = LruCache(MOST_ANSWERS)
         self._most, self._most_bytes = most, most_bytes
         self._queue: asyncio.Queue[RelayedCall] = asyncio.Queue()
         self._stored_bytes = 0  # of calls in progress or queued

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
@@ -10,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cuebook.engine.core.services import Services
+from cuebook.engine.core.services import LruCache, Services
 from cuebook.engine.proxy.wire import Wire
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.engine.turn.step import OpenStep
@@ -43,8 +42,8 @@ class CallAccounting:
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
-        self._caches: OrderedDict[tuple[str, str], tuple[CacheSimulator, CacheSimulator]] = OrderedDict()
-        self._weights: OrderedDict[bytes, int] = OrderedDict()
+        self._caches: LruCache[tuple[str, str], tuple[CacheSimulator, CacheSimulator]] = LruCache(CONVERSATIONS)
+        self._weights: LruCache[bytes, int] = LruCache(WEIGHED)
         self._alone = threading.Lock()
 
     async def metadata(
@@ -108,8 +107,6 @@ class CallAccounting:
         known = self._weights.get(name)
         if known is None:
             known = self._weights[name] = weigh(message, services.count)
-            while len(self._weights) > WEIGHED:
-                self._weights.popitem(last=False)
         return known
 
     def _caches_of(self, step: OpenStep, rule: CacheRule) -> tuple[CacheSimulator, CacheSimulator]:
@@ -117,10 +114,8 @@ class CallAccounting:
         name = (step.lease.scope.tenant, step.lease.conversation)
         caches = self._caches.get(name)
         if caches is None or caches[0].rule != rule:
-            caches = self._caches[name] = (CacheSimulator(rule), CacheSimulator(rule))
-        self._caches.move_to_end(name)
-        while len(self._caches) > CONVERSATIONS:
-            self._caches.popitem(last=False)
+            caches = (CacheSimulator(rule), CacheSimulator(rule))
+        self._caches[name] = caches
         return caches
 
 

@@ -59,8 +59,7 @@ WHEN = 1_000
 #: Characters and tokens of the model's answer: an id of at most 120 and true or false each.
 LONGEST = 20_000
 REPLY_TOKENS = 1_024
-#: Cached selections, and seconds until a failed selection is retried.
-REMEMBERED = 256
+#: Seconds until a failed selection is retried.
 AGAIN_S = 30.0
 #: Status codes of servers without support for a response schema: they are called without one.
 NO_SCHEMA = (400, 404, 415, 422)
@@ -271,8 +270,6 @@ async def _selected(
     model_selection = services.caches.selections[key] = ModelSelection(
         ids=ids, by=model.name, failed=failed, at=now, messages=messages
     )
-    while len(services.caches.selections) > REMEMBERED:
-        services.caches.selections.popitem(last=False)
     return model_selection
 
 

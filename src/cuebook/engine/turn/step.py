@@ -84,7 +84,7 @@ class OpenStep:
         await self._services.store.replan(self.lease, decision.start)
         self.decision = decision
         if (window := decision.plan.cached) is not None:
-            self._services.caches.keep_window((self.lease.scope.tenant, self.lease.conversation), window)
+            self._services.caches.windows[self.lease.scope.tenant, self.lease.conversation] = window
 
     async def __aenter__(self) -> Self:
         self._beat = asyncio.create_task(self._renew())
@@ -255,7 +255,7 @@ async def store_step(services: Services, scope: Scope, decision: Decision) -> Le
             await to_the_end(interrupt())
         raise
     if (window := decision.plan.cached) is not None:
-        services.caches.keep_window((scope.tenant, decision.start.conversation), window)
+        services.caches.windows[scope.tenant, decision.start.conversation] = window
     return lease
 
 
