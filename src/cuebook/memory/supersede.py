@@ -55,9 +55,8 @@ Merged = tuple[list[Item], list[Item]]
 
 
 class QuoteWords(Struct, frozen=True):
-    """A quote prepared for comparison."""
+    """What two quotes are compared by: weights of topic words, values by type, names, and signs of a change."""
 
-    item: Item
     topic: dict[str, float]
     values: dict[str, frozenset[str]]
     names: frozenset[str]
@@ -91,15 +90,15 @@ def companions(items: Sequence[Item]) -> dict[str, list[str]]:
     board = _Board(())
     results: dict[str, list[str]] = {}
     for item in sorted(items, key=lambda each: (each.valid_from, each.seq)):
-        quote_words = read_item(item)
-        for older, (shorter, _) in board.near(quote_words):
+        words = read_words(item.text)
+        for older, (shorter, _) in board.near(item):
             if (
-                older.item.id != item.id
+                older.id != item.id
                 and shorter >= COMPANION
-                and (_differ(older, quote_words) or quote_words.update)
+                and (_differ(read_words(older.text), words) or words.update)
             ):
-                results.setdefault(older.item.id, []).append(item.id)
-        board.place(quote_words)
+                results.setdefault(older.id, []).append(item.id)
+        board.place(item)
     for item in items:
         if item.superseded_by:
             results.setdefault(item.id, []).append(item.superseded_by)
@@ -128,14 +127,9 @@ def _keys(text: str) -> frozenset[str]:
     return frozenset(word[:LETTERS] for word in language(detect(text)).content(text))
 
 
-def read_item(item: Item) -> QuoteWords:
-    """Return a quote's topic, values and signs."""
-    topic, values, names, update, adds = _read_text(item.text)
-    return QuoteWords(item=item, topic=topic, values=values, names=names, update=update, adds=adds)
-
-
 @lru_cache(maxsize=1 << 14)  # each pass compares what is new with all that is stored
-def _read_text(text: str) -> tuple[dict[str, float], dict[str, frozenset[str]], frozenset[str], bool, bool]:
+def read_words(text: str) -> QuoteWords:
+    """Return a quote's topic, values and signs."""
     lists = language(detect(text))
     signs = lists.signs(text)
     values: dict[str, set[str]] = {}
@@ -157,88 +151,80 @@ def _read_text(text: str) -> tuple[dict[str, float], dict[str, frozenset[str]], 
             key = word[:LETTERS] if lists.spaced else word
             topic[key] = max(topic.get(key, 0.0), SIGN if kinds else TOPIC)
     frozen = {kind: frozenset(results) for kind, results in values.items()}
-    return topic, frozen, names, signs["update"] > 0, signs["also"] > 0
+    return QuoteWords(topic=topic, values=frozen, names=names, update=signs["update"] > 0, adds=signs["also"] > 0)
 
 
 class _Board:
     """The stored quotes, indexed by topic word, while new ones are added."""
 
     def __init__(self, held: Sequence[Item]) -> None:
-        self.reads: dict[str, QuoteWords] = {}
-        self.order: list[str] = []
+        self.items: dict[str, Item] = {}
         self.held = {item.id for item in held}
         self.texts: dict[str, str] = {}
         self.index: dict[str, list[str]] = {}
         self.df: Counter[str] = Counter()
         for item in held:
-            self.place(read_item(item))
+            self.place(item)
 
-    def place(self, quote_words: QuoteWords) -> None:
-        id_ = quote_words.item.id
-        if id_ not in self.reads:
-            self.order.append(id_)
-            self.df.update(quote_words.topic.keys())
-            for word in quote_words.topic:
-                self.index.setdefault(word, []).append(id_)
-        self.reads[id_] = quote_words
-        self.texts[normal(quote_words.item.text)] = id_
+    def place(self, item: Item) -> None:
+        if item.id not in self.items:
+            topic = read_words(item.text).topic
+            self.df.update(topic.keys())
+            for word in topic:
+                self.index.setdefault(word, []).append(item.id)
+        self.items[item.id] = item
+        self.texts[normal(item.text)] = item.id
 
     def add(self, item: Item) -> None:
-        quote_words = read_item(item)
-        near = self.near(quote_words)
-        known = self._repeated(quote_words, near)
+        near = self.near(item)
+        known = self._repeated(item, near)
         if known is not None:
             self._repeat(known, item)
             return
-        linked = [
-            other for other, shares in near if item.weight >= LISTED / 2 and self._linked(quote_words, other, shares)
-        ]
-        linked.sort(key=lambda other: other.item.seq)
-        earlier = [other for other in linked if other.item.seq <= item.seq and not self._replaced_before(other, item)]
-        later = [other for other in linked if other.item.seq > item.seq]
-        again = any(
-            self.df[word] <= RARE for older, _ in near for word in older.topic.keys() & quote_words.topic.keys()
-        )
+        linked = [other for other, shares in near if item.weight >= LISTED / 2 and _linked(item, other, shares)]
+        linked.sort(key=lambda other: other.seq)
+        earlier = [other for other in linked if other.seq <= item.seq and not self._replaced_before(other, item)]
+        later = [other for other in linked if other.seq > item.seq]
+        words = read_words(item.text)
+        shared = [read_words(older.text).topic.keys() & words.topic.keys() for older, _ in near]
+        again = any(self.df[word] <= RARE for each in shared for word in each)
         if again and item.trust == "user" and item.weight > LISTED / 2:  # a repeated question does not become a fact
-            more = AGAIN if quote_words.update or quote_words.values else AGAIN_PLAIN
+            more = AGAIN if words.update or words.values else AGAIN_PLAIN
             item = replace(item, weight=round(min(1.0, item.weight + more / FULL_SCORE), 4))
         if earlier:
-            item = replace(item, supersedes=earlier[-1].item.id)
+            item = replace(item, supersedes=earlier[-1].id)
         if later:  # it arrived late: a later statement is stored already
-            item = replace(item, superseded_by=later[0].item.id)
+            item = replace(item, superseded_by=later[0].id)
         for other in earlier:
-            self._change(other, superseded_by=item.id)
+            self.items[other.id] = replace(other, superseded_by=item.id)
         if later and not self._replaced_after(later[0], item):
-            self._change(later[0], supersedes=item.id)
-        self.place(replace(quote_words, item=item))
+            self.items[later[0].id] = replace(later[0], supersedes=item.id)
+        self.place(item)
 
-    def _change(self, quote_words: QuoteWords, **fields: str) -> None:
-        self.reads[quote_words.item.id] = replace(quote_words, item=replace(quote_words.item, **fields))
-
-    def _replaced_before(self, quote_words: QuoteWords, item: Item) -> bool:
+    def _replaced_before(self, other: Item, item: Item) -> bool:
         """Return whether another quote had superseded a quote before an item did."""
-        after = self.reads.get(quote_words.item.superseded_by or "")
-        return quote_words.item.superseded_by is not None and (after is None or after.item.seq <= item.seq)
+        after = self.items.get(other.superseded_by or "")
+        return other.superseded_by is not None and (after is None or after.seq <= item.seq)
 
-    def _replaced_after(self, quote_words: QuoteWords, item: Item) -> bool:
+    def _replaced_after(self, other: Item, item: Item) -> bool:
         """Return whether the quote that it superseded is later than an item."""
-        before = self.reads.get(quote_words.item.supersedes or "")
-        return before is not None and before.item.seq > item.seq
+        before = self.items.get(other.supersedes or "")
+        return before is not None and before.seq > item.seq
 
-    def near(self, quote_words: QuoteWords) -> list[tuple[QuoteWords, Shares]]:
+    def near(self, item: Item) -> list[tuple[Item, Shares]]:
         """Return the stored quotes that share the most topic words, with the shared part."""
-        total = len(self.reads) + 1
-        weights = {word: own * self._rarity(word, total) for word, own in quote_words.topic.items()}
+        total = len(self.items) + 1
+        weights = {word: own * self._rarity(word, total) for word, own in read_words(item.text).topic.items()}
         shared: dict[str, float] = {}
         for word, weight in sorted(weights.items(), key=lambda each: self.df[each[0]]):
             for id_ in self.index.get(word, ())[-MANY:]:
                 shared[id_] = shared.get(id_, 0.0) + weight
         own = sum(weights.values())
-        best = sorted(shared, key=lambda id_: (-shared[id_], -self.reads[id_].item.seq))[:CANDIDATES]
+        best = sorted(shared, key=lambda id_: (-shared[id_], -self.items[id_].seq))[:CANDIDATES]
         results = []
         for id_ in best:
-            other = self.reads[id_]
-            theirs = sum(weight * self._rarity(word, total) for word, weight in other.topic.items())
+            other = self.items[id_]
+            theirs = sum(weight * self._rarity(word, total) for word, weight in read_words(other.text).topic.items())
             least, most = min(own, theirs), max(own, theirs)
             if least > 0 and shared[id_] / most >= SAME_OF_LONGER:  # a short remark covers little of a long one
                 results.append((other, (shared[id_] / least, shared[id_] / most)))
@@ -248,23 +234,23 @@ class _Board:
         """Return how distinctive a word is: 1 for a new one, near 0 for one in most quotes."""
         return (1.0 - 0.9 * math.log(1 + self.df[word]) / math.log(1 + max(total, 8))) ** 2
 
-    def _repeated(self, quote_words: QuoteWords, near: Sequence[tuple[QuoteWords, Shares]]) -> str | None:
+    def _repeated(self, item: Item, near: Sequence[tuple[Item, Shares]]) -> str | None:
         """Return the stored quote that states the same, or that contains all of the new one."""
-        same = self.texts.get(normal(quote_words.item.text))
-        if same is not None:
-            return same
-        text = normal(quote_words.item.text)
+        text = normal(item.text)
+        if text in self.texts:
+            return self.texts[text]
         for older, _ in near:
-            if older.item.trust == quote_words.item.trust and len(text) > LETTERS and text in normal(older.item.text):
-                return older.item.id
+            if older.trust == item.trust and len(text) > LETTERS and text in normal(older.text):
+                return older.id
         return None
 
     def _repeat(self, id_: str, item: Item) -> None:
-        quote_words = self.reads[id_]
-        old = quote_words.item
+        old = self.items[id_]
         fresh = tuple(source for source in item.sources if source not in old.sources)
         if fresh:
-            newer = replace(
+            if old.superseded_by in self.items and old.superseded_by is not None:
+                self.items[old.superseded_by] = replace(self.items[old.superseded_by], superseded_by=id_)
+            self.items[id_] = replace(
                 old,
                 sources=old.sources + fresh,
                 confidence=min(1.0, round(old.confidence + REPEAT, 6)),
@@ -273,34 +259,30 @@ class _Board:
                 weight=max(old.weight, item.weight),
                 superseded_by=None,  # the repeat makes it current again
             )
-            if old.superseded_by in self.reads and old.superseded_by is not None:
-                after = self.reads[old.superseded_by]
-                self.reads[old.superseded_by] = replace(after, item=replace(after.item, superseded_by=id_))
-            self.reads[id_] = replace(quote_words, item=newer)
-
-    def _linked(self, one: QuoteWords, other: QuoteWords, shares: Shares) -> bool:
-        """Return whether the newer of two quotes supersedes the older."""
-        shorter, longer = shares
-        old, new = (other, one) if other.item.seq <= one.item.seq else (one, other)
-        same_post = not set(new.item.sources).isdisjoint(old.item.sources)
-        if new.item.trust != old.item.trust or new.adds or same_post:
-            return False
-        if new.names and old.names and not new.names & old.names and not new.update:
-            return False
-        differ = _differ(old, new)
-        # A shared word is enough if a date or number differs: "the exam is on the 4th", "the exam is on the 9th".
-        if not (differ - {"code"}) and len(old.topic.keys() & new.topic.keys()) < WORDS_IN_COMMON:
-            return False
-        least = SAME_WITH_BOTH if differ and new.update else SAME_WITH_VALUE if differ else SAME_WITH_UPDATE
-        if differ == {"code"}:
-            return shorter >= SAME_WITH_CODE and longer >= SAME_OF_LONGER_WITH_CODE
-        return bool(differ or new.update) and shorter >= least
 
     def merged(self) -> Merged:
         """Return the merge outcome."""
-        items = [self.reads[id_].item for id_ in self.order if id_ in self.held]
-        added = [self.reads[id_].item for id_ in self.order if id_ not in self.held]
-        return items, added
+        items = [item for item in self.items.values() if item.id in self.held]
+        return items, [item for item in self.items.values() if item.id not in self.held]
+
+
+def _linked(item: Item, other: Item, shares: Shares) -> bool:
+    """Return whether the newer of two quotes supersedes the older."""
+    shorter, longer = shares
+    older, newer = (other, item) if other.seq <= item.seq else (item, other)
+    old, new = read_words(older.text), read_words(newer.text)
+    if newer.trust != older.trust or new.adds or not set(newer.sources).isdisjoint(older.sources):  # of the same post
+        return False
+    if new.names and old.names and not new.names & old.names and not new.update:
+        return False
+    differ = _differ(old, new)
+    # A shared word is enough if a date or number differs: "the exam is on the 4th", "the exam is on the 9th".
+    if not (differ - {"code"}) and len(old.topic.keys() & new.topic.keys()) < WORDS_IN_COMMON:
+        return False
+    least = SAME_WITH_BOTH if differ and new.update else SAME_WITH_VALUE if differ else SAME_WITH_UPDATE
+    if differ == {"code"}:
+        return shorter >= SAME_WITH_CODE and longer >= SAME_OF_LONGER_WITH_CODE
+    return bool(differ or new.update) and shorter >= least
 
 
 def _differ(old: QuoteWords, new: QuoteWords) -> set[str]:
