@@ -7,12 +7,13 @@ acknowledgment is mild ("ok thanks"), and praise of a mishap is ironic ("great, 
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from cuebook.errors import InvalidInput
 from cuebook.languages import english, reads
@@ -42,17 +43,10 @@ BY_MODEL: Final = "llm"
 _POLAR: Final = 0.15
 
 
-class SentimentMethod(Struct, frozen=True):
-    """A built-in sentiment method: its name, and the function that computes a text's sentiment."""
-
-    name: str
-    read: Callable[[str], Sentiment]
-
-
 def analyzers_of() -> dict[str, Any]:
     """Return the project's own methods. Nothing is loaded until the first use of one."""
     methods = {FALLBACK: by_lexicon, TRAINED: by_classifier, MEAN: _by_mean}
-    return {name: SentimentMethod(name, read) for name, read in methods.items()}
+    return {name: SimpleNamespace(name=name, read=read) for name, read in methods.items()}
 
 
 def methods_of(analyzers: Iterable[str]) -> tuple[str, ...]:
