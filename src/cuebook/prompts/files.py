@@ -41,7 +41,7 @@ from cuebook.prompts.digest import level
 from cuebook.prompts.names import ENDING, check_branch, check_slug, parse_reference
 from cuebook.prompts.pages import FENCE, MAX_FILE, FilePages, decoded, divide, join, open_page
 from cuebook.prompts.params import bare, read_params
-from cuebook.prompts.yaml_text import Node, dump, plain
+from cuebook.prompts.yaml_text import Node, dump, is_null, plain, texts
 from cuebook.records.prompt import MAIN, Param, Version
 from cuebook.validate import check, validate
 
@@ -69,9 +69,9 @@ def read_stated(text: str | bytes, *, path: str, slug: str = "") -> tuple[Versio
     nodes = {ALIASES.get(key, key): node for key, node in page.front.items()}
     values = _values(page, nodes)
     overriding = values.get("override_sections", ())
-    texts = divide(page)
+    sections = divide(page)
     for name in overriding:
-        if name not in texts:
+        if name not in sections:
             page.refuse(nodes["override_sections"].line, f"override_sections: {name!r} is not a section of this file")
     fields = {field: values[key] for key, field in _FIELDS.items() if key in values}
     version, faults = validate({"slug": slug or path.removesuffix(ENDING)} | fields, Version)
@@ -80,8 +80,8 @@ def read_stated(text: str | bytes, *, path: str, slug: str = "") -> tuple[Versio
     version = replace(
         version,
         slug=version.slug if "name" in values else check_slug(version.slug, where=path),
-        sections={name: section for name, section in texts.items() if name not in overriding},
-        override_sections={name: section for name, section in texts.items() if name in overriding},
+        sections={name: section for name, section in sections.items() if name not in overriding},
+        override_sections={name: section for name, section in sections.items() if name in overriding},
         params=_read_params(page, nodes, values),
         metadata=_read_metadata(page, nodes, values),
     )
@@ -140,7 +140,6 @@ KEYS = (
 )
 ALIASES = {"id": "name", "inherits_from": "inherits"}
 
-_NOTHING = ("", "null", "~")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,2})?")
 #: Keys whose value is that of a version's field.
 _FIELDS = {"name": "slug", "version": "semver"} | {
@@ -170,7 +169,7 @@ _CHECKS: Mapping[str, Callable[..., object]] = {
 
 def _values(page: FilePages, nodes: Mapping[str, Node]) -> dict[str, Any]:
     """Return the checked values that are not empty, with their scalars as texts, except for `sync`."""
-    values = {key: value for key, node in nodes.items() if not _is_nothing(node) and (value := raw(node)) != ""}
+    values = {key: value for key, node in nodes.items() if (value := texts(node)) not in (None, "")}
     for key in ("tags", "override_sections"):
         if isinstance(values.get(key), str):  # one name needs no brackets
             values[key] = [values[key]]
@@ -192,8 +191,8 @@ def _read_params(page: FilePages, nodes: Mapping[str, Node], values: Mapping[str
     if not isinstance(node.value, dict) or node.value.keys() - {"schema", "default"}:
         page.refuse(node.line, "input: expected `schema:` and `default:`")
     schema, default = (node.value.get(key, Node("", node.line)) for key in ("schema", "default"))
-    params = page.check(schema.line, lambda: read_params(raw(schema), where="input.schema"))
-    defaults = raw(default) or {}
+    params = page.check(schema.line, lambda: read_params(texts(schema), where="input.schema"))
+    defaults = texts(default) or {}
     if not isinstance(defaults, dict):
         page.refuse(default.line, "input.default: expected the names of parameters and their values")
     return page.check(
@@ -220,7 +219,7 @@ def _read_metadata(page: FilePages, nodes: Mapping[str, Node], values: Mapping[s
 
 def _read_weights(page: FilePages, node: Node) -> dict[str, float]:
     """Return signals with their weights."""
-    signals = {} if _is_nothing(node) else node.value
+    signals = {} if is_null(node) else node.value
     if not isinstance(signals, dict):
         page.refuse(node.line, "context_weights: expected the names of signals and their weights")
     weights: dict[str, float] = {}
@@ -230,19 +229,6 @@ def _read_weights(page: FilePages, node: Node) -> dict[str, float]:
         whole = child.value.lstrip("+-").isdecimal()
         weights[name] = int(child.value) if whole else float(child.value)
     return weights
-
-
-def raw(node: Node) -> Any:
-    """Return a value with its scalars as texts; None for an empty one, and no `default` if none is set."""
-    if isinstance(node.value, dict):
-        return {key: raw(child) for key, child in node.value.items() if key != "default" or not _is_nothing(child)}
-    if isinstance(node.value, list):
-        return [raw(child) for child in node.value]
-    return None if node.empty else node.value
-
-
-def _is_nothing(node: Node) -> bool:
-    return isinstance(node.value, str) and not node.quoted and node.value in _NOTHING
 
 
 def with_defaults(params: Iterable[Param], defaults: Mapping[str, Any]) -> tuple[Param, ...]:

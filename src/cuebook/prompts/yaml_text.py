@@ -38,11 +38,6 @@ class Node(Struct, frozen=True):
     line: int
     quoted: bool = False
 
-    @property
-    def empty(self) -> bool:
-        """Return whether the file has no value here, as in `key:`."""
-        return self.value == "" and not self.quoted
-
 
 def load(text: str, *, where: str, first_line: int = 1, what: str = "the front matter") -> dict[str, Node]:
     """Parse a document that is a mapping or empty. `where` and `what` name it in errors.
@@ -71,6 +66,20 @@ def load(text: str, *, where: str, first_line: int = 1, what: str = "the front m
     except (ValueError, OverflowError) as error:  # PyYAML raises them for the escape "\UFFFFFFFF"
         line, why = first_line + loader.line, f"invalid YAML ({error})"
     raise InvalidInput(f"{where}: line {line}: {why}", where=f"{where}:{line}")
+
+
+def is_null(node: Node) -> bool:
+    """Return whether the file has no value here: `key:`, `key: null` or `key: ~`."""
+    return not node.quoted and node.value in ("", "null", "~")
+
+
+def texts(node: Node) -> Any:
+    """Return a value with its scalars as texts, so that 007 does not become 7; None for null."""
+    if isinstance(node.value, dict):
+        return {key: texts(child) for key, child in node.value.items()}
+    if isinstance(node.value, list):
+        return [texts(child) for child in node.value]
+    return None if is_null(node) else node.value
 
 
 def plain(node: Node) -> Any:

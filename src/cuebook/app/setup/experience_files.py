@@ -141,7 +141,7 @@ class ExperienceFiles:
         before, label = self._files.get(name), self._named(name)
         try:
             text = decode(read_bytes(self._folder / name, label, most=MAX_BYTES), label)
-            document = {key: _value(node) for key, node in yaml_text.load(text, where=label).items()}
+            document = {key: yaml_text.texts(node) for key, node in yaml_text.load(text, where=label).items()}
             experience, unknown = read_experience(document, file=label)
         except InvalidInput as error:
             kept = before.said if before else None
@@ -171,15 +171,6 @@ class ExperienceFiles:
                 continue
             entries[file.said.exp_id] = as_answer(ExperienceEntry, file.said, file=text)
         return Shelf(kept=tuple(entries.values()), problems=tuple(problems))
-
-
-def _value(node: yaml_text.Node) -> object:
-    """Return a value with every scalar as its source text, so that an id 007 does not become 7."""
-    if isinstance(node.value, list):
-        return [_value(child) for child in node.value]
-    if isinstance(node.value, dict):
-        return {key: _value(child) for key, child in node.value.items()}
-    return None if node.empty else node.value
 
 
 def strangers(shelf: Shelf, names: Sequence[str]) -> list[str]:

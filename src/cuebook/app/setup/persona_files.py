@@ -119,7 +119,7 @@ def _value(key: str, node: yaml_text.Node) -> Any:
         return {name: _value(name, child) for name, child in node.value.items()}
     if isinstance(node.value, list):
         return [_value(key, child) for child in node.value]
-    if node.empty or (not node.quoted and node.value in ("null", "~")):
+    if yaml_text.is_null(node):
         return None
     if node.quoted:
         return node.value
