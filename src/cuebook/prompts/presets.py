@@ -51,23 +51,17 @@ class Routing(Document, frozen=True, kw_only=True):
     force_review_on_compaction: bool = True
 
 
-class _PresetsFile(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """The presets file. Other modules parse its sections for sentiment and memory."""
+class Presets(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A presets file. Once read, rules are sorted by priority, and modes and keywords are folded.
+
+    Other modules parse its sections for sentiment and memory.
+    """
 
     routing: Routing = Routing()
     presets: tuple[Preset, ...] = ()
     rules: tuple[PresetRule, ...] = ()
     sentiment_tracking: Any = None
     memory_compaction: Any = None
-
-
-class Presets(Struct, frozen=True, kw_only=True):
-    """A parsed presets file: rules by priority, then in the file's order; `by_mode` folded."""
-
-    presets: Mapping[str, Preset] = {}
-    rules: tuple[PresetRule, ...] = ()
-    routing: Routing = Routing()
-    by_mode: Mapping[str, str] = {}
 
 
 #: The reason of a profile that was not reviewed.
@@ -103,15 +97,15 @@ def route(
     else:
         chosen, reason = _choose(presets, message, _fold(mode or ""))
         reviewed = turn
-    addons = tuple(dict.fromkeys(presets.presets[chosen].addon_prompt_keys)) if chosen else ()
-    return Profile(preset_id=chosen, reviewed=reviewed, addon_keys=addons, reason=reason)
+    addons = dict.fromkeys(key for each in presets.presets if each.id == chosen for key in each.addon_prompt_keys)
+    return Profile(preset_id=chosen, reviewed=reviewed, addon_keys=tuple(addons), reason=reason)
 
 
 def _is_due(presets: Presets, last: Profile, turn: int, *, compacted: bool) -> bool:
     routing = presets.routing
     forced = compacted and routing.force_review_on_compaction
-    gone = last.preset_id not in (presets.presets if last.preset_id else (routing.default_preset_id,))
-    return forced or gone or not 0 <= turn - last.reviewed < routing.review_every_n_turns
+    known = [each.id for each in presets.presets] if last.preset_id else [routing.default_preset_id]
+    return forced or last.preset_id not in known or not 0 <= turn - last.reviewed < routing.review_every_n_turns
 
 
 def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
@@ -119,8 +113,9 @@ def _choose(presets: Presets, message: str, mode: str) -> tuple[str, str]:
     for rule in presets.rules:
         if _applies(rule, text, len(message), mode):
             return rule.preset_id, f"rule:{rule.id}"
-    if key := mode_key(presets.by_mode, mode):
-        return presets.by_mode[key], f"defaultByMode{'Exact' if key == mode else 'Pattern'}:{key}"
+    by_mode = presets.routing.default_preset_by_mode
+    if key := mode_key(by_mode, mode):
+        return by_mode[key], f"defaultByMode{'Exact' if key == mode else 'Pattern'}:{key}"
     return presets.routing.default_preset_id, "default"
 
 
@@ -173,11 +168,11 @@ def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Pr
 
     Raises InvalidInput naming the path inside the file. An add-on is searched by its id, then under `default/`.
     """
-    presets_file, faults = validate(document, _PresetsFile)
-    if presets_file is not None and not faults:  # the places of faulty members are lost
-        faults += [*_check_presets(presets_file, prompts), *_check_rules(presets_file), *_check_routing(presets_file)]
+    presets, faults = validate(document, Presets)
+    if presets is not None and not faults:  # the places of faulty members are lost
+        faults += [*_check_presets(presets, prompts), *_check_rules(presets), *_check_routing(presets)]
     refuse(faults, file=file)
-    assert presets_file is not None  # noqa: S101  # without a fault there is a value
+    assert presets is not None  # noqa: S101  # without a fault there is a value
     rules = [
         structs.replace(
             rule,
@@ -185,41 +180,38 @@ def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Pr
             any_keywords=tuple(map(_fold, rule.any_keywords)),
             all_keywords=tuple(map(_fold, rule.all_keywords)),
         )
-        for rule in presets_file.rules
+        for rule in sorted(presets.rules, key=lambda rule: -rule.priority)
     ]
-    return Presets(
-        presets={preset.id: preset for preset in presets_file.presets},
-        rules=tuple(sorted(rules, key=lambda rule: -rule.priority)),
-        routing=presets_file.routing,
-        by_mode={_fold(mode): preset for mode, preset in presets_file.routing.default_preset_by_mode.items()},
-    )
+    by_mode = {_fold(mode): preset for mode, preset in presets.routing.default_preset_by_mode.items()}
+    routing = structs.replace(presets.routing, default_preset_by_mode=by_mode)
+    return structs.replace(presets, rules=tuple(rules), routing=routing)
 
 
-def _check_presets(presets_file: "_PresetsFile", prompts: Collection[str]) -> Iterator[Fault]:
-    yield from check_unique("presets", [preset.id for preset in presets_file.presets])
+def _check_presets(file: Presets, prompts: Collection[str]) -> Iterator[Fault]:
+    yield from check_unique("presets", [preset.id for preset in file.presets])
     named = [
         (f"presets[{number}].addonPromptKeys[{at}]", key)
-        for number, preset in enumerate(presets_file.presets)
+        for number, preset in enumerate(file.presets)
         for at, key in enumerate(preset.addon_prompt_keys)
         if f"default/{key}" not in prompts
     ]
     yield from check_known("prompt", named, prompts)
 
 
-def _check_rules(presets_file: "_PresetsFile") -> Iterator[Fault]:
-    yield from check_unique("rules", [rule.id for rule in presets_file.rules])
-    presets = [preset.id for preset in presets_file.presets]
+def _check_rules(file: Presets) -> Iterator[Fault]:
+    yield from check_unique("rules", [rule.id for rule in file.rules])
+    presets = [preset.id for preset in file.presets]
     yield from check_known(
-        "preset", [(f"rules[{at}].presetId", rule.preset_id) for at, rule in enumerate(presets_file.rules)], presets
+        "preset", [(f"rules[{at}].presetId", rule.preset_id) for at, rule in enumerate(file.rules)], presets
     )
-    for at, rule in enumerate(presets_file.rules):
+    for at, rule in enumerate(file.rules):
         least, most = rule.min_message_chars, rule.max_message_chars
         if least is not None and most is not None and least > most:
             yield Fault(f"rules[{at}].maxMessageChars", f"{most} is below minMessageChars. No message fits.")
 
 
-def _check_routing(presets_file: "_PresetsFile") -> Iterator[Fault]:
-    presets, routing = [preset.id for preset in presets_file.presets], presets_file.routing
+def _check_routing(file: Presets) -> Iterator[Fault]:
+    presets, routing = [preset.id for preset in file.presets], file.routing
     named = {f"routing.defaultPresetByMode.{mode}": name for mode, name in routing.default_preset_by_mode.items()}
     if routing.default_preset_id:
         named = {"routing.defaultPresetId": routing.default_preset_id, **named}

@@ -40,7 +40,7 @@ def with_rule(**rule: object) -> Presets:
 
 def test_the_built_in_file_matches_the_original():
     presets = read(SHIPPED)
-    assert {name: preset.addon_prompt_keys for name, preset in presets.presets.items()} == {
+    assert {each.id: each.addon_prompt_keys for each in presets.presets} == {
         "general_concise": ("_meta/concise",),
         "general_deep": ("_meta/deep_dive",),
         "general_planner": ("_meta/planner",),
@@ -52,7 +52,7 @@ def test_the_built_in_file_matches_the_original():
         "diary_default": (),
         "tutor_default": (),
     }
-    assert len(presets.by_mode) == 14
+    assert len(presets.routing.default_preset_by_mode) == 14
     assert [rule.priority for rule in presets.rules] == [90, 85, 83, 80, 75, 50]
     assert (presets.routing.review_every_n_turns, presets.routing.default_preset_id) == (6, "general_concise")
     assert presets.routing.force_review_on_compaction
@@ -93,7 +93,7 @@ def test_every_prompt_of_the_built_in_file_exists():
 def test_the_built_in_file_routes_by_whole_words(mode, message, preset, reason):
     found = ask(read(SHIPPED), message, mode)
     assert (found.preset_id, found.reason) == (preset, reason)
-    assert found.addon_keys == read(SHIPPED).presets[preset].addon_prompt_keys
+    assert found.addon_keys == {each.id: each.addon_prompt_keys for each in read(SHIPPED).presets}[preset]
 
 
 # ---- matching --------------------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_without_presets_no_profile_applies():
     first = ask(NONE, "a plan")
     assert (first.preset_id, first.addon_keys, first.reason) == ("", (), "default")
     assert ask(NONE, "", turn=2, last=first).reason == CACHED
-    assert read({"memoryCompaction": {}}) == NONE
+    assert not read({"memoryCompaction": {}}).presets
 
 
 # ---- parsing ---------------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def modes_of(config: Config) -> set[str]:
     if (document := _presets(config)) is not None:
         named = {key for each in document.get("presets") or () for key in each.get("addonPromptKeys") or ()}
         presets = load_presets(config, named)
-        modes.update(presets.by_mode, *(rule.modes for rule in presets.rules))
+        modes.update(presets.routing.default_preset_by_mode, *(rule.modes for rule in presets.rules))
     return modes
 
 

@@ -97,7 +97,7 @@ def candidate_prompts(settings: Settings, persona: str | None) -> tuple[str, ...
     named = settings.personas.get(persona or "")
     personas = [named] if named else list(settings.personas.values())
     links = [name for each in personas for slug in each.chain.values() for name in candidates(slug)]
-    keys = [key for preset in settings.presets.presets.values() for key in preset.addon_prompt_keys]
+    keys = [key for preset in settings.presets.presets for key in preset.addon_prompt_keys]
     addons = [name for key in keys for name in candidates(key)]
     own = [name for each in personas for name in own_names(each.id)]
     return tuple(dict.fromkeys([*own, *links, *addons]))
