@@ -308,7 +308,7 @@ async def _prompts(config: Config) -> AsyncIterator[Check]:
     """Check a project's prompts, in its database and in its files: those of background jobs must be renderable."""
     builtin, folder = builtin_prompts(), PromptFolder(Path(config.folder) / config.settings.prompts.folder)
     contents = await asyncio.to_thread(folder.read, lenient=True)
-    files = {each.version.slug: each.version for each in contents.prompts if each.place[1] == MAIN}
+    files = {each.version.slug: each.version for each in contents.prompts if each.version.place[1] == MAIN}
     store: Store = await asyncio.to_thread(sqlite_store, _stored_at(config))
     try:
         project = check_project(config.settings.prompts.project, where="prompts.project")

@@ -11,7 +11,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import merge_lines
 from cuebook.prompts.names import candidates, parse_reference
 from cuebook.prompts.template import touched
-from cuebook.records.prompt import MAIN, Param, ResolvedVersion, Version
+from cuebook.records.prompt import MAIN, Param, Place, ResolvedVersion, Version
 
 T = TypeVar("T")
 
@@ -27,10 +27,10 @@ Clash = dict[str, str | None]
 
 def parents_first(items: Iterable[T], version_of: Callable[[T], Version]) -> list[T]:
     """Return items branch by branch, each after its prompt's `main` and its parents; no branch waits for itself."""
-    branches: dict[tuple[str, str], list[T]] = {}
+    branches: dict[Place, list[T]] = {}
     for item in items:
-        branches.setdefault((version_of(item).slug, version_of(item).branch), []).append(item)
-    ordered: dict[tuple[str, str], list[T]] = {}
+        branches.setdefault(version_of(item).place, []).append(item)
+    ordered: dict[Place, list[T]] = {}
     for wanted in branches:
         way = [wanted]
         while way:
@@ -43,7 +43,7 @@ def parents_first(items: Iterable[T], version_of: Callable[[T], Version]) -> lis
     return [item for group in ordered.values() for item in group]
 
 
-def _ahead(version: Version) -> Iterator[tuple[str, str]]:
+def _ahead(version: Version) -> Iterator[Place]:
     """Yield the branches that must exist before a version."""
     yield version.slug, MAIN
     if version.inherits:
@@ -105,25 +105,21 @@ def _line(version: Version, parent_of: Callable[[str], Version | None]) -> list[
     itself once stored. A pin to another number is no cycle.
     """
     line = [version]
-    followed = {(version.slug, version.branch)}
+    followed = {version.place}
     while (written := line[-1].inherits) is not None:
         pinned = parse_reference(written, where="inherits").number is not None
         parent = parent_of(written)
         if parent is None:
             raise InvalidInput(f"{_name(line[-1])} inherits {written!r}, which does not exist", where="inherits")
-        place = (parent.slug, parent.branch)
-        if any(_same(parent, each) for each in line) or (not pinned and place in followed):
+        repeated = any((parent.place, parent.number) == (each.place, each.number) for each in line)
+        if repeated or (not pinned and parent.place in followed):
             raise InvalidInput(f"circular inheritance: {_chain([*line, parent])}", where="inherits")
         line.append(parent)
         if len(line) > DEPTH + 1:
             raise InvalidInput(f"inheritance has more than {DEPTH} steps: {_chain(line)}", where="inherits")
         if not pinned:
-            followed.add(place)
+            followed.add(parent.place)
     return line[::-1]
-
-
-def _same(one: Version, other: Version) -> bool:
-    return (one.slug, one.branch, one.number) == (other.slug, other.branch, other.number)
 
 
 def _chain(line: Sequence[Version]) -> str:

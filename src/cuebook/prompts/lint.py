@@ -126,7 +126,8 @@ _CHANGING = re.compile(
 _MINUTES = re.compile(r"\b(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9][T ,]{1,2}[0-2][0-9]:[0-5][0-9]")
 #: Names in `$NAME` that are no forgotten parameters: shell variables, LaTeX and other mathematics.
 _NO_PARAM = re.compile(r"[A-Z0-9_]+|[A-Za-z]|_")
-_ORDER: Final[tuple[Severity, ...]] = ("error", "warning", "info")
+#: Severities of findings, worst first.
+SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 
 
 class LintFinding(Struct, frozen=True):
@@ -179,7 +180,7 @@ def lint(
             findings.append(_finding(subject, "too-long", "sections", message))
     findings += _duplicates(subjects)
     findings += _projects(subjects, {*known, *(each.slug for each in versions)})
-    return tuple(sorted(findings, key=lambda each: (_ORDER.index(each.severity), each.slug, each.where, each.rule)))
+    return tuple(sorted(findings, key=lambda each: (SEVERITIES.index(each.severity), each.slug, each.where, each.rule)))
 
 
 def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[LintFinding]:
@@ -191,7 +192,7 @@ def _projects(subjects: Sequence[_Subject], known: Collection[str]) -> Iterator[
 
 
 def _among(versions: Iterable[Version]) -> Callable[[str], Version | None]:
-    by_place = {(version.slug, version.branch): version for version in versions}
+    by_place = {version.place: version for version in versions}
 
     def parent_of(text: str) -> Version | None:
         reference = parse_reference(text)

@@ -28,7 +28,7 @@ from cuebook.prompts.inherit import parents_first, resolve
 from cuebook.prompts.names import candidates, check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
 from cuebook.prompts.strict_json import parse
-from cuebook.records.prompt import MAIN, Engine, Version
+from cuebook.records.prompt import MAIN, Engine, Place, Version
 from cuebook.validate import Document, check, format_value, join
 
 # ---- rows of a migration file ---------------------------------------------------------------------------------------
@@ -36,8 +36,7 @@ from cuebook.validate import Document, check, format_value, join
 
 _ALIASES: Final = {"overrideSections": "override_sections", "inherits_from": "inherits"}
 _Number = Annotated[int, Meta(ge=1)]
-_Branch = tuple[str, str]  # slug and name of a branch
-_Chains = dict[_Branch, list[Version]]  # oldest first
+_Chains = dict[Place, list[Version]]  # oldest first
 
 
 class MigrationRow(Struct, frozen=True):
@@ -237,16 +236,16 @@ def _of_cortex(
         prompts[slug] = (prompt, path)
     parents = _parents(links)
     rows = [_numbered(each, f"versions[{at}]", prompts.get(each.slug), parents) for at, each in enumerate(versions)]
-    written = {(row.version.slug, row.version.branch) for row in rows}
+    written = {row.version.place for row in rows}
     for child, (_, where) in parents.items():
         if child not in written:
             raise InvalidInput(f"{where}: {'@'.join(child)} is not among the versions", where=where)
     return rows
 
 
-def _parents(links: tuple[_Link, ...]) -> dict[_Branch, tuple[str, str]]:
+def _parents(links: tuple[_Link, ...]) -> dict[Place, tuple[str, str]]:
     """Return the parent of each branch, with the path of the link."""
-    parents: dict[_Branch, tuple[str, str]] = {}
+    parents: dict[Place, tuple[str, str]] = {}
     for at, link in enumerate(links):
         path = f"inheritance[{at}]"
         child, parent = [
@@ -267,7 +266,7 @@ def _numbered(
     numbered: _NumberedVersion,
     path: str,
     prompt: tuple[_Prompt, str] | None,
-    parents: Mapping[_Branch, tuple[str, str]],
+    parents: Mapping[Place, tuple[str, str]],
 ) -> MigrationRow:
     shared, shared_path = prompt or (_Prompt(slug=numbered.slug), "")
     content, overriding = numbered.content, numbered.override_sections
@@ -316,14 +315,14 @@ def plan(document: Any, existing: Iterable[Version]) -> tuple[tuple[MigrationRow
     """
     chains: _Chains = {}
     for version in sorted(existing, key=lambda version: version.number):
-        chains.setdefault((version.slug, version.branch), []).append(version)
+        chains.setdefault(version.place, []).append(version)
     added: list[MigrationRow] = []
     skipped: list[Skip] = []
     for branch, rows in _grouped(rows_of(document)).items():
         _follow(rows, chains.get(branch, []), added, skipped)
     ordered = tuple(_named_apart(parents_first(added, lambda row: row.version), chains))
     for row in ordered:
-        chains.setdefault((row.version.slug, row.version.branch), []).append(row.version)
+        chains.setdefault(row.version.place, []).append(row.version)
     for row in ordered:
         _check_parents(row, chains)
     return ordered, tuple(skipped)
@@ -342,11 +341,11 @@ def _named_apart(rows: Iterable[MigrationRow], chains: _Chains) -> Iterator[Migr
         yield replace(row, version=version)
 
 
-def _grouped(rows: Iterable[MigrationRow]) -> dict[_Branch, list[MigrationRow]]:
+def _grouped(rows: Iterable[MigrationRow]) -> dict[Place, list[MigrationRow]]:
     """Group rows by branch: `main` before the other branches of a slug, versions in order."""
-    groups: dict[_Branch, list[MigrationRow]] = {}
+    groups: dict[Place, list[MigrationRow]] = {}
     for row in rows:
-        groups.setdefault((row.version.slug, row.version.branch), []).append(row)
+        groups.setdefault(row.version.place, []).append(row)
     first = {slug: at for at, (slug, _) in reversed(list(enumerate(groups)))}
     ordered = sorted(groups, key=lambda key: (first[key[0]], key[1] != MAIN))
     for group in groups.values():

@@ -27,7 +27,7 @@ from cuebook.prompts.names import DEFAULT, ENDING, check_branch, check_slug
 from cuebook.prompts.pages import decoded
 from cuebook.prompts.params import bare, read_params
 from cuebook.prompts.strict_json import parse
-from cuebook.records.prompt import MAIN, Label, Param, Version
+from cuebook.records.prompt import MAIN, Label, Param, Place, Version
 from cuebook.validate import check as validated
 
 #: The registry's format version; a greater number is from a later Cuebook.
@@ -122,11 +122,11 @@ def is_object(path: str, text: str | bytes) -> bool:
 # ---------------------------------------------------------------- writing
 def layout(
     versions: Iterable[Version],
-    heads: Mapping[tuple[str, str], int],
+    heads: Mapping[Place, int],
     labels: Mapping[str, Sequence[Label]] | None = None,
     *,
-    active: Mapping[tuple[str, str], int] | None = None,
-    paths: Mapping[tuple[str, str], str] | None = None,
+    active: Mapping[Place, int] | None = None,
+    paths: Mapping[Place, str] | None = None,
     others: Iterable[RegistryEntry] = (),
 ) -> dict[str, str]:
     """Return all files of these versions below `prompts/`: active ones, objects of the others, the registry itself.
@@ -138,7 +138,7 @@ def layout(
     owners: dict[str, str] = {}
     entries: list[RegistryEntry] = []
     for version in versions:
-        place = (version.slug, version.branch)
+        place = version.place
         head = heads.get(place) == version.number
         chosen = (active or {}).get(place, heads.get(place)) == version.number
         text = write_file(version)
@@ -200,12 +200,12 @@ def rebuilt(texts: Mapping[str, Version]) -> Registry:
 
     A branch's texts are numbered by semantic version; its working file is active. Labels, times and origins are lost.
     """
-    branches: dict[tuple[str, str], dict[tuple[str, str], RegistryEntry]] = {}
+    branches: dict[Place, dict[tuple[str, str], RegistryEntry]] = {}
     for path, version in sorted(
         texts.items(), key=lambda each: each[0].startswith(OBJECTS)
     ):  # a file before its object
         entry = _entry(replace(version, digest=digest_of(version)), path=path, head=False, labels=())
-        branches.setdefault((version.slug, version.branch), {}).setdefault((entry.version, entry.digest), entry)
+        branches.setdefault(version.place, {}).setdefault((entry.version, entry.digest), entry)
     entries: list[RegistryEntry] = []
     for found in branches.values():
         ordered = sorted(found.values(), key=lambda entry: rank(entry.version))
@@ -238,7 +238,7 @@ def read(text: str | bytes) -> Registry:
 
 def _with_heads(entries: tuple[RegistryEntry, ...]) -> tuple[RegistryEntry, ...]:
     """Mark the newest version of each prompt as head, as in kAI: `latest` is the highest version."""
-    newest: dict[tuple[str, str], RegistryEntry] = {}
+    newest: dict[Place, RegistryEntry] = {}
     for entry in entries:
         best = newest.setdefault((entry.id, entry.branch), entry)
         if rank(entry.version) > rank(best.version):

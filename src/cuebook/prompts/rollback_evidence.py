@@ -98,7 +98,7 @@ class Docket:
     def add(self, observations: Sequence[Observation], mark: int, now: float, *, cut: bool = False) -> None:
         """Add observations of the two; `cut` if more exist than were read, so that enough are from before."""
         self.mark = mark
-        drawn = [structs.replace(each, propensity=each.share) if each.share else each for each in observations]
+        drawn = [_drawn(each) for each in observations]
         for unit in openings(each for each in drawn if each.conversation not in self._said):
             self._began = self._bet(self._began, unit)
         for each in drawn:
@@ -143,11 +143,7 @@ def course(
     observations: Sequence[Observation], *, new: int, control: int, since: float, until: float, settings: GuardSettings
 ) -> Course:
     """Return the course of a version's trial against its control, from the observations of both up to a time."""
-    drawn = [
-        structs.replace(each, propensity=each.share) if each.share else each
-        for each in observations
-        if each.at <= until
-    ]
+    drawn = [_drawn(each) for each in observations if each.at <= until]
     half, bets = halved(settings), dict[str, tuple[tuple[float, float], ...]]()
     for name, found in (("began", openings(drawn)), ("whole", units(drawn, until))):
         trial, points = Trial(), list[tuple[float, float]]()
@@ -165,6 +161,11 @@ def course(
         running = [statistics.fmean(each.score for each in some) for some in last]
         means[number] = tuple((each.at, mean) for each, mean in zip(said, running, strict=True))
     return Course(means=means, wealth=bets)
+
+
+def _drawn(observation: Observation) -> Observation:
+    """Return an observation with the probability of its version in the trial."""
+    return structs.replace(observation, propensity=observation.share) if observation.share else observation
 
 
 def bet(trial: Trial, unit: Observation, *, new: int, since: float, settings: GuardSettings) -> Trial:

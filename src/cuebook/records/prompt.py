@@ -19,6 +19,9 @@ Strategy = Literal["epsilon_greedy", "thompson"]
 EventKind = Literal["write", "branch", "label", "rollback", "clear"]
 Source = Literal["next", "feedback"]  # of an outcome
 
+#: A branch: the prompt's slug, and the branch's name.
+Place = tuple[str, str]
+
 MAIN = "main"
 #: The section of a text without section markers.
 BODY = "body"
@@ -62,6 +65,11 @@ class Version(Struct, frozen=True, kw_only=True):
         """Return the author's weight for each signal."""
         weights = self.metadata.get("context_weights")
         return weights if isinstance(weights, Mapping) else {}
+
+    @property
+    def place(self) -> Place:
+        """Return its branch: the slug and the branch's name."""
+        return self.slug, self.branch
 
     @property
     def source(self) -> str:

@@ -5,10 +5,10 @@ is looked up again under `default/`.
 """
 
 from cuebook.prompts.files import write_file
-from cuebook.prompts.lint import LintFinding
+from cuebook.prompts.lint import SEVERITIES, LintFinding
 from cuebook.prompts.migrate import read_document
 from cuebook.prompts.rating import QualityRating
 from cuebook.prompts.rollback_evidence import Course
 from cuebook.prompts.select import Choice, Selection
 
-__all__ = ["Choice", "Course", "LintFinding", "QualityRating", "Selection", "read_document", "write_file"]
+__all__ = ["SEVERITIES", "Choice", "Course", "LintFinding", "QualityRating", "Selection", "read_document", "write_file"]

@@ -25,7 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.app.files import write_whole
-from cuebook.app.prompts.folder import Contents, Place, PromptFile
+from cuebook.app.prompts.folder import Contents, PromptFile
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
 from cuebook.interfaces.prompts import Family
@@ -34,7 +34,7 @@ from cuebook.prompts.digest import level
 from cuebook.prompts.files import written
 from cuebook.prompts.registry import path_of
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import Version
+from cuebook.records.prompt import Place, Version
 
 #: By branch: the SHA-256 of the content that its file and head last shared, and the file's path.
 Agreed = dict[Place, tuple[str, str]]
@@ -67,7 +67,7 @@ async def compare(
 ) -> list[BranchState]:
     """Return the state of each branch in the folder or of these prompts."""
     branches = {(slug, each.name): each for slug, family in families.items() for each in family.branches}
-    files = {each.place: each for each in contents.prompts}
+    files = {each.version.place: each for each in contents.prompts}
     standings = []
     for place in sorted({*files, *branches}):
         source, active = files.get(place), families[place[0]].version(place[1]) if place in branches else None

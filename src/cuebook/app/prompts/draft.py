@@ -71,7 +71,7 @@ def read_draft(before: Version, base: int, text: str | bytes, *, name: str = "")
     if not keys:
         version = replace(before, sections=version.sections, override_sections=version.override_sections)
     named = (version.slug if "name" in keys else before.slug, version.branch if "branch" in keys else before.branch)
-    if named != (before.slug, before.branch):
+    if named != before.place:
         msg = f"{path}: expected prompt {before.slug}@{before.branch}, got {'@'.join(named)}. Keep its name."
         raise InvalidInput(msg, where="name")
     version = replace(version, slug=before.slug, branch=before.branch)
@@ -97,9 +97,8 @@ async def import_files(
     read = [(name, read_file(data, path=name)) for name, data in files]
     owners: dict[tuple[str, str], str] = {}
     for name, version in read:
-        place = (version.slug, version.branch)
-        if owners.setdefault(place, name) != name:
-            msg = f"{name}: duplicate of prompt {version.slug}@{version.branch} in {owners[place]}. Keep one."
+        if owners.setdefault(version.place, name) != name:
+            msg = f"{name}: duplicate of prompt {version.slug}@{version.branch} in {owners[version.place]}. Keep one."
             raise InvalidInput(msg, where=name)
     families = await services.prompts.families(Scope(), [version.slug for _, version in read], ancestors=False)
     planned = []

@@ -24,7 +24,7 @@ from cuebook.app.prompts.compare import (
     write_base,
 )
 from cuebook.app.prompts.draft import save_planned
-from cuebook.app.prompts.folder import Contents, Place, PromptFolder, data_hash
+from cuebook.app.prompts.folder import Contents, PromptFolder, data_hash
 from cuebook.app.prompts.history import astray, history_of, pointers_of
 from cuebook.app.prompts.writing import Prompts
 from cuebook.app.setup.compose import file_beside_database
@@ -40,7 +40,7 @@ from cuebook.prompts.names import read_place
 from cuebook.prompts.registry import FILE, path_of
 from cuebook.records.answer import Answer
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import Version
+from cuebook.records.prompt import Place, Version
 
 _log = logging.getLogger("cuebook.prompts")
 
@@ -82,7 +82,7 @@ class ProjectPrompts(Prompts):
         newest version.
         """
         shelf, base, contents, agreed = await self._read(folder)
-        families = await families_of(self._services, [each.place[0] for each in contents.prompts])
+        families = await families_of(self._services, [each.version.slug for each in contents.prompts])
         standings = await compare(self._services, contents, families, agreed)
         if not force:
             _refuse_clash(shelf, standings, "`push --force` keeps the file, `pull --force` keeps the stored version")
@@ -98,14 +98,14 @@ class ProjectPrompts(Prompts):
             for write in await asyncio.to_thread(history_of, shelf, registry, each.file, each.active, each.newest)
         ]
         await self.check([each.version for each in planned])
-        numbers = {_place(each.version): each.version.number for each in planned}
+        numbers = {each.version.place: each.version.number for each in planned}
         pushed = [_pushed(each, numbers.get(each.place, 1)) for each in due]
         if dry_run:
             return pushed
         stored: dict[tuple[str, str, str], Version] = {}
         if planned:
             saved = await save_planned(self._services, planned, families)
-            stored = {(*_place(each), each.digest): each for each in saved}
+            stored = {(*each.place, each.digest): each for each in saved}
             for each in due:
                 if each.file:
                     labels, active = pointers_of(registry, each.file, new=each.state == "new")
@@ -203,7 +203,7 @@ class ProjectPrompts(Prompts):
         for path, why in contents.odd:
             if path in {shelf.display_name(each) for each in ours}:
                 raise InvalidInput(why, where=path)
-        own = replace(contents, prompts=tuple(each for each in contents.prompts if each.place == (slug, branch)))
+        own = replace(contents, prompts=tuple(each for each in contents.prompts if each.version.place == active.place))
         families = await families_of(self._services, [slug])
         for each in await compare(self._services, own, families, agreed):
             if each.place == (slug, branch) and each.state in ("changed", "both") and each.file is not None:
@@ -250,7 +250,7 @@ class ProjectPrompts(Prompts):
         self, shelf: PromptFolder, contents: Contents, slugs: Collection[str] | None, fresh: Collection[Place] = ()
     ) -> None:
         """Write the files of the `fresh` branches, other versions' objects and the registry, of all or some prompts."""
-        paths = {each.place: each.path for each in contents.prompts}
+        paths = {each.version.place: each.path for each in contents.prompts}
         old = contents.registry
         registry_entries = () if slugs is None or old is None or not old.text else old.entries
         families = await families_of(self._services, slugs if registry_entries else None)
@@ -298,7 +298,7 @@ def _refuse_clash(shelf: PromptFolder, standings: Sequence[BranchState], way_out
 
 def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[BranchState]) -> None:
     """Raise Conflict instead of overwriting a file of another prompt."""
-    owners = {each.path.lower(): each.place for each in contents.prompts}
+    owners = {each.path.lower(): each.version.place for each in contents.prompts}
     for each in due:
         owner = owners.get(each.path.lower(), each.place)
         if owner != each.place:
@@ -313,10 +313,6 @@ def _pushed(standing: BranchState, number: int) -> SyncChange:
         return replace(_change(standing), version=number)
     number = standing.restores or number
     return replace(_change(standing, file), version=number, bump=bump(difference(active, file)))
-
-
-def _place(version: Version) -> Place:
-    return version.slug, version.branch
 
 
 def _semver_of(standing: BranchState, stored: Mapping[tuple[str, str, str], Version]) -> str:

@@ -24,9 +24,7 @@ from cuebook.prompts import registry as registries
 from cuebook.prompts.files import read_file, read_stated
 from cuebook.prompts.names import check_branch, check_slug
 from cuebook.prompts.pages import MAX_FILE
-from cuebook.records.prompt import MAIN, Version
-
-Place = tuple[str, str]
+from cuebook.records.prompt import MAIN, Place, Version
 
 ENDING = ".md"
 #: Documentation for people, not a prompt.
@@ -42,7 +40,6 @@ class PromptFile(Struct, frozen=True, kw_only=True):
     """
 
     path: str
-    place: Place
     data: str
     version: Version
     said: frozenset[str] = frozenset()
@@ -90,7 +87,7 @@ class PromptFolder:
         for path, why in self._paths():
             try:
                 each = self._prompt(path, why, entries.get(path), fault)
-                self._check_alone(each, results.setdefault(each.place, each))
+                self._check_alone(each, results.setdefault(each.version.place, each))
             except (InvalidInput, BackendError) as error:
                 if not lenient:
                     raise
@@ -100,7 +97,7 @@ class PromptFolder:
     def _check_alone(self, each: PromptFile, other: PromptFile) -> None:
         """Check that no two files contain the same prompt. Raises InvalidInput."""
         if other is not each:
-            slug, branch = each.place
+            slug, branch = each.version.place
             name = slug if branch == MAIN else f"{slug}@{branch}"
             both = f"{self.display_name(other.path)} and {self.display_name(each.path)}"
             msg = f"{both} both contain prompt {name!r}. Change the `name` of one, or delete it."
@@ -190,12 +187,9 @@ class PromptFolder:
         name, at, branch = name.partition("@")
         branch = registries.from_file(branch)
         plain = f"{folder}/{name}" if folder else name
-        try:
-            check_slug(plain, where=path)
-            check_branch(branch or MAIN, where=path)
-            version, keys = read_stated(data, path=path, slug=plain)
-        except InvalidInput as error:
-            raise type(error)(self.located(str(error), path), where=file_name) from error
+        check_slug(plain, where=file_name)
+        check_branch(branch or MAIN, where=file_name)
+        version, keys = read_stated(data, path=file_name, slug=plain)
         if at and "branch" not in keys:
             version = replace(version, branch=branch)
         if not keys and fault is not None:
@@ -203,8 +197,7 @@ class PromptFolder:
             raise InvalidInput(f"{fault}; {file_name} has no front matter and needs it: {way}", where=fault.where)
         if not keys and entry is not None:
             version = replace(registries.complete(version, entry), number=0)
-        place = version.slug, version.branch
-        return PromptFile(path=path, place=place, data=data_hash(data), version=version, said=keys)
+        return PromptFile(path=path, data=data_hash(data), version=version, said=keys)
 
     # ---- writing
 

@@ -11,9 +11,7 @@ from cuebook.prompts import registry as registries
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.files import read_file
 from cuebook.prompts.registry import Registry, RegistryEntry
-from cuebook.records.prompt import MAIN, Version
-
-Place = tuple[str, str]
+from cuebook.records.prompt import MAIN, Place, Version
 
 
 def history_of(
@@ -24,7 +22,7 @@ def history_of(
     Returns only the file's if the registry is incomplete, an object's text does not match its name, or the registry's
     history differs from the database's. Then the file is simply one more version after the newest.
     """
-    entries = _entries(registry, (file.slug, file.branch))
+    entries = _entries(registry, file.place)
     own = _own(entries)
     same = own is not None and own.digest == digest_of(file)
     origin = _origin(entries[0]) if entries else None
@@ -57,7 +55,7 @@ def _past(
         return []
     versions = []
     for entry in entries:
-        version = file if entry is own else _object(shelf, entry, (file.slug, file.branch))
+        version = file if entry is own else _object(shelf, entry, file.place)
         if version is None:
             return []
         versions.append((version, 0.0 if entry is own and not same else _time(entry)))
@@ -76,7 +74,7 @@ def _object(shelf: PromptFolder, entry: RegistryEntry, place: Place) -> Version 
         version = read_file(text, path=entry.path)
     except (InvalidInput, BackendError):
         return None
-    return version if registries.is_object(entry.path, text) and (version.slug, version.branch) == place else None
+    return version if registries.is_object(entry.path, text) and version.place == place else None
 
 
 def _time(entry: RegistryEntry) -> float:
@@ -88,7 +86,7 @@ def pointers_of(registry: Registry | None, file: Version, *, new: bool) -> tuple
 
     A `new` branch gets all its labels and versions, another the labels of the new text.
     """
-    entries = _entries(registry, (file.slug, file.branch))
+    entries = _entries(registry, file.place)
     labels = [(name, entry.number) for entry in entries for name in entry.labels]
     active = next((entry.number for entry in entries if entry.active), 0)
     own = _own(entries)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -10,7 +9,7 @@ from cuebook.app.prompts.compare import families_of, wanted
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.engine.core.services import Services
 from cuebook.errors import NotFound
-from cuebook.prompts.lint import LintFinding, Severity, lint
+from cuebook.prompts.lint import LintFinding, lint
 from cuebook.prompts.lint import rules as lint_rules
 from cuebook.prompts.names import candidates, own_names, parse_reference
 from cuebook.prompts.rating import QualityRating, rate
@@ -18,8 +17,6 @@ from cuebook.records.answer import Wire
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
 
-#: Severities of findings, worst first.
-SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 #: Number of observations used for a rating.
 _OBSERVED = 1_000
 
@@ -51,7 +48,7 @@ def _known(slug: str, known: Collection[str]) -> str:
 async def rate_version(services: Services, shelf: PromptFolder | None, version: Version) -> QualityRating:
     """Return the rating of a version, from 0 to 100, with its parts."""
     versions, _ = await _versions(services, shelf)
-    others = [each for each in versions if (each.slug, each.branch) != (version.slug, version.branch)]
+    others = [each for each in versions if each.place != version.place]
     findings = await asyncio.to_thread(lint, [*others, version], count=services.count, known=_others(services))
     observations = await services.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)
     scores = [each.score for each in observations if each.number == version.number]
@@ -73,11 +70,11 @@ def rules() -> list[Wire]:
 async def _versions(services: Services, shelf: PromptFolder | None) -> tuple[Sequence[Version], list[LintFinding]]:
     """Return the version that each branch would have after a push, and findings for invalid files."""
     families = await families_of(services, None)
-    heads = {(each.slug, each.branch): each for family in families.values() for each in family.active}
+    heads = {each.place: each for family in families.values() for each in family.active}
     if shelf is None:
         return list(heads.values()), []
     prompt_files = await asyncio.to_thread(shelf.read, lenient=True)
-    files = {each.place: wanted(each, heads.get(each.place)) for each in prompt_files.prompts}
+    files = {each.version.place: wanted(each, heads.get(each.version.place)) for each in prompt_files.prompts}
     fresh = {
         place: replace(version, number=heads[place].number if place in heads else 0) for place, version in files.items()
     }

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts import LintFinding, QualityRating
+from cuebook.app.prompts import SEVERITIES, LintFinding, QualityRating
 from cuebook.app.prompts import lint as linting
 from cuebook.app.prompts.clusters import Clusters
 from cuebook.app.prompts.folder import PromptFolder
@@ -52,7 +52,7 @@ def lint(
 
     found = wait(state, run, autopush=False)
     counts = Counter(each.severity for each in found)
-    by_severity = {name: counts[name] for name in linting.SEVERITIES}
+    by_severity = {name: counts[name] for name in SEVERITIES}
     failed = counts["error"] > 0 or (strict and counts["warning"] > 0)
     answer = {"counts": by_severity, "findings": found}
     state.report(answer, render=partial(_draw_findings, found, by_severity), failed=failed)
