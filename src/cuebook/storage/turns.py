@@ -93,7 +93,8 @@ class TurnStore(Noun):
         if opening.outcome is not None:
             turn, outcome = opening.outcome
             outcomes.note(row, replace(outcome, next_turn=lease.turn), turn=turn)
-        chained(transaction, [replace(each, turn=lease.turn) for each in opening.audit])
+        if opening.audit:
+            chained(transaction, [replace(each, turn=lease.turn) for each in opening.audit])
         transaction.failpoint("open.stored")
         return lease
 
@@ -128,7 +129,8 @@ class TurnStore(Noun):
         transaction.failpoint("close.begin")
         row = _held(transaction, lease)
         reply_seq = _finish_step(row, lease.turn, lease.step, closing, parallel=lease.parallel)
-        chained(row.transaction, [replace(each, turn=lease.turn) for each in closing.audit])
+        if closing.audit:
+            chained(row.transaction, [replace(each, turn=lease.turn) for each in closing.audit])
         transaction.failpoint("close.stored")
         return reply_seq
 

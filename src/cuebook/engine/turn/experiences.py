@@ -83,11 +83,11 @@ async def advise(
     services: Services, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool
 ) -> tuple[tuple[Text, ...], SelectedExperiences | None]:
     """Return the experiences relevant to a query, best first, and their selection; none for a query without words."""
-    if services.experiences is None or not ask.text.strip():
+    if services.experiences is None or not ask.text.strip() or not (experiences := await services.experiences()):
         return (), None
     conversation = scene.conversation
     persona = services.settings.persona(ask.persona or conversation.persona)
-    candidates = offered(await services.experiences(), (persona.id, persona.role))
+    candidates = offered(experiences, (persona.id, persona.role))
     if not candidates:
         return (), None
     project = project_of(ask.project, conversation.metadata.get("project"), services.settings.project)

@@ -33,7 +33,7 @@ from cuebook.window.window import (
     Text,
     as_sent,
     render,
-    volatile_text,
+    volatile_overhead,
     weigh_front,
     weigh_text,
     weigh_volatile,
@@ -320,7 +320,7 @@ def _volatile(
         if sum(text.tokens for text in weighed) <= tokens:
             return (), weighed, []
         return (), (), [_no_room(text, tokens) for text in weighed]
-    left = tokens - count(volatile_text((), "0" * 18)) - JOIN_TOKENS  # without the frame, for any fence
+    left = tokens - volatile_overhead(count)
     texts, dropped, left = _fit_mind(request.mind, left, count)
     advice, unfit, used = _fit_texts(request.advice, int(left * ADVICE_SHARE), count)
     dropped, left = [*dropped, *unfit], left - used
