@@ -6,14 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 import typer
-from msgspec import Struct
 from typer.core import TyperArgument, TyperCommand, TyperGroup
-
-from cuebook.cli.output import screen
-from cuebook.records.answer import to_wire
 
 User = Annotated[str | None, typer.Option("--user", metavar="USER", help="Use only data that this user can access.")]
 Conversation = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Conversation ID.", show_default=False)]
@@ -62,33 +58,8 @@ _SHARED = {"json_": (Json, False), "config_": (ConfigFile, None), "folder_": (Fo
 _SENTENCE = re.compile(r"(?<=[.:])\s")
 
 
-class SharedOptions(Struct, frozen=True, kw_only=True):
-    """The shared options of a command."""
-
-    config: Path | None = None
-    folder: Path | None = None
-    json: bool = False
-
-    def report(
-        self, answer: object, *lines: str, render: Callable[[], None] | None = None, failed: bool = False
-    ) -> None:
-        """Print an answer: as JSON with --json, else by `render`, else as these lines. Exit with 1 if it `failed`."""
-        if self.json:
-            screen.say_json(to_wire(answer))
-        elif render is not None:
-            render()
-        else:
-            screen.say("\n".join(lines))
-        if failed:
-            raise typer.Exit(1)
-
-
-class CommandFunction(Protocol):
-    """The signature of a command: the shared options first, then its own arguments by name."""
-
-    __name__: str
-
-    def __call__(self, options: Any, /, *args: Any, **kwargs: Any) -> None: ...
+#: A command: a State with the shared options first, then its own arguments by name.
+CommandFunction = Callable[..., None]
 
 
 def seconds(moment: datetime | None) -> float | None:
@@ -114,18 +85,15 @@ def _no_callback() -> None:
 
 
 def command(app: typer.Typer, *examples: str, name: str | None = None) -> Callable[[Any], Any]:
-    """Register a function as a command. Its first argument has the shared options: a SharedOptions, or a State.
-
-    Only a module whose commands use a project imports State, so that the others start fast.
-    """
+    """Register a function as a command. Its first argument is a State, which has the shared options."""
 
     def register(function: CommandFunction) -> CommandFunction:
-        options, *own = inspect.signature(function, eval_str=True).parameters.values()
+        state, *own = inspect.signature(function, eval_str=True).parameters.values()
 
         def run(ctx: typer.Context, **values: Any) -> None:
             shared = {key: values.pop(key) for key in _SHARED}
             root = ctx.find_root().params
-            shared_options = options.annotation(
+            shared_options = state.annotation(  # State, which this module does not import: the help starts faster
                 config=shared["config_"] or root.get("config_"),
                 folder=shared["folder_"] or root.get("folder_"),
                 json=shared["json_"],

@@ -1,21 +1,42 @@
 """Resolve the options shared by all commands: the project to use and the output format (text or JSON)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+from msgspec import Struct
+
 import cuebook  # loads its names when they are first used: a command that opens no project starts fast
 from cuebook.app.setup.project_files import FILE, is_project, load_config, no_project
-from cuebook.cli.group import SharedOptions
+from cuebook.cli.output import screen
 from cuebook.config import Config
 from cuebook.errors import NotFound
+from cuebook.records.answer import to_wire
 
 if TYPE_CHECKING:
     from cuebook.app.blocking.cuebook import BlockingCuebook
 
 
-class State(SharedOptions, frozen=True, kw_only=True):
+class State(Struct, frozen=True, kw_only=True):
     """The shared options of a command, and the project that they choose."""
+
+    config: Path | None = None
+    folder: Path | None = None
+    json: bool = False
+
+    def report(
+        self, answer: object, *lines: str, render: Callable[[], None] | None = None, failed: bool = False
+    ) -> None:
+        """Print an answer: as JSON with --json, else by `render`, else as these lines. Exit with 1 if it `failed`."""
+        if self.json:
+            screen.say_json(to_wire(answer))
+        elif render is not None:
+            render()
+        else:
+            screen.say("\n".join(lines))
+        if failed:
+            raise typer.Exit(1)
 
     @property
     def where(self) -> Path | None:

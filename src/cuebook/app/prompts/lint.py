@@ -45,9 +45,9 @@ def _known(slug: str, known: Collection[str]) -> str:
     raise NotFound(msg)
 
 
-async def rate_version(services: Services, shelf: PromptFolder | None, version: Version) -> QualityRating:
+async def rate_version(services: Services, version: Version) -> QualityRating:
     """Return the rating of a version, from 0 to 100, with its parts."""
-    versions, _ = await _versions(services, shelf)
+    versions, _ = await _versions(services, None)
     others = [each for each in versions if each.place != version.place]
     findings = await asyncio.to_thread(lint, [*others, version], count=services.count, known=_others(services))
     observations = await services.prompts.observations(Scope(), version.slug, branch=version.branch, limit=_OBSERVED)

@@ -19,7 +19,17 @@ from cuebook.app.prompts.answers import (
     VersionEntry,
     VersionSummary,
 )
-from cuebook.app.prompts.arguments import HIGHEST, BranchName, LabelName, Number, Prefix, Project, Resolve, Slug
+from cuebook.app.prompts.arguments import (
+    HIGHEST,
+    BranchName,
+    LabelName,
+    Number,
+    Prefix,
+    Project,
+    Reference,
+    Resolve,
+    Slug,
+)
 from cuebook.app.prompts.clusters import Clusters, clusters_of
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS, Tokens, measure
 from cuebook.app.prompts.lint import lint_prompts, rate_version
@@ -176,7 +186,7 @@ class PromptReading(Namespace):
     @operation("GET /api/prompts/{slug}", role="viewer")
     async def show(
         self,
-        slug: Slug,
+        slug: Reference,
         *,
         branch: BranchName = None,
         version: Number = None,
@@ -256,16 +266,21 @@ class PromptReading(Namespace):
         more = write_cursor(name, older - len(page)) if page.next else None
         return Page(items=page.items, next=more)
 
-    @operation("GET /api/prompts/{slug}/rating", role="viewer")
+    @operation(
+        "GET /api/prompts/{slug}/rating",
+        role="viewer",
+        cli="prompt rate",
+        examples=("cuebook prompt rate persona/kind", "cuebook prompt rate persona/kind@trial --json"),
+    )
     async def rating(
-        self, slug: Slug, *, branch: BranchName = None, version: Number = None, label: LabelName = None
+        self, slug: Reference, *, branch: BranchName = None, version: Number = None, label: LabelName = None
     ) -> QualityRating:
         """Return a version's quality score from 0 to 100, by lint findings, descriptions, tests and observations.
 
         Raises NotFound.
         """
         found = await self.get(slug, branch=branch, version=version, label=label)
-        return await rate_version(self._services, None, found)
+        return await rate_version(self._services, found)
 
     @operation("GET /api/prompts/{slug}/diff", role="viewer", heavy="a prompt measurement")
     async def diff(

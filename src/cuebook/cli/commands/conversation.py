@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 
 from cuebook.app.blocking.cuebook import BlockingCuebook
+from cuebook.app.conversations import Conversations
 from cuebook.app.files import write_whole
 from cuebook.app.transcripts.sniff import read_transcripts
 from cuebook.app.transcripts.store import store_transcript
 from cuebook.app.transcripts.transcript import Transcript
 from cuebook.app.transcripts.write import Format, write_transcript
-from cuebook.cli.group import Conversation, Cursor, Output, PageLimit, Tenant, TimeZone, User, Yes, command, new_app
-from cuebook.cli.operations import add_operations
+from cuebook.cli.group import Conversation, Output, Tenant, TimeZone, User, Yes, command, new_app
+from cuebook.cli.operations import add_operations, operation_command
 from cuebook.cli.output import screen
 from cuebook.cli.output.post import lines_of
 from cuebook.cli.state import State
@@ -35,22 +36,19 @@ app = new_app(
 PAGE = 200
 
 
-@command(app, "cuebook conversation show c1", "cuebook conversation show c1 --last 20 --json", name="show")
+@operation_command(
+    app, Conversations.posts, "cuebook conversation show c1", "cuebook conversation show c1 --last 20 --json"
+)
 def show(
     state: State,
-    conversation: Conversation,
+    values: Any,
     *,
-    last: Annotated[int | None, typer.Option("--last", metavar="N", min=1, help="Show only the last N posts.")] = None,
     branches: Annotated[bool, typer.Option("--branches", help="Show all branches, ordered by post number.")] = False,
-    limit: PageLimit = None,
-    cursor: Cursor = None,
-    user: User = None,
 ) -> None:
     """Show the transcript of a conversation."""
     with state.open() as cue:
-        about = cue.conversations.get(conversation, user=user)
-        which: Any = "all" if branches else "head"
-        page = cue.conversations.posts(conversation, user=user, branches=which, last=last, limit=limit, cursor=cursor)
+        about = cue.conversations.get(values["conversation"], user=values["user"])
+        page = cue.conversations.posts(**values, branches="all" if branches else "head")
     data = to_wire(page)
     answer = to_wire(about) | {"posts": data.pop("items")} | data
     state.report(answer, render=partial(_print_posts, about, page, branches=branches))
@@ -104,11 +102,11 @@ def import_(
     with state.open() as cue:
         for each in transcripts:
             name = conversation or each.conversation
-            with screen.progress(f"importing {name}", len(each.posts)) as advance:
+            with screen.progress(f"importing {name}") as advance:
                 for so_far in store_transcript(
                     cue, each, conversation=name, user=user, persona=persona, time_zone=time_zone
                 ):
-                    advance(so_far.done)
+                    advance(so_far.done, len(each.posts))
             progress = {"posts": so_far.done, "stored": so_far.stored, "lastSeq": so_far.last_seq}
             done.append({"conversationId": name} | progress)
             if not state.json:
@@ -120,9 +118,7 @@ def import_(
 
 
 def _read(file: str) -> list[Transcript]:
-    if file == "-":
-        return read_transcripts(sys.stdin.read(), name="stdin")
-    return read_transcripts(Path(file))
+    return read_transcripts(sys.stdin.read(), name="stdin") if file == "-" else read_transcripts(Path(file))
 
 
 @command(
@@ -155,12 +151,12 @@ def export(
             msg = f"--format taskweaver-yaml allows one conversation, not {len(names)}. Export each separately."
             raise InvalidInput(msg, where="format")
         one_line = len(names) != 1 or all_
-        with screen.progress("exporting", len(names)) as advance:
+        with screen.progress("exporting") as advance:
             texts = []
             for number, name in enumerate(names, 1):
                 loaded = cue.conversations.load(name, user=user, branches=form == "cuebook")
                 texts.append(write_transcript(loaded, form=form, one_line=one_line))
-                advance(number)
+                advance(number, len(names))
     if output is None:
         sys.stdout.write(screen.harmless_json("".join(texts)) if form != "taskweaver-yaml" else "".join(texts))
         return
@@ -219,26 +215,20 @@ def participants(
     state.report(about, ", ".join(about.participants) or "no participants")
 
 
-@command(app, "cuebook conversation delete c1", "cuebook conversation delete c1 --yes --json", name="delete")
-def delete(
-    state: State,
-    conversation: Conversation,
-    *,
-    yes: Yes = False,
-    user: User = None,
-) -> None:
+@operation_command(
+    app, Conversations.delete, "cuebook conversation delete c1", "cuebook conversation delete c1 --yes --json"
+)
+def delete(state: State, values: Any, *, yes: Yes = False) -> None:
     """Permanently delete a conversation and derived data."""
     with state.open() as cue:
-        about = cue.conversations.get(conversation, user=user)
-        question = f"Permanently delete {conversation} with {counted(about.last_seq, 'post')}?"
-        if not yes and not screen.agreed(question):
-            screen.complain(f"Conversation {conversation!r} was not deleted. Use --yes to skip the confirmation.")
-            raise typer.Exit(1)
-        counts = cue.conversations.delete(conversation, user=user)
-    state.report(
-        {"conversationId": conversation, "deleted": counts},
-        f"deleted {conversation} ({counted(about.last_seq, 'post')})",
-    )
+        about = cue.conversations.get(**values)
+        posts = counted(about.last_seq, "post")
+        if not yes:
+            screen.confirm(
+                f"Permanently delete {about.id} with {posts}?", f"Conversation {about.id!r} was not deleted."
+            )
+        counts = cue.conversations.delete(**values)
+    state.report({"conversationId": about.id, "deleted": counts}, f"deleted {about.id} ({posts})")
 
 
 def _minute(when: Time) -> str:

@@ -60,7 +60,7 @@ def demo(
 
 
 def _replay(file: Path | None, *, folder: Path | None = None, model: str = "") -> list[ReplayReport]:
-    with screen.progress("replaying", None) as advance:
+    with screen.progress("replaying") as advance:
         return asyncio.run(
             run_demo(file, progress=lambda done, total, _: advance(done, total), folder=folder, model=model)
         )

@@ -98,7 +98,7 @@ def eval_(
         needed = "--prune and --estimate require --leave-one-out. Add it"
         raise typer.BadParameter(needed if prune or estimate else "More than one FILE given. Pass only one")
     file = Path(files[0]) if files else None
-    with screen.progress("replaying", None) as advance:
+    with screen.progress("replaying") as advance:
         every = asyncio.run(
             evaluate(file, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
         )

@@ -80,10 +80,9 @@ def forget(
             would_forget = cue.memory.would_forget(**target)
         state.report({"wouldForget": would_forget}, *_preview_lines(would_forget))
         return
-    question = f"Permanently forget {', '.join(lines)} and everything derived from it?"
-    if not yes and not screen.agreed(question):
-        screen.complain("Nothing was forgotten. Use --yes to skip the confirmation.")
-        raise typer.Exit(1)
+    if not yes:
+        question = f"Permanently forget {', '.join(lines)} and everything derived from it?"
+        screen.confirm(question, "Nothing was forgotten.")
     with state.open() as cue:
         receipt = cue.memory.forget(**target, reason=reason)
         if receipt.state == "pending":

@@ -1,5 +1,7 @@
 """Commands `cuebook mind show|run|reset`: the mood state and reflections of a conversation."""
 
+from msgspec.structs import replace
+
 from cuebook.app.turns.explanation import mind_lines
 from cuebook.cli.group import new_app
 from cuebook.cli.operations import add_operations
@@ -17,15 +19,6 @@ app = new_app(
 
 def print_mood(found: ConversationMood) -> None:
     """Print a mood state and its reflections, newest first."""
-    _print(found, len(found.reflections))
-
-
-def print_change(found: ConversationMood) -> None:
-    """Print a mood state and its newest reflection."""
-    _print(found, 1)
-
-
-def _print(found: ConversationMood, most: int) -> None:
     since = f"since turn {found.turn}" if found.turn else "initial state"
     screen.say(f"mood {found.mood} · user's skill {found.user_skill} · task {found.task_complexity} ({since})")
     if found.strategy:
@@ -34,10 +27,15 @@ def _print(found: ConversationMood, most: int) -> None:
         screen.say(f"imprint.{key}: {value}")
     if found.due:
         screen.say(f"{counted(found.due, 'reflection')} pending. Run `cuebook settle` after the turn has ended.")
-    for each in found.reflections[:most]:
+    for each in found.reflections:
         when = str(each.at)[:16].replace("T", " ")
         for line in mind_lines({}, [to_wire(each)]):
             screen.say(f"turn {each.turn} · {when} · {line}")
+
+
+def print_change(found: ConversationMood) -> None:
+    """Print a mood state and its newest reflection."""
+    print_mood(replace(found, reflections=found.reflections[:1]))
 
 
 add_operations(app, "mind", {"show": print_mood, "run": print_change, "reset": print_change})

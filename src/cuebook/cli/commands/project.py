@@ -79,7 +79,7 @@ def settle(
     """Run pending background jobs and wait until none is left: summaries, memory items, reflections, prompt feedback
     and the audit mirror. Exits with 1 if jobs are left.
     """
-    with state.open() as cue, screen.progress("running background jobs", None):
+    with state.open() as cue, screen.progress("running background jobs"):
         before = cue.conversations.marks(conversation)
         waited = cue.settle(conversation=conversation, timeout=0)
         due = cue.settle(conversation=conversation, timeout=timeout)

@@ -5,10 +5,10 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import typer
@@ -33,12 +33,8 @@ _STYLES = {"ok": "green", "info": "cyan", "warn": "yellow", "fail": "bold red"}
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 Row = Sequence[str]
-
-
-class Advance(Protocol):
-    """Report progress: items done, and the total if it was unknown before."""
-
-    def __call__(self, done: int, total: int | None = None, /) -> None: ...
+#: Reports progress: the number of items done, and the total.
+Advance = Callable[[int, int], None]
 
 
 def harmless(text: str) -> str:
@@ -91,6 +87,13 @@ def on_terminal() -> bool:
 def agreed(question: str) -> bool:
     """Ask a question. Without a terminal the answer is no."""
     return on_terminal() and typer.confirm(harmless(question))
+
+
+def confirm(question: str, refusal: str) -> None:
+    """Ask a question. If the answer is no, print the refusal and exit with 1."""
+    if not agreed(question):
+        complain(f"{refusal} Use --yes to skip the confirmation.")
+        raise typer.Exit(1)
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -180,10 +183,10 @@ def bar(share: float, width: int = 8) -> str:
 
 
 @contextmanager
-def progress(label: str, total: int | None) -> Iterator[Advance]:
-    """Show a progress bar on a terminal; print nothing in a pipe. `total` None = unknown."""
+def progress(label: str) -> Iterator[Advance]:
+    """Show a progress bar on a terminal; print nothing in a pipe."""
     if not sys.stderr.isatty():
-        yield _nowhere
+        yield lambda _done, _total: None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -195,16 +198,8 @@ def progress(label: str, total: int | None) -> Iterator[Advance]:
         TimeElapsedColumn(),
     ]
     with Progress(*columns, console=_console(stderr=True), transient=True) as shown:
-        task = shown.add_task(line_of(label, 60), total=total)
-
-        def advance(done: int, of: int | None = None, /) -> None:
-            shown.update(task, completed=done, total=of or total)
-
-        yield advance
-
-
-def _nowhere(_done: int, _of: int | None = None, /) -> None:
-    pass
+        task = shown.add_task(line_of(label, 60), total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
 # ---- the process ----------------------------------------------------------------------------------------------------

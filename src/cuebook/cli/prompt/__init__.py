@@ -6,7 +6,7 @@ from cuebook.cli.operations import add_operations
 from cuebook.cli.prompt import edit, share, sync, transfer  # noqa: F401  # each registers its commands
 from cuebook.cli.prompt.branch import print_cleared
 from cuebook.cli.prompt.group import app
-from cuebook.cli.prompt.lint import print_clusters
+from cuebook.cli.prompt.lint import print_clusters, print_rating
 from cuebook.cli.prompt.show import print_prompts, print_selection
 from cuebook.cli.prompt.tester import try_out
 
@@ -15,7 +15,13 @@ __all__ = ["app", "manager", "tester"]
 add_operations(
     app,
     "prompt",
-    {"list": print_prompts, "select": print_selection, "clear": print_cleared, "clusters": print_clusters},
+    {
+        "list": print_prompts,
+        "select": print_selection,
+        "clear": print_cleared,
+        "clusters": print_clusters,
+        "rate": print_rating,
+    },
 )
 #: Command order in the help.
 _ORDER = (

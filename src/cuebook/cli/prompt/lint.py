@@ -14,7 +14,7 @@ from cuebook.app.prompts.clusters import Clusters
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
+from cuebook.cli.prompt.group import app, wait
 from cuebook.cli.state import State
 from cuebook.records.expression import counted
 
@@ -67,22 +67,8 @@ def _draw_findings(found: list[LintFinding], counts: Mapping[Any, int]) -> None:
     screen.say(", ".join(lines) if found else "no findings")
 
 
-@command(app, "cuebook prompt rate persona/kind", "cuebook prompt rate persona/kind@trial --json", name="rate")
-def rate(state: State, prompt: Prompt, *, branch: Branch = None, version: Number = None) -> None:
-    """Rate the quality of a prompt from 0 to 100.
-
-    The score combines lint findings, documentation, tests and observed feedback.
-    """
-
-    async def run(cue: Cuebook) -> QualityRating:
-        found = await cue.prompts.get(prompt, branch=branch, version=version)
-        return await linting.rate_version(cue.services, PromptFolder(cue.prompts.root), found)
-
-    rated = wait(state, run)
-    state.report(rated, render=partial(_draw_rating, rated))
-
-
-def _draw_rating(rated: QualityRating) -> None:
+def print_rating(rated: QualityRating) -> None:
+    """Print a quality score and its parts."""
     screen.heading(f"{rated.slug}@{rated.branch}:{rated.number} · {rated.score:.1f} of 100")
     rows = [
         (each.name, f"{each.points:g}", str(each.most), screen.bar(each.points / each.most), each.reason)

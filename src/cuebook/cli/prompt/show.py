@@ -11,14 +11,16 @@ from cuebook.app.prompts import Choice, Selection, write_file
 from cuebook.app.prompts.answers import PromptEntry, VersionDiff, VersionEntry
 from cuebook.app.prompts.impact import MOST_TURNS, TURNS
 from cuebook.app.prompts.reading import compare_versions, find_beside
-from cuebook.cli.group import Project, command
+from cuebook.app.prompts.writing import Prompts
+from cuebook.cli.group import command
+from cuebook.cli.operations import operation_command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Number, Prompt, app, wait
+from cuebook.cli.prompt.group import Branch, Prompt, app, wait
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import Page
 from cuebook.records.prompt import Branch as BranchState
-from cuebook.records.prompt import Param, Version
+from cuebook.records.prompt import Param
 
 
 def print_prompts(page: Page[PromptEntry]) -> None:
@@ -78,32 +80,23 @@ def _name(choice: Choice) -> str:
     return f"{choice.slug}@{choice.branch}:{choice.number}"
 
 
-@command(
+@operation_command(
     app,
+    Prompts.show,
     "cuebook prompt show persona/kind",
     "cuebook prompt show persona/kind@trial:2 --resolve",
     "cuebook prompt show persona/kind --file > kind.md",
-    name="show",
 )
 def show(
     state: State,
-    prompt: Prompt,
+    values: Any,
     *,
-    branch: Branch = None,
-    version: Number = None,
-    resolve: Annotated[bool, typer.Option("--resolve", help="Include inherited sections.")] = False,
     file: Annotated[bool, typer.Option("--file", help="Print the version as a prompt file.")] = False,
-    project: Project = None,
 ) -> None:
     """Show a version: sections, parameters, labels and state."""
-
-    async def read(cue: Cuebook) -> tuple[Version, VersionEntry]:
-        whose = cue.prompts.project_scope(project)
-        found = await cue.prompts.get(prompt, branch=branch, version=version, project=whose)
-        at: dict[str, Any] = {"branch": found.branch, "version": found.number, "project": ""}
-        return found, await cue.prompts.show(found.slug, **at, resolve=resolve)
-
-    found, data = wait(state, read)
+    with state.open() as cue:
+        data = cue.prompts.show(**values)
+        found = cue.prompts.get(data.slug, branch=data.branch, version=data.number)
     state.report(data, render=partial(screen.say, write_file(found), end="") if file else partial(_draw, data))
 
 
