@@ -16,6 +16,7 @@ from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
 from cuebook.interfaces import RelayAnswer, RelayRequest
+from cuebook.records.answer import added
 from cuebook.testing import FrozenClock, LoadedDice
 from cuebook.window.cache import CacheChunk, CacheSimulator, CacheUse
 from cuebook.window.models import RULES, CacheRule
@@ -73,7 +74,7 @@ def simulate(
     """Return the totals of a fresh cache over requests, each with the second it was sent."""
     simulator, totals = CacheSimulator(rule), CacheUse()
     for now, chunks in requests:
-        totals = totals.plus(simulator.request(chunks, now, explicit=explicit))
+        totals = added(totals, simulator.request(chunks, now, explicit=explicit))
     return totals
 
 

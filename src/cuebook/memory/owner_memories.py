@@ -7,16 +7,16 @@ conversation never ends a statement of another one. Repeats and uses raise a mem
 import hashlib
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from cuebook.memory.supersede import merge
 from cuebook.memory.tokenizer import normal
-from cuebook.records.memory import CATEGORIES, KNOWLEDGE, Category, Item, Memory, Place, Source
+from cuebook.records.memory import CATEGORIES, KNOWLEDGE, Item, Memory, Place, Source
 
 _APART: Final = "\x1f"
-_CATEGORY: Final[Mapping[str, Category]] = {name: name for name in CATEGORIES}
+_SHARED: Final = [each for each in Item.__struct_fields__ if each in Memory.__struct_fields__ and each != "sources"]
 
 
 def memory_id(place: Place, category: str, text: str) -> str:
@@ -108,46 +108,23 @@ def _uncorrected(memories: Sequence[Memory], fresh: Sequence[Item]) -> list[Item
 
 
 def _item(memory: Memory) -> Item:
-    return Item(
-        id=memory.id,
-        category=_CATEGORY[memory.category],
-        text=memory.text,
-        sources=tuple(f"{each.conversation}{_APART}{each.post}" for each in memory.sources),
-        subject=memory.subject,
-        trust=memory.trust,
-        confidence=memory.confidence,
-        valid_from=memory.valid_from,
-        valid_to=memory.valid_to,
-        supersedes=memory.supersedes,
-        superseded_by=memory.ended_by,
-        name=memory.name,
-        status=memory.status,
-        weight=memory.weight,
-    )
+    sources = tuple(f"{each.conversation}{_APART}{each.post}" for each in memory.sources)
+    return Item(**_shared(memory), sources=sources, superseded_by=memory.ended_by)
 
 
 def _memory(place: Place, item: Item, before: Memory | None, now: float) -> Memory:
     sources = tuple(Source(*each.split(_APART, 1)) for each in item.sources)
-    repeated = before is not None and set(sources) - set(before.sources)
+    repeated = before is None or set(sources) - set(before.sources)
     base = before or Memory(
         id=item.id, kind=place.kind, owner=place.id, category=item.category, text=item.text, created_at=now
     )
-    return replace(
-        base,
-        text=item.text,
-        sources=tuple(sorted(sources)),
-        subject=item.subject,
-        trust=item.trust,
-        confidence=item.confidence,
-        valid_from=item.valid_from,
-        valid_to=item.valid_to,
-        supersedes=item.supersedes,
-        ended_by=item.superseded_by,
-        name=item.name,
-        status=item.status,
-        weight=item.weight,
-        used_at=now if repeated or before is None else base.used_at,
-    )
+    used_at = now if repeated else base.used_at
+    return replace(base, **_shared(item), sources=tuple(sorted(sources)), ended_by=item.superseded_by, used_at=used_at)
+
+
+def _shared(value: Item | Memory) -> dict[str, Any]:
+    """Return the fields that items and memories have in common, except the sources."""
+    return {name: getattr(value, name) for name in _SHARED}
 
 
 # ---- confidence -----------------------------------------------------------------------------------------------------

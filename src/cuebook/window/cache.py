@@ -49,10 +49,6 @@ class CacheUse(Struct, frozen=True):
         """Return the share of input tokens read from cache, in [0, 1]; 0.0 without input."""
         return self.read_tokens / self.input_tokens if self.input_tokens else 0.0
 
-    def plus(self, other: "CacheUse") -> "CacheUse":
-        """Return the sums with other requests."""
-        return CacheUse(*(getattr(self, name) + getattr(other, name) for name in self.__struct_fields__))
-
 
 class CacheSimulator:
     """Simulates one provider's cache over time. Call it per request, in the order sent.

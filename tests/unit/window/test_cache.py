@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
+from cuebook.records.answer import added
 from cuebook.window.cache import CacheChunk, CacheSimulator, CacheUse
 from cuebook.window.models import RULES, CacheRule, rule_for, rule_named
 
@@ -22,7 +23,7 @@ def simulate(rule, requests, *, explicit=True):
     """Return the totals of a fresh cache over requests, each with the second it was sent."""
     simulator, totals = CacheSimulator(rule), CacheUse()
     for now, chunks in requests:
-        totals = totals.plus(simulator.request(chunks, now, explicit=explicit))
+        totals = added(totals, simulator.request(chunks, now, explicit=explicit))
     return totals
 
 

@@ -34,7 +34,7 @@ from cuebook.config import Config, ConfigSections, MemoryConfig, SecretsConfig, 
 from cuebook.engine.proxy.request import RelayCall as Request
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
-from cuebook.records.answer import as_answer
+from cuebook.records.answer import added, as_answer
 from cuebook.records.answer import to_wire as answer_to_wire
 from cuebook.records.conversation import digest_of
 from cuebook.records.conversation_answers import summary_state
@@ -102,7 +102,7 @@ class Meter:
 
 
 def _cost(uses: Sequence[CacheUse]) -> PromptCost:
-    totals = reduce(CacheUse.plus, uses, CacheUse())
+    totals = reduce(added, uses, CacheUse())
     last = uses[-1].input_tokens if uses else 0
     return as_answer(PromptCost, totals, calls=totals.requests, tokens=totals.input_tokens, last_tokens=last)
 
