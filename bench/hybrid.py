@@ -21,7 +21,7 @@ from cuebook.records.memory import Memory, Place, Scope
 from cuebook.storage.database.sqlite import transaction_on
 from cuebook.storage.database.sqlite_files import connect
 from cuebook.storage.vectors import EVERYWHERE, Matrices, NewVectors, scope_of_place
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 
 _OWN, _PLACES, _LIMIT = 1_000, 5, 10
 _EMBEDDER = HashingEmbedder(dimension=384)

@@ -1,11 +1,58 @@
-"""Scripted answers of the Responses API, and answers in chunks, for the scripted upstream."""
+"""Scripted answers of the chat and Responses APIs, and answers in chunks, for the scripted upstream."""
 
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cuebook.testing.upstream import EVENTS, HttpReply
+from cuebook.testing.upstream import HttpReply
+
+EVENTS = "text/event-stream; charset=utf-8"
+DONE = b"data: [DONE]\n\n"
+
+
+def call(id_: str, name: str = "look", arguments: Any = None) -> dict[str, Any]:
+    """Return a tool call in OpenAI's format."""
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments or {})}}
+
+
+def result(id_: str, text: str = "found") -> dict[str, Any]:
+    """Return a tool result message."""
+    return {"role": "tool", "tool_call_id": id_, "content": text}
+
+
+def completion(*texts: str, calls: Sequence[Mapping[str, Any]] = (), usage: Any = None, **fields: Any) -> HttpReply:
+    """Return a whole answer with one choice for each text."""
+    choices = []
+    for index, text in enumerate(texts or ("",)):
+        message: dict[str, Any] = {"role": "assistant", "content": text or None, **fields}
+        if calls:
+            message["tool_calls"] = list(calls)
+        choices.append({"index": index, "message": message, "finish_reason": "tool_calls" if calls else "stop"})
+    body = {"id": "chatcmpl-1", "object": "chat.completion", "choices": choices} | ({"usage": usage} if usage else {})
+    return HttpReply(pieces=(json.dumps(body).encode(),))
+
+
+def event(delta: Mapping[str, Any] | None = None, *, finish: str | None = None, index: int = 0, **fields: Any) -> bytes:
+    """Return one event of a stream."""
+    choices = [] if delta is None else [{"index": index, "delta": delta, "finish_reason": finish}]
+    return b"data: " + json.dumps({"object": "chat.completion.chunk", "choices": choices, **fields}).encode() + b"\n\n"
+
+
+def streamed(
+    text: str = "", *, calls: Sequence[Mapping[str, Any]] = (), size: int = 8, done: bool = True, **fields: Any
+) -> HttpReply:
+    """Return a streamed answer, its text in events of `size` characters. `fields` are fields of HttpReply."""
+    pieces = [event({"role": "assistant", "content": ""})]
+    pieces += [event({"content": text[start : start + size]}) for start in range(0, len(text), size)]
+    for index, each in enumerate(calls):
+        opened = {**each, "index": index, "function": {"name": each["function"]["name"], "arguments": ""}}
+        pieces.append(event({"tool_calls": [opened]}))
+        grown = {"index": index, "function": {"arguments": each["function"]["arguments"]}}
+        pieces.append(event({"tool_calls": [grown]}))
+    if done:
+        pieces += [event({}, finish="tool_calls" if calls else "stop"), DONE]
+    return HttpReply(pieces=pieces, headers={"content-type": EVENTS}, **fields)
 
 
 def response(id_: str, *output: Mapping[str, Any], **fields: Any) -> HttpReply:

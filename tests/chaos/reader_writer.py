@@ -7,7 +7,7 @@ from cuebook import Ask, Cuebook, Posted
 from cuebook.config import build
 from cuebook.errors import CuebookError
 from cuebook.testing import ScriptedModel
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 
 ANN, CANARY = sys.argv[2], sys.argv[3]
 

@@ -19,7 +19,7 @@ from cuebook.errors import CuebookError
 from cuebook.interfaces import ModelRequest, Piece
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.erasure import Receipt
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 from storage.audit import audit
 
 READER_WRITER = Path(__file__).with_name("reader_writer.py")
@@ -138,6 +138,7 @@ async def test_a_user_is_forgotten_under_load(tmp_path: Path, kind: str, number:
         other = await asyncio.create_subprocess_exec(
             sys.executable, str(READER_WRITER), str(tmp_path), ANN, CANARY, kind,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(READER_WRITER.parents[1])},
         )  # fmt: skip
         lines = Lines(other)
         try:

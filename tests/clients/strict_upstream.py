@@ -15,7 +15,7 @@ import uvicorn
 
 from clients.scripted_answers import Reply, answer, read
 from clients.strict_requests import problem_of
-from cuebook.testing.upstream import DONE, call
+from scripted_answers import DONE, call
 
 WIRES = {"/v1/chat/completions": "chat", "/v1/responses": "responses", "/v1/messages": "messages"}
 #: A long upstream context window, so that nothing is shortened.

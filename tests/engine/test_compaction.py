@@ -14,7 +14,7 @@ from cuebook.errors import UpstreamError
 from cuebook.memory.rolling import STANDARD, Compaction
 from cuebook.records.memory import CATEGORIES, Scope
 from cuebook.testing import FrozenClock, Script, ScriptedModel
-from cuebook.testing.upstream import call
+from scripted_answers import call
 
 EMPTY = {**{category: [] for category in CATEGORIES}, "tags": []}
 SAYINGS = ("I live in Oslo.", "My sister Ada is a pilot.", "We decided to buy the red boat.", "I prefer tea to coffee.")

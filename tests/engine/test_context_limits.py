@@ -16,8 +16,8 @@ from cuebook.errors import UpstreamError
 from cuebook.providers.model_list import ModelList, read_contexts
 from cuebook.records.answer import to_wire
 from cuebook.testing import ScriptedModel
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion
-from scripted_answers import output_text, response
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import completion, output_text, response
 
 
 async def send(cue: Cuebook, messages: list[dict[str, Any]], *, model: str, **fields: Any) -> tuple[int, bytes]:

@@ -5,7 +5,7 @@ from turn_helpers import cue_on
 from cuebook import Ask
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.testing import FrozenClock, ScriptedModel
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 
 WRONG = "Zanzibarquokka"
 

@@ -15,9 +15,9 @@ from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import UpstreamError
 from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, call, completion, result, streamed
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
 from cuebook.wire.responses_items import read_items
-from scripted_answers import output_text, response
+from scripted_answers import call, completion, output_text, response, result, streamed
 
 #: What a client does to its history before it sends it.
 EDITS = st.lists(

@@ -8,7 +8,7 @@ from turn_helpers import cue_on
 
 from cuebook import Ask, Posted
 from cuebook.errors import InvalidInput
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 
 SAID = ("I adopted a puppy yesterday", "The invoice is paid", "Let us paint the kitchen blue", "Rain again all week")
 SAME = {"puppy": "dog", "hound": "dog", "acquire": "adopted"}

@@ -16,8 +16,9 @@ from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock, ScriptedModel
 from cuebook.testing.doubles import Script
-from cuebook.testing.embedder import HashingEmbedder
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from hashing_embedder import HashingEmbedder
+from scripted_answers import completion
 
 REFUND = "exp_id: refund\nwhen: The customer asks for a refund.\nwhat: Ask for the order number first.\n"
 PARCEL = "exp_id: parcel\nwhen: A parcel is late or lost.\nwhat: Give the tracking link.\n"

@@ -14,7 +14,7 @@ from cuebook.engine.core.scheduling import MAX_WAIT_S, ForegroundGate
 from cuebook.engine.jobs.job import Job, run_due
 from cuebook.engine.jobs.optimizer import OPTIMIZER
 from cuebook.engine.jobs.worker import Worker
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 
 
 async def test_jobs_wait_until_the_last_waiting_call_is_served() -> None:

@@ -10,7 +10,8 @@ from cuebook.app.cuebook import RelayCall
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 
 TEXTS = [f"My locker {n} is in corridor {n * 3}." for n in range(40)]
 

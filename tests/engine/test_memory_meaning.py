@@ -14,7 +14,7 @@ from cuebook.interfaces.store import MemoryQuery, PlaceChange
 from cuebook.records.memory import Dense, Memory, Place, Scope
 from cuebook.storage.vectors import NewVectors
 from cuebook.testing import FrozenClock
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 
 SAME = {"puppy": "dog", "hound": "dog", "acquire": "adopted"}
 ASKED = "acquire hound"

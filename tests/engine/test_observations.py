@@ -16,7 +16,8 @@ from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
-from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import call, completion, result
 
 SLUG = "persona/assistant"
 LONG = " ".join(f"word{n}" for n in range(160))

@@ -11,7 +11,8 @@ from cuebook import Ask, Cuebook
 from cuebook.errors import LeaseLost
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock, LoadedDice
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, call, completion, result, streamed
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import call, completion, result, streamed
 
 START = (user("start"), bot("Started."))
 

@@ -14,7 +14,8 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.mind import Sentiment
 from cuebook.signals.profiles import tracking_of
 from cuebook.testing import FrozenClock, ScriptedModel
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 PRESETS = {"sentimentTracking": {"defaultProfileByMode": {"tutor": "tutor"}}}
 

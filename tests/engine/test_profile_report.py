@@ -14,7 +14,8 @@ from cuebook.config import build
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Hit, Scope
 from cuebook.testing import FrozenClock
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 TURNS = 26
 ANSWER = "The bed is planted as you said."

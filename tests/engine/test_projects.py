@@ -13,7 +13,8 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import CATEGORIES
 from cuebook.testing import FrozenClock, ScriptedModel
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 PRESETS = {"routing": {"defaultPresetId": "short"}, "presets": [{"id": "short", "addonPromptKeys": ["_meta/short"]}]}
 HELPER = {

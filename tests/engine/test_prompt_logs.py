@@ -16,7 +16,8 @@ from cuebook.interfaces import ModelRequest
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.testing import ScriptedModel
 from cuebook.testing.doubles import Script
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 CANARY = "Zanzibarquokka"
 REFUND = "exp_id: refund\nwhen: The customer asks for a refund.\nwhat: Ask for the order number first.\n"

@@ -13,9 +13,9 @@ from cuebook.app.transcripts.write import write_transcript
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.conversation import LoadedConversation
 from cuebook.records.memory import Scope
-from cuebook.testing.upstream import EVENTS, HttpReply, ScriptedUpstream, completion
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
 from cuebook.wire.anthropic_answers import MessagesReader
-from scripted_answers import output_text, response, streamed_response
+from scripted_answers import EVENTS, completion, output_text, response, streamed_response
 
 #: An answer with all kinds of state, not in the usual order of blocks.
 BLOCKS: list[dict[str, Any]] = [

@@ -9,7 +9,8 @@ from turn_helpers import NAME, Client, cue_on, is_neutral
 from cuebook import Ask, InvalidInput, NotFound
 from cuebook.errors import UpstreamError
 from cuebook.testing import FrozenClock, ScriptedModel
-from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import call, completion, result
 
 TRACKS = {"enabled": True, "presets": ["all"]}
 CALM = "Please list the files of the report folder by their date."

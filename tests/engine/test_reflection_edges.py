@@ -10,7 +10,8 @@ from turn_helpers import NAME, Client, is_neutral
 from cuebook import Ask
 from cuebook.testing import ScriptedModel
 from cuebook.testing.doubles import Script
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 EVERY_TURN = {"type": "turn_interval", "intervalTurns": 1}
 LOOKS_BACK = {"metaPrompts": [{"id": "gmi_self_trait_adjustment", "trigger": EVERY_TURN}]}

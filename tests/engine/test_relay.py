@@ -13,20 +13,10 @@ from cuebook import Ask
 from cuebook.app.cuebook import RelayCall
 from cuebook.errors import UpstreamError
 from cuebook.records.memory import Scope
-from cuebook.testing.upstream import (
-    DONE,
-    EVENTS,
-    HttpReply,
-    ScriptedUpstream,
-    call,
-    completion,
-    event,
-    result,
-    streamed,
-)
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
 from cuebook.wire.chat_answers import ChatReader
 from cuebook.wire.event_stream import LONGEST_LINE, ByteLines
-from scripted_answers import cut
+from scripted_answers import DONE, EVENTS, call, completion, cut, event, result, streamed
 
 
 @pytest.fixture

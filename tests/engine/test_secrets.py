@@ -14,7 +14,8 @@ from cuebook.errors import BackendError, KeyReused
 from cuebook.records.memory import Scope
 from cuebook.records.redaction import Redactor
 from cuebook.testing import Script, ScriptedModel
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 SECRET = "ghp_Zx9Yw8Vu7Ts6Rq5Po4Nm3Lk2Ji1Hg0FeDcBa"
 

@@ -12,7 +12,8 @@ from cuebook.app.cuebook import Head, RelayCall, RelayRequest
 from cuebook.config import build
 from cuebook.engine.proxy.shadow import Shadow
 from cuebook.errors import NotFound
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion, streamed
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import completion, streamed
 
 
 def requested(*messages: Any, conversation: str | None = "talk", **fields: Any) -> tuple[RelayRequest, RelayCall]:

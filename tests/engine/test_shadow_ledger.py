@@ -15,7 +15,8 @@ from cuebook.engine.proxy.shadow_ledger import broken_pairs
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.records.memory import Scope
 from cuebook.records.turn import CacheEstimate
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, call, completion, result
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import call, completion, result
 
 USAGE = {"prompt_tokens": 1000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 400}}
 LONG = "The quarterly report of the harbour lists every ship that came in, and what it carried. " * 8

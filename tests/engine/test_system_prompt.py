@@ -13,7 +13,8 @@ from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
-from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import call, completion, result
 
 PRESETS = {
     "routing": {"reviewEveryNTurns": 3, "defaultPresetId": "short", "defaultPresetByMode": {"coding": "code"}},

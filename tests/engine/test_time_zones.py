@@ -11,7 +11,8 @@ from cuebook.app.cuebook import RelayCall
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 HERE = "Europe/Amsterdam"
 

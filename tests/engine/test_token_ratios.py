@@ -10,7 +10,8 @@ from cuebook.app.cuebook import Cuebook, Head, RelayCall
 from cuebook.app.turns.explanation import told_of
 from cuebook.interfaces import RelayRequest
 from cuebook.records.answer import to_wire
-from cuebook.testing.upstream import DONE, EVENTS, HttpReply, ScriptedUpstream, event
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import DONE, EVENTS, event
 
 LIMIT, ROOM = 3_000, 2_500  # of the context window, and of the prompt in it
 SETTINGS: dict[str, Any] = {"budget__context": LIMIT, "budget__reply": LIMIT - ROOM}

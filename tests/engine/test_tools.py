@@ -11,7 +11,8 @@ from cuebook.engine.jobs.compaction import compact_once
 from cuebook.memory.rolling import STANDARD
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
-from cuebook.testing.upstream import ScriptedUpstream, call, completion, result, streamed
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import call, completion, result, streamed
 
 
 @pytest.fixture

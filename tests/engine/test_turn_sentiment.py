@@ -17,8 +17,9 @@ from cuebook.records.answer import to_wire
 from cuebook.records.conversation import Part
 from cuebook.signals.tasks import examples
 from cuebook.testing import ScriptedModel
-from cuebook.testing.embedder import HashingEmbedder
-from cuebook.testing.upstream import ScriptedUpstream, call, completion, result
+from cuebook.testing.upstream import ScriptedUpstream
+from hashing_embedder import HashingEmbedder
+from scripted_answers import call, completion, result
 
 ANGRY = "This is terrible, nothing works and I hate it!!"
 CALM = "How do I rename a branch in git?"

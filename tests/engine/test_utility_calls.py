@@ -12,7 +12,8 @@ from cuebook.engine.turn.utility_frames import is_framed
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.testing import LoadedDice
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import completion
 
 FACT = "I am allergic to walnuts and I live in Oslo with my sister Ingrid."
 JSON = {"type": "json_object"}

@@ -17,7 +17,8 @@ from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
 from cuebook.records.mind import ConversationMood, MoodState
 from cuebook.testing import FrozenClock, LoadedDice, ScriptedModel
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 NAME = "c"
 

@@ -10,7 +10,8 @@ from commands import CommandRunner
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_files import load_config
 from cuebook.engine.proxy.request import RelayCall
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, call, completion, result
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import call, completion, result
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
 FORMAT = {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}}}

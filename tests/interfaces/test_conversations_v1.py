@@ -12,7 +12,8 @@ from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.testing.doubles import ScriptedModel
-from cuebook.testing.upstream import ScriptedUpstream, call, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import call, completion
 
 ITEMS: Any = [
     {"role": "developer", "content": "Be kind."},

@@ -20,7 +20,7 @@ from cuebook import Cuebook, Posted
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.providers.minilm.embedder import MODEL_SHA256, MiniLM, verified
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 
 TEXTS = ["I adopted a puppy.", "The cat sat on the mat; it was 3 °C outside.", "dog", "word " * 300]
 

@@ -5,7 +5,8 @@ import re
 from api_keys import Keyed, served
 
 from cuebook.errors import UpstreamError
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import completion
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "When does the ferry leave?"}]}
 BUSY = HttpReply(pieces=(b'{"error": {"message": "slow down"}}',), status=429)

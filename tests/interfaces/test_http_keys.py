@@ -12,7 +12,8 @@ from upstream import CALLS, Upstream
 
 from conftest import Live, config
 from cuebook.testing.doubles import ScriptedModel
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, completion
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import completion
 
 MESSAGES = [{"role": "user", "content": "Hello you!"}]
 KEY = {"Idempotency-Key": "k1"}

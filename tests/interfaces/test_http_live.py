@@ -25,7 +25,8 @@ from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces import ModelRequest, Piece
 from cuebook.server.app import listen, serve
 from cuebook.testing.doubles import Script, ScriptedModel
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, streamed
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import streamed
 
 
 def wait_until(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import Live, config
 from cuebook import BlockingCuebook, Cuebook
-from cuebook.testing.embedder import HashingEmbedder
+from hashing_embedder import HashingEmbedder
 
 KIND = {"identity": "Welcome $user_name, I'm $agent_name.", "limits": "Be concise."}
 PARAMS = ["$agent_name", {"name": "user_name", "default": "friend"}]

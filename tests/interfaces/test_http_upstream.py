@@ -13,7 +13,7 @@ from cuebook.config import Config, ConfigSections, ModelConfig, StoreConfig, bui
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import ModelRequest, Piece, RelayRequest
 from cuebook.providers.openai import HttpUpstream, OpenAIModel, shown_url
-from cuebook.testing.upstream import DONE, EVENTS, event
+from scripted_answers import DONE, EVENTS, event
 
 HELLO = [event({"role": "assistant", "content": "hel"}), event({"content": "lo"}), event({}, finish="stop"), DONE]
 REQUEST = ModelRequest(messages=(b'{"role":"user","content":"hi"}',))

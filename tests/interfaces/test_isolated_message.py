@@ -12,7 +12,8 @@ from api_keys import Keyed, served
 from commands import CUEBOOK, environment
 
 from cuebook import Cuebook
-from cuebook.testing.upstream import ScriptedUpstream, completion, streamed
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion, streamed
 
 HI = {"role": "user", "content": "I live in Oslo."}
 NEW = {"role": "user", "content": "Where do I live?"}

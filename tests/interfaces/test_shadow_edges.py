@@ -10,7 +10,8 @@ from cuebook import Cuebook
 from cuebook.app.cuebook import RelayCall, RelayRequest
 from cuebook.config import Config, ConfigSections, StoreConfig, UpstreamConfig
 from cuebook.records.memory import DEFAULT_TENANT
-from cuebook.testing.upstream import ScriptedUpstream, completion
+from cuebook.testing.upstream import ScriptedUpstream
+from scripted_answers import completion
 
 HEADERS = {"content-type": "application/json"}
 

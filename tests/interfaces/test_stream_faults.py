@@ -13,8 +13,8 @@ from upstream import Upstream
 
 from conftest import Live, config
 from cuebook.testing.doubles import Script, ScriptedModel
-from cuebook.testing.upstream import EVENTS, HttpReply, ScriptedUpstream, event
-from scripted_answers import output_text, streamed_response
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import EVENTS, event, output_text, streamed_response
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Hi"}]
 ERROR = "Conversation 'c1' was deleted while turn 1 was running. Nothing was stored."

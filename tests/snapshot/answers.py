@@ -22,7 +22,8 @@ from cuebook.cli import main as command_line
 from cuebook.config import build
 from cuebook.server.app import create_app
 from cuebook.testing.doubles import FrozenClock, LoadedDice, Script, ScriptedModel
-from cuebook.testing.upstream import HttpReply, ScriptedUpstream, call, completion, result, streamed
+from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from scripted_answers import call, completion, result, streamed
 
 BASE = "http://127.0.0.1"
 EVENTS = {"accept": "text/event-stream"}

@@ -1,4 +1,4 @@
-"""A test double of the port Upstream: scripted answers of the OpenAI API, whole, in chunks, or broken."""
+"""A test double of the port Upstream: scripted answers, whole, in chunks, or broken."""
 
 import asyncio
 import json
@@ -8,9 +8,6 @@ from typing import Any
 from msgspec import Struct, field
 
 from cuebook.interfaces import RelayRequest
-
-EVENTS = "text/event-stream; charset=utf-8"
-DONE = b"data: [DONE]\n\n"
 
 
 class HttpReply(Struct, frozen=True, kw_only=True):
@@ -25,50 +22,6 @@ class HttpReply(Struct, frozen=True, kw_only=True):
     delay: float = 0.0
     error: Exception | None = None
     waits: Callable[[], Any] | None = None
-
-
-def call(id_: str, name: str = "look", arguments: Any = None) -> dict[str, Any]:
-    """Return a tool call in OpenAI's format."""
-    return {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments or {})}}
-
-
-def result(id_: str, text: str = "found") -> dict[str, Any]:
-    """Return a tool result message."""
-    return {"role": "tool", "tool_call_id": id_, "content": text}
-
-
-def completion(*texts: str, calls: Sequence[Mapping[str, Any]] = (), usage: Any = None, **fields: Any) -> HttpReply:
-    """Return a whole answer with one choice for each text."""
-    choices = []
-    for index, text in enumerate(texts or ("",)):
-        message: dict[str, Any] = {"role": "assistant", "content": text or None, **fields}
-        if calls:
-            message["tool_calls"] = list(calls)
-        choices.append({"index": index, "message": message, "finish_reason": "tool_calls" if calls else "stop"})
-    body = {"id": "chatcmpl-1", "object": "chat.completion", "choices": choices} | ({"usage": usage} if usage else {})
-    return HttpReply(pieces=(json.dumps(body).encode(),))
-
-
-def event(delta: Mapping[str, Any] | None = None, *, finish: str | None = None, index: int = 0, **fields: Any) -> bytes:
-    """Return one event of a stream."""
-    choices = [] if delta is None else [{"index": index, "delta": delta, "finish_reason": finish}]
-    return b"data: " + json.dumps({"object": "chat.completion.chunk", "choices": choices, **fields}).encode() + b"\n\n"
-
-
-def streamed(
-    text: str = "", *, calls: Sequence[Mapping[str, Any]] = (), size: int = 8, done: bool = True, **fields: Any
-) -> HttpReply:
-    """Return a streamed answer, its text in events of `size` characters. `fields` are fields of HttpReply."""
-    pieces = [event({"role": "assistant", "content": ""})]
-    pieces += [event({"content": text[start : start + size]}) for start in range(0, len(text), size)]
-    for index, each in enumerate(calls):
-        opened = {**each, "index": index, "function": {"name": each["function"]["name"], "arguments": ""}}
-        pieces.append(event({"tool_calls": [opened]}))
-        grown = {"index": index, "function": {"arguments": each["function"]["arguments"]}}
-        pieces.append(event({"tool_calls": [grown]}))
-    if done:
-        pieces += [event({}, finish="tool_calls" if calls else "stop"), DONE]
-    return HttpReply(pieces=pieces, headers={"content-type": EVENTS}, **fields)
 
 
 class ScriptedUpstream:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.records.conversation import Part, PathPost
-from cuebook.testing.upstream import call
 from cuebook.window.post_forms import (
     CALL_TOKENS,
     LEAST_TEXT,
@@ -24,6 +23,7 @@ from cuebook.window.post_forms import (
     whole,
 )
 from cuebook.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate
+from scripted_answers import call
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=80)
 long_texts = st.builds(lambda text, n: (text + " ") * n, words.filter(bool), st.integers(1, 60))
