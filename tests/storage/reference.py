@@ -234,7 +234,7 @@ def _grow(talk: ReferenceConversation, drafts: Sequence[Draft], parent: int) -> 
         if talk.seq_of(draft.id):
             raise Conflict
         seq = len(talk.posts) + 1
-        round_ = seq if draft.opens_round else talk.posts[parent - 1].round if parent else 0
+        round_ = seq if draft.role == "user" else talk.posts[parent - 1].round if parent else 0
         talk.posts.append(ReferencePost(seq, parent, round_, draft))
         parent = seq
     return parent

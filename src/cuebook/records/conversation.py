@@ -144,11 +144,6 @@ class Draft(Struct, frozen=True, kw_only=True):
     state: PostState = "complete"
 
     @property
-    def opens_round(self) -> bool:
-        """Return whether the post starts a round: it is not an assistant's, tool's or system's (INTERFACE, Posts)."""
-        return self.role == "user"
-
-    @property
     def is_result(self) -> bool:
         """Return whether the post is a tool result (INTERFACE, Posts)."""
         return self.role == TOOL or (

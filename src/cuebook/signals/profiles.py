@@ -64,19 +64,16 @@ def tracking_of(persona: Persona, mode: str | None, profiles: Profiles) -> Senti
     if tracking.profile:
         base = profiles.profiles.get(tracking.profile, UNTRACKED)
         return structs.replace(base, **{field: getattr(tracking, field) for field in persona.tracked - {"profile"}})
-    return tracking if _says_itself(persona) else profiles.profiles.get(profile_of(persona, mode, profiles), UNTRACKED)
+    profile = profile_of(persona, mode, profiles)
+    return profiles.profiles.get(profile, UNTRACKED) if profile else tracking
 
 
 def profile_of(persona: Persona, mode: str | None, profiles: Profiles) -> str:
     """Return the profile from which a persona's tracking in a mode comes; "" if the persona defines it all."""
-    if _says_itself(persona):
+    if persona.tracked or persona.tracking != UNTRACKED:
         return persona.tracking.profile or ""
     key = mode_key(profiles.by_mode, _fold(mode or ""))
     return profiles.by_mode[key] if key else OFF
-
-
-def _says_itself(persona: Persona) -> bool:
-    return bool(persona.tracked) or persona.tracking != UNTRACKED
 
 
 def _fold(mode: str) -> str:

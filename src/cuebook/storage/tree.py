@@ -112,7 +112,7 @@ def grow(row: ConversationRow, drafts: Sequence[Draft], tip: Tip) -> Tip:
         start, run_parent = (tip.run_start, tip.run_parent) if same_run else (seq, parent)
         tokens, count = tip.path_tokens + draft.tokens, tip.path_count + 1
         chained = chain(tip.chain or b"", [draft.digest])
-        tip = Tip(seq, start, run_parent, seq if draft.opens_round else tip.round, tokens, count, chained)
+        tip = Tip(seq, start, run_parent, seq if draft.role == "user" else tip.round, tokens, count, chained)
         message, parts, wire, body = _place_body(row, draft)
         inserted = row.run(
             "post_insert", seq=seq, id=draft.id, parent=parent, run_start=start,

@@ -24,7 +24,6 @@ from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.turn_signals import (
     MIND,
     SENTIMENT,
-    has_mood,
     mode_of,
     mood_of,
     mood_tasks,
@@ -96,8 +95,8 @@ async def system_prompt(
     if not silent:
         prompt = await _render(services, scene, ask, signals_for(ask, signals))
     metadata = {**prompt.metadata, **({SENTIMENT: signals_to_wire(signals)} if signals else {})}
-    if not silent and has_mood(services, scene, ask):
-        tasks = mood_tasks(services, scene, ask, signals)
+    tasks = None if silent else mood_tasks(services, scene, ask, signals)
+    if tasks is not None:
         prompt = replace(prompt, mood=mood_text(scene), tasks=tasks)
         metadata[MIND] = mood_to_wire(mood_of(scene))
     if prompt.texts or not ask.relayed:

@@ -311,22 +311,22 @@ LASTS = 5
 MIND = "mind"
 
 
-def has_mood(services: Services, scene: Scene, ask: Ask) -> bool:
-    """Return whether a turn has a mood state.
+def mood_tasks(
+    services: Services, scene: Scene, ask: Ask, signals: TurnSignals | None
+) -> tuple[MetapromptTask, ...] | None:
+    """Return the tasks of a turn's reflection, or None for a turn without a mood state.
 
-    Only for a persona that tracks sentiment or has metaprompts, or after a manual change of the mood.
+    It has one if its persona tracks sentiment or has metaprompts, or after a manual change of the mood. A regenerated
+    answer requests no second reflection.
     """
     persona = speaker_in(services, scene, ask)
+    tracking = tracking_in(services, scene, persona, ask.mode)
     set_by_hand = scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
-    return bool(persona.metaprompts or tracking_in(services, scene, persona, ask.mode).enabled or set_by_hand)
-
-
-def mood_tasks(services: Services, scene: Scene, ask: Ask, signals: TurnSignals | None) -> tuple[MetapromptTask, ...]:
-    """Return the tasks of a turn's reflection. A regenerated answer requests no second reflection."""
+    if not (persona.metaprompts or tracking.enabled or set_by_hand):
+        return None
     if signals is None or has_same_signals(scene, signals):
         return ()
-    persona = speaker_in(services, scene, ask)
-    return reflection_tasks(persona, tracking_in(services, scene, persona, ask.mode), signals)
+    return reflection_tasks(persona, tracking, signals)
 
 
 def has_same_signals(scene: Scene, turn_signals: TurnSignals) -> bool:
