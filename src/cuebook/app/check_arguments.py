@@ -48,7 +48,8 @@ def check_ask(ask: object) -> None:
 
 def check_call(call: RelayCall) -> None:
     """Check the headers of a proxy request. Raises InvalidInput for a value that cannot be a name."""
-    check_project(call.project or "", where="X-Cuebook-Project")
+    if call.project:
+        check_project(call.project, where="X-Cuebook-Project")
     if call.time_zone is not None:
         read_zone(call.time_zone, "X-Time-Zone")
 

@@ -50,7 +50,7 @@ NEW = 8
 class HistoryPosition(Struct, frozen=True, kw_only=True):
     """Where a request continues its conversation, and its new posts."""
 
-    ask: Ask  # as asked there: a side request asks nothing of the conversation
+    ask: Ask  # the request's; on a side branch without its text, for which nothing is recalled
     drafts: tuple[Draft, ...] = ()
     parent: int | None = None  # the post they follow; None: the head of a conversation, or its start
     insertions: tuple[Insertion, ...] = ()  # new posts between stored ones, which the drafts do not follow

@@ -30,7 +30,7 @@ UtilitySign = Literal["", "shape", "format", "template", "declared"]
 class TurnRequest(Struct, frozen=True, kw_only=True):
     """A request before anything is loaded: one new post after the head, or the history of a provider's client."""
 
-    ask: Ask  # without a conversation, the history identifies it
+    ask: Ask  # the question and who asks it where; without a conversation, the history identifies it
     target: ModelTarget = ModelTarget()
     key: Key | None = None  # its Idempotency-Key
     choices: int = 1  # number of requested answers
