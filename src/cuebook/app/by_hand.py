@@ -7,7 +7,6 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.app.memories.reading import check_item
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.records.erasure import Receipt
-from cuebook.records.memory import Hit
 from cuebook.records.memory_answers import StoredMemory
 
 #: Maximum number of memories per forget call.
@@ -27,19 +26,15 @@ async def matching_memories(
     memories: dict[str, StoredMemory] = {}
     for hit in hits:
         with suppress(NotFound):  # it was deleted meanwhile
-            for name in await _behind(cue, hit, user):
+            names = [hit.memory_id]
+            if hit.kind == "post":
+                items = await cue.memory.items(hit.conversation or "", user=user)
+                names = [item.memory_id for item in items if set(item.sources) & set(hit.sources)]
+            for name in names:
                 with suppress(Denied):
                     each = await _own(cue, name, user)
                     memories.setdefault(each.id, each)
     return list(memories.values())[:limit]
-
-
-async def _behind(cue: Cuebook, hit: Hit, user: str | None) -> list[str]:
-    """Return the ids of the memories that a hit came from. Raises NotFound."""
-    if hit.kind != "post":
-        return [hit.memory_id]
-    items = await cue.memory.items(hit.conversation or "", user=user)
-    return [item.memory_id for item in items if set(item.sources) & set(hit.sources)]
 
 
 async def _own(cue: Cuebook, name: str, user: str | None) -> StoredMemory:

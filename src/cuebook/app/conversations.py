@@ -292,39 +292,28 @@ class Conversations(Namespace):
         cursor: Cursor = None,
     ) -> Page[RoundEntry]:
         """Return the rounds of the head's branch, oldest first: all, or with `limit` or `cursor` a page."""
-        scope, more = Scope(user=user), None
-        if limit is None and cursor is None:
-            rounds = _seen(await self._rounds(scope, conversation), role, include_failed=include_failed)
-        else:
-            page = await self._rounds_page(
-                scope, conversation, role, include_failed=include_failed, limit=limit or LIMIT, cursor=cursor
-            )
-            rounds, more = page.items, page.next
+        scope, store = Scope(user=user), self._services.store
+        most = None if limit is None and cursor is None else limit or LIMIT
+        found, head, after = await self._start(conversation, "rounds", scope, branches=False, cursor=cursor)
+        states = await store.round_states(scope, conversation)
+        posts: Any = []
+        more = None
+        while True:  # load only the posts that a page needs
+            read = await store.posts(scope, conversation, after=after, limit=ROUND_POSTS if most else None, head=head)
+            posts += read
+            rounds = _seen(rounds_of(posts, states), role, include_failed=include_failed)
+            if most and len(rounds) > most:  # the last one may be incomplete: leave it out
+                more, rounds = write_cursor("rounds", head, rounds[most].seq - 1, no=found.no), rounds[:most]
+                break
+            if not most or len(read) < ROUND_POSTS:
+                break
+            after = read[-1].seq
         ids = await self._ids(scope, conversation, [each for round_ in rounds for each in round_.posts])
         return Page(items=tuple(round_entry(each, ids) for each in rounds), next=more)
 
     async def _rounds(self, scope: Scope, conversation: str) -> Sequence[Round]:
         posts = await self._services.store.posts(scope, conversation)
         return rounds_of(posts, await self._services.store.round_states(scope, conversation))
-
-    async def _rounds_page(
-        self, scope: Scope, conversation: str, role: str | None, *, include_failed: bool, limit: int, cursor: str | None
-    ) -> Page[Round]:
-        """Return a page of the rounds, loading only the posts that it needs."""
-        store = self._services.store
-        found, head, after = await self._start(conversation, "rounds", scope, branches=False, cursor=cursor)
-        states = await store.round_states(scope, conversation)
-        posts: Any = []
-        while True:
-            read = await store.posts(scope, conversation, after=after, limit=ROUND_POSTS, head=head)
-            posts += read
-            rounds = _seen(rounds_of(posts, states), role, include_failed=include_failed)
-            if len(rounds) > limit:  # the last one may be incomplete: leave it out
-                more = write_cursor("rounds", head, rounds[limit].seq - 1, no=found.no)
-                return Page(items=tuple(rounds[:limit]), next=more)
-            if len(read) < ROUND_POSTS:
-                return Page(items=tuple(rounds))
-            after = read[-1].seq
 
     @operation(
         "GET /api/conversations/{conversation}/shared-entries",

@@ -322,7 +322,8 @@ async def _prompts(config: Config) -> AsyncIterator[Check]:
             for profile in compaction.profiles.values()
         })  # fmt: skip
         unsaid = [each for slug in slugs for each in await _unsaid(store, slug, files)]
-        altered = [each for slug in sorted(stored) for each in await _altered(store, slug)]
+        versions = [each for slug in sorted(stored) for each in await store.prompts.versions(Scope(), slug)]
+        altered = [each.source.removeprefix("prompt:") for each in versions if digest_of(each) != each.digest]
     finally:
         await store.aclose()
     if altered:
@@ -352,12 +353,6 @@ async def _unsaid(store: Store, slug: str, files: Mapping[str, Version]) -> list
             except CuebookError as error:
                 reasons.append(f"{slug}: {error}")
     return reasons
-
-
-async def _altered(store: Store, slug: str) -> list[str]:
-    """Return the versions whose text was changed after they were stored."""
-    versions = await store.prompts.versions(Scope(), slug)
-    return [each.source.removeprefix("prompt:") for each in versions if digest_of(each) != each.digest]
 
 
 # ---- models ---------------------------------------------------------------------------------------------------------

@@ -45,12 +45,6 @@ from cuebook.window.budget import allot, untuned
 # ---- a conversation's items -----------------------------------------------------------------------------------------
 
 
-async def get_item(services: Services, name: str, user: str | None) -> Memory:
-    """Return an item of a conversation. Raises NotFound, also for another user's conversation."""
-    conversation, item = await _item(services, name, user)
-    return as_memory(conversation, item, await services.store.memories.corrections(Scope(user=user), conversation))
-
-
 async def check_item(services: Services, name: str, user: str | None) -> None:
     """Check that the caller may change an item: only the conversation's first user may. Raises Denied, NotFound."""
     conversation, _ = parted(name) or ("", "")
@@ -350,10 +344,12 @@ class MemoryReading(Namespace):
 
     async def _get(self, memory: str, *, user: str | None = None, organization: str | None = None) -> Memory:
         """Return a memory as it is stored. Raises NotFound."""
+        scope, store = Scope(user=user), self._services.store.memories
         if parted(memory):
-            return await get_item(self._services, memory, user)
+            conversation, item = await _item(self._services, memory, user)
+            return as_memory(conversation, item, await store.corrections(scope, conversation))
         places = await self.places(user=user, organization=organization)
-        for each in await self._services.store.memories.get(Scope(user=user), memory.removeprefix("memory:")):
+        for each in await store.get(scope, memory.removeprefix("memory:")):
             if places is None or each.place in places or each.place == PROJECT:
                 return each
         raise missing(memory)

@@ -150,8 +150,10 @@ class Audit(Namespace):
 
         A mirror without records that a checkpoint covers was truncated: this is reported before they are written again.
         """
-        kept = tuple(kept)
-        verdict = await self._verify(kept)
+        kept, key = tuple(kept), verifying_key(self._services.settings.key)
+        checkpoints = [*await self.checkpoints(), *kept]  # first: one signed meanwhile covers records not yet read
+        records = [record async for record in self.export()]
+        verdict = await asyncio.to_thread(verify, records, checkpoints, public_key=key)
         file = self._services.settings.audit_mirror
         if not verdict.ok or file is None:
             return verdict
@@ -182,16 +184,6 @@ class Audit(Namespace):
             "Keep the file."
         )
         return structs.replace(verdict, ok=False, first_bad=lost, reason=reason)
-
-    async def _verify(self, kept: Iterable[Checkpoint]) -> Verdict:
-        checkpoints = [
-            *await self.checkpoints(),
-            *kept,
-        ]  # loaded first: one signed meanwhile would cover records not yet read
-        records = [record async for record in self.export()]
-        return await asyncio.to_thread(
-            verify, records, checkpoints, public_key=verifying_key(self._services.settings.key)
-        )
 
     async def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
         """Verify a mirror file or an export in the same way. Raises OSError, and InvalidInput for any other file."""

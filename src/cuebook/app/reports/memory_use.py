@@ -127,6 +127,7 @@ class Measure:
     def __init__(self, services: Services, scope: Scope, budget: int, *, is_dry: bool = False) -> None:
         self._services, self._scope, self._budget = services, scope, budget
         self._asks = services.model.name != NO_MODEL and budget >= LEAST_CALLS
+        self._by: Literal["model", "words"] = "model" if self._asks else "words"
         self._uses: dict[str, list[MeasuredUse]] = {}
         self._said: Counter[str] = Counter()
         self._missed: Counter[str] = Counter()
@@ -189,7 +190,7 @@ class Measure:
             if may_know(memory)
         ]
         return MemoryUsefulness(
-            by="model" if self._asks else "words",
+            by=self._by,
             turns=self._turns,
             calls=self._calls,
             missed=dict(self._missed),
@@ -212,8 +213,7 @@ class Measure:
             answer_tokens=ANSWER * calls,
             costs=costs,
         )
-        by: Literal["model", "words"] = "model" if self._asks else "words"
-        return MemoryUsefulness(by=by, turns=self._turns, calls=0, missed={}, items=(), cost=cost)
+        return MemoryUsefulness(by=self._by, turns=self._turns, calls=0, missed={}, items=(), cost=cost)
 
     async def _read(self, conversation: Conversation, turn: Turn) -> dict[str, float]:
         if self._is_dry:

@@ -144,7 +144,7 @@ class ShadowCalls(Namespace):
         totals are those of shadow mode: tokens, cost, added latency, and posts that either prompt lacks. Raises
         NotFound, and InvalidInput for an unreadable price file of the project.
         """
-        scope = Scope(user=user)
+        scope, shadow = Scope(user=user), self._shadow
         passed = await self._services.store.talks.shadow_calls(scope, conversation)
         calls = _answered(passed)
         prices = await asyncio.to_thread(load_prices, self._config)
@@ -153,14 +153,17 @@ class ShadowCalls(Namespace):
         reported = [call.usage for call in calls if call.usage is not None and call.usage.input is not None]
         added = sorted(call.entry.added_ms for call in calls)
         models = sorted({call.entry.model for call in calls})
+        lost = sum((Counter(call.entry.lost) for call in passed), Counter[str]())
+        if shadow is not None and conversation is None and user is None:
+            lost.update(shadow.lost)
         truncated = {(call.conversation, seq) for call in calls for seq in call.entry.truncated_seqs}
         return ShadowReport(
             calls=len(calls),
             refused_calls=sum(1 for call in passed if call.entry.refused),
             unanswered_calls=sum(1 for call in passed if call.entry.unanswered),
             conversations=len(newest),
-            lost=self._lost(passed, every=conversation is None and user is None),
-            waiting=self._shadow.waiting if self._shadow is not None else 0,
+            lost=dict(lost),
+            waiting=shadow.waiting if shadow is not None else 0,
             client_tokens=sum(call.entry.client_tokens for call in calls),
             window_tokens=sum(call.entry.window_tokens for call in calls),
             reported_calls=len(reported),
@@ -186,15 +189,6 @@ class ShadowCalls(Namespace):
             serving=serving,
             replay=await profile_report(self._services, self._config, scope, conversation, search=self._search),
         )
-
-    def _lost(self, calls: Sequence[ShadowedCall], *, every: bool) -> dict[str, int]:
-        """Return what was not recorded of calls, by reason; with `every`, also those of this process."""
-        lost = Counter[str]()
-        for call in calls:
-            lost.update(call.entry.lost)
-        if self._shadow is not None and every:
-            lost.update(self._shadow.lost)
-        return dict(lost)
 
     @operation(
         "PUT /api/shadow/profile",
