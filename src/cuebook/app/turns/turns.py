@@ -345,9 +345,7 @@ class Turns(Namespace):
         except NotFound as erased:
             return Replay(verdict="erased", digest="", window=None, reason=str(erased))
         digest = messages_digest(window.messages)
-        ratio = manifest.stable_prefix_ratio
-        fields = {name: getattr(window, name) for name in window.__struct_fields__}
-        window = Window(**(fields | {"stable_prefix_ratio": ratio, "anchors": manifest.anchors}))
+        window = replace(window, stable_prefix_ratio=manifest.stable_prefix_ratio, anchors=manifest.anchors)
         if digest == manifest.digest:
             return Replay(verdict="identical", digest=digest, window=window)
         if manifest.renderer != RENDERER:
