@@ -5,24 +5,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from cuebook.config import BudgetConfig
 from cuebook.errors import InvalidInput
 from cuebook.records.tuning import TuningState
 
-
-class Limits(Struct, frozen=True, kw_only=True):
-    """A model's context window and its division (C, "Configuration"). Shares are of the room for posts."""
-
-    context_tokens: int = 200_000
-    system_tokens: int = 5_000  # reserved for persona and instructions, at most a tenth of the window
-    reply_tokens: int = 4_096
-    max_short_term_tokens: int = 190_000
-    window_posts: int = 30  # newest posts kept in full
-    trigger_ratio: float = 0.7  # share of the room above which the `budget` profile compacts
-    full_share: float = 0.85  # share for older posts in full
-    small_share: float = 0.95  # share for compressed posts after those
-    step_share: float = 0.1  # step of cut points, so that the front of the prompt stays stable
-    memory_tokens: int = 1_500  # most recalled memories beside the query
-    memory_share: float = 0.1  # and their largest share of a window
+#: The largest share of a window for recalled memories.
+MEMORY_SHARE: Final = 0.1
 
 
 class Allotment(Struct, frozen=True, kw_only=True):
@@ -33,25 +21,25 @@ class Allotment(Struct, frozen=True, kw_only=True):
     posts: int  # the path with the query
 
 
-def prompt_budget(limits: Limits, token_budget: int | None) -> int:
+def prompt_budget(limits: BudgetConfig, token_budget: int | None) -> int:
     """Return the tokens of a whole prompt: the model's window minus its reply, or the caller's lower limit."""
-    most = limits.context_tokens - limits.reply_tokens
+    most = limits.context - limits.reply
     return most if token_budget is None else min(token_budget, most)
 
 
-def most_posts(limits: Limits, token_budget: int | None) -> int:
+def most_posts(limits: BudgetConfig, token_budget: int | None) -> int:
     """Return the most tokens of posts in a window of this budget, apart from required parts.
 
     BrowserOS's available budget, 200,000 - 5,000 - 4,096 = 190,904, is the most that posts take together. Its reserve
     for the system text exceeds a small model's window: there it is a tenth.
     """
-    prompt = limits.context_tokens - limits.reply_tokens
-    available = prompt - min(limits.system_tokens, prompt // 10)
-    return min(prompt_budget(limits, token_budget), available, limits.max_short_term_tokens)
+    prompt = limits.context - limits.reply
+    available = prompt - min(limits.system, prompt // 10)
+    return min(prompt_budget(limits, token_budget), available, limits.max_short_term)
 
 
 def allot(
-    limits: Limits,
+    limits: BudgetConfig,
     *,
     front: int,
     tools: int = 0,
@@ -77,7 +65,7 @@ def allot(
         raise InvalidInput(msg, where="tokenBudget")
     left = room + least
     most = left if listed else max(least, most_posts(limits, None))
-    memory = min(limits.memory_tokens, int(budget * limits.memory_share), left // 3, room)
+    memory = min(limits.memory, int(budget * MEMORY_SHARE), left // 3, room)
     if memory < frozen <= room:
         memory = frozen
     if path <= min(left, most):
@@ -105,9 +93,9 @@ _EMERGENCY_TRIGGER: Final = 0.35
 _EMERGENCY_RELEVANCE: Final = 0.70
 
 
-def untuned(limits: Limits) -> TuningState:
+def untuned(limits: BudgetConfig) -> TuningState:
     """Return the parameters before the first run, from the settings."""
-    return TuningState(compression_trigger=limits.trigger_ratio, full_message_window=limits.window_posts)
+    return TuningState(compression_trigger=limits.trigger, full_message_window=limits.window_posts)
 
 
 def tuned(tuning: TuningState, *, usage: float, savings: float, served: float | None = None) -> TuningState:

@@ -19,14 +19,18 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cuebook.config import BudgetConfig
 from cuebook.memory.judgement import leave_out
 from cuebook.memory.rolling import held_together
 from cuebook.records.conversation import TOOL, PathPost
 from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Manifest, ManifestRange
-from cuebook.window.budget import Limits, most_posts
+from cuebook.window.budget import most_posts
 from cuebook.window.post_forms import PostInForm, calls_of, can_cut, least_of
 
+#: Shares of the room: for older posts in full, with compressed posts after those, and the step of cut points, which
+#: keeps the front of a prompt stable.
+FULL_SHARE, SMALL_SHARE, STEP_SHARE = 0.85, 0.95, 0.1
 #: Largest share of the room for one post that is not required.
 POST_SHARE = 0.25
 
@@ -61,10 +65,10 @@ class Reach(Struct, frozen=True):
     post: int  # limit per post
 
 
-def reach(limits: Limits, token_budget: int | None) -> Reach:
+def reach(limits: BudgetConfig, token_budget: int | None) -> Reach:
     """Return how far back a window of this budget may reach, whatever else it contains."""
     room = most_posts(limits, token_budget)
-    full, small = int(room * limits.full_share), int(room * limits.small_share)
+    full, small = int(room * FULL_SHARE), int(room * SMALL_SHARE)
     return Reach(full=room + _ROUNDING, small_after=full, small=small - full + _ROUNDING, post=int(room * POST_SHARE))
 
 
@@ -77,7 +81,7 @@ def least(path: Sequence[PathPost], query: int) -> tuple[int, int]:
 def partition(
     path: Sequence[PathPost],
     room: int,
-    limits: Limits,
+    limits: BudgetConfig,
     *,
     query: int = 0,
     begins: bool = True,
@@ -91,14 +95,14 @@ def partition(
     tokens = sum(map(_tokens, path))
     if listed and tokens <= room:
         return Partition(kept=tuple(PostInForm(post, "full", post.tokens) for post in path), dropped=(), tokens=tokens)
-    lay = _lay(path, room, limits, query, capped=not listed)
+    lay = _lay(path, room, query, capped=not listed)
     if listed:
         full = small = _fill(lay)
     else:  # full posts fill a share of the room, or more if limits require more of them
-        older = _fitting(lay, limits.full_share, begins=begins)
-        newest = _fitting(lay, limits.small_share, begins=begins)
+        older = _fitting(lay, FULL_SHARE, begins=begins)
+        newest = _fitting(lay, SMALL_SHARE, begins=begins)
         full = min(older, max(newest, _window_start(lay, limits.window_posts)))
-        small = _first_small(lay, full, limits, begins=begins)
+        small = _first_small(lay, full, begins=begins)
         if small == full and not (full == 0 and begins):
             small = full = _whole(lay, full)
     early = [i for i in lay.pinned if i < small]  # the query of an open turn, before all else
@@ -128,7 +132,7 @@ class _Lay(Struct, frozen=True):
     step: int
 
 
-def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int, *, capped: bool) -> _Lay:
+def _lay(path: Sequence[PathPost], room: int, query: int, *, capped: bool) -> _Lay:
     pinned, caps = _pinned(path, query), list(map(_tokens, path))
     if capped:  # an oversized post gets a share of the room that depends only on the room, unless it is required
         most = int(room * POST_SHARE)
@@ -149,7 +153,7 @@ def _lay(path: Sequence[PathPost], room: int, limits: Limits, query: int, *, cap
         whole=len(path) - messages[::-1].index(None) if None in messages else 0,
         held=_held(path),
         room=room,
-        step=max(1, int(room * limits.step_share)),
+        step=max(1, int(room * STEP_SHARE)),
     )
 
 
@@ -240,12 +244,12 @@ def _window_start(lay: _Lay, posts: int) -> int:
     return max(0, first)
 
 
-def _first_small(lay: _Lay, full: int, limits: Limits, *, begins: bool) -> int:
+def _first_small(lay: _Lay, full: int, *, begins: bool) -> int:
     """Return the index of the oldest compressed post. It depends only on the first full one, so that both move
     together.
     """
     used = _used(lay, full)
-    full_room, small_room = int(lay.room * limits.full_share), int(lay.room * limits.small_share)
+    full_room, small_room = int(lay.room * FULL_SHARE), int(lay.room * SMALL_SHARE)
     room = small_room - full_room if used <= full_room else 0
     first = full
     for i in range(full - 1, -1, -1):
@@ -335,13 +339,11 @@ def tuning_metadata(tuning: TuningState) -> dict[str, Any]:
     return {"tuning": {"run": tuning.runs, **parameters}}
 
 
-def limited(limits: Limits, tuning: TuningState) -> Limits:
+def limited(limits: BudgetConfig, tuning: TuningState) -> BudgetConfig:
     """Return the limits with tuned values."""
     if not tuning.runs:
         return limits
-    return msgspec.structs.replace(
-        limits, window_posts=tuning.full_message_window, trigger_ratio=tuning.compression_trigger
-    )
+    return msgspec.structs.replace(limits, window_posts=tuning.full_message_window, trigger=tuning.compression_trigger)
 
 
 def lighten(parted: Partition, tuning: TuningState, *, spare: int) -> tuple[Partition, list[PathPost]]:

@@ -4,12 +4,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuebook.config import BudgetConfig
 from cuebook.records.conversation import Part, PathPost
-from cuebook.window.budget import Limits
-from cuebook.window.partition import least, partition, reach
+from cuebook.window.partition import STEP_SHARE, least, partition, reach
 from cuebook.window.post_forms import calls_of, least_of
 
-LIMITS = Limits(window_posts=6)
+LIMITS = BudgetConfig(window_posts=6)
 
 
 def path_of(*said, unread=0):
@@ -100,7 +100,7 @@ def test_a_path_that_fits_is_kept_whole(path):
 def test_cut_points_are_stable_within_a_step(sizes, room):
     """Check that each cut point moves at most once per added step, and never back."""
     said = [("user" if n % 2 else "assistant", size, max(5, size // 5), (), ()) for n, size in enumerate(sizes)]
-    step = int(room * LIMITS.step_share)
+    step = int(room * STEP_SHARE)
     moves, added, before = [], 0, None
     for count in range(2, len(said), 2):
         parted = check(path_of(*said[:count]), room, count)
@@ -136,18 +136,18 @@ def test_with_a_stable_cut_point_later_posts_are_stable(sizes, room, more):
 def test_the_newest_posts_stay_full():
     """BrowserOS keeps the recent posts in full, older posts up to 85 % and compressed posts up to 95 %."""
     said = [("user", 100, 20, (), ())] * 30
-    parted = partition(path_of(*said), 1000, Limits(window_posts=2))
+    parted = partition(path_of(*said), 1000, BudgetConfig(window_posts=2))
     full = sum(placed.form == "full" for placed in parted.kept)
     small = sum(placed.form == "compressed" for placed in parted.kept)
     assert (full, small) == (8, 5)
-    parted = partition(path_of(*said), 1000, Limits(window_posts=9))
+    parted = partition(path_of(*said), 1000, BudgetConfig(window_posts=9))
     assert [placed.form for placed in parted.kept] == ["full"] * 9
 
 
 def test_a_large_post_is_cut_and_displaces_no_other():
     said = [("user", 20, None, (), ())] * 10
     said[4] = ("assistant", 50_000, None, (), ())
-    parted = partition(path_of(*said), 1000, Limits())
+    parted = partition(path_of(*said), 1000, BudgetConfig())
     assert [(p.form, p.tokens) for p in parted.kept if p.post.seq == 5] == [("cut", 250)]
     assert len(parted.kept) == 10
 
@@ -155,7 +155,7 @@ def test_a_large_post_is_cut_and_displaces_no_other():
 def test_a_post_read_only_compressed_stays_compressed():
     path = path_of(*[("user", 400, 20, (), ())] * 6)
     path[1] = msgspec.structs.replace(path[1], message=None)
-    parted = partition(path, 100_000, Limits())
+    parted = partition(path, 100_000, BudgetConfig())
     forms = [placed.form for placed in parted.kept]
     assert forms[:2] == ["compressed", "compressed"]
     assert forms[-1] == "full"
@@ -164,8 +164,10 @@ def test_a_post_read_only_compressed_stays_compressed():
 def test_leading_results_without_their_call_are_left_out():
     said = [("tool", 20, None, (), ("gone",)), ("tool", 20, None, (), ("gone2",)), ("user", 20, None, (), ())]
     path = path_of(*said, unread=500)
-    assert [p.post.seq for p in partition(path, 1000, Limits(), begins=False).kept] == [3]
-    assert [p.post.seq for p in partition(path, 1000, Limits()).kept] == [1, 2, 3], "the client's first messages stay"
+    assert [p.post.seq for p in partition(path, 1000, BudgetConfig(), begins=False).kept] == [3]
+    assert [p.post.seq for p in partition(path, 1000, BudgetConfig()).kept] == [1, 2, 3], (
+        "the client's first messages stay"
+    )
 
 
 def test_an_old_open_query_stays():
@@ -202,9 +204,9 @@ def read_of(path, far):
 @given(paths(most=60), st.integers(60, 4000), st.integers(0, 1000), st.integers(0, 60))
 def test_reading_more_of_the_path_changes_no_window(path, budget, front, reply):
     """The budget alone decides how much is read. Other blocks of the window only reduce it."""
-    limits = Limits(context_tokens=9000, system_tokens=50, reply_tokens=reply, window_posts=6)
+    limits = BudgetConfig(context=9000, system=50, reply=reply, window_posts=6)
     query = next((post.seq for post in reversed(path) if post.role == "user"), 0)
-    room = max(least(path, query)[1], min(budget, 8900, limits.max_short_term_tokens) - front)
+    room = max(least(path, query)[1], min(budget, 8900, limits.max_short_term) - front)
     if room > budget:
         return
     read = read_of(path, reach(limits, budget))

@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuebook.config import BudgetConfig
 from cuebook.records.conversation import PathPost
-from cuebook.window.budget import Limits
 from cuebook.window.partition import Partition, least, partition
 from cuebook.window.post_forms import cut_down, short, weigh, whole
 from cuebook.window.tokens import estimate
@@ -60,7 +60,7 @@ def sheets(draw):
     users = [post.seq for post in path if post.role == "user"]
     query = users[-1] if users else 0
     room = least(path, query)[1] + draw(st.integers(0, 600))
-    parted = partition(path, room, Limits(), query=query)
+    parted = partition(path, room, BudgetConfig(), query=query)
     kept = tuple(cut_down(each, "ann", estimate) if each.form == "cut" else each for each in parted.kept)
     front = draw(st.lists(texts, max_size=2))
     client = [client_system(json.dumps(each).encode()) for each in draw(st.lists(systems, max_size=3))]

@@ -227,7 +227,7 @@ class _ConversationReplay:
                 backlog=len(ahead),
                 backlog_tokens=sum(post.tokens for post in ahead),
                 room=allot(limits, front=0, listed=True).posts,
-                trigger_ratio=limits.trigger_ratio,
+                trigger_ratio=limits.trigger,
                 now=now,
                 last_at=state.last_at,
                 not_before=0.0,

@@ -10,7 +10,7 @@ from msgspec import structs
 from cuebook.app.setup.experience_files import ExperienceFiles
 from cuebook.app.setup.project_files import load_compaction, load_personas, load_profiles
 from cuebook.app.setup.project_templates import builtin_prompts
-from cuebook.config import BudgetConfig, Config, languages_of
+from cuebook.config import Config, languages_of
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.scheduling import ConversationQueue
 from cuebook.engine.core.services import Services, Settings, nothing_restored, read_zone
@@ -30,7 +30,6 @@ from cuebook.signals.sentiment import analyzers_of, methods_of
 from cuebook.storage.database.sqlite_files import MEMORY
 from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import Store, sqlite_store
-from cuebook.window.budget import Limits
 from cuebook.window.models import CacheRule, rule_for, rule_named
 from cuebook.window.tokens import counter
 
@@ -129,11 +128,13 @@ def _settings(
     config: Config, methods: tuple[str, ...], *, model: Model, embedder: Embedder | None, key: bytes
 ) -> Settings:
     """Return the engine's settings, with the personas, profiles and compaction of the project's files."""
-    values = config.settings
+    values, limits = config.settings, config.settings.budget
+    if isinstance(model, LlamaModel):  # it reports its context size itself
+        limits = structs.replace(limits, context=min(limits.context, model.context))
     personas, default = load_personas(config, methods)
     is_in_memory = database_of(config) == MEMORY
     return Settings(
-        limits=_limits(values.budget, model),
+        limits=limits,
         sets_context=config.sets("budget.context"),
         model_url=model.base_url if isinstance(model, OpenAIModel) else "",
         embed_at_once=AT_ONCE if isinstance(embedder, MiniLM) else _EMBED_AT_ONCE,
@@ -205,19 +206,6 @@ def _policy(config: Config, *, unset: bool = False) -> Policy:
         return getattr(memory, scope) is True or (unset and not config.sets(f"memory.{scope}"))
 
     return Policy(user=on("user"), persona=on("persona"), organization=on("organization"))
-
-
-def _limits(budget: BudgetConfig, model: Model) -> Limits:
-    """Return the token limits of a window; a local model reports its context size itself."""
-    return Limits(
-        context_tokens=min(budget.context, model.context) if isinstance(model, LlamaModel) else budget.context,
-        system_tokens=budget.system,
-        reply_tokens=budget.reply,
-        max_short_term_tokens=budget.max_short_term,
-        window_posts=budget.window_posts,
-        trigger_ratio=budget.trigger,
-        memory_tokens=budget.memory,
-    )
 
 
 def models_of(

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.config import BudgetConfig
 from cuebook.engine.core.services import Services, TokenRatio
 from cuebook.records.memory import Scope
-from cuebook.window.budget import Limits
 from cuebook.window.models import UNKNOWN_CONTEXT, ContextSize, context_in_table
 from cuebook.window.tokens import estimate
 from cuebook.wire.too_long import TooLong
@@ -48,7 +48,7 @@ class ModelTarget(Struct, frozen=True):
 class RequestLimits(Struct, frozen=True, kw_only=True):
     """The limits of a request, and the model and source of its context window, "" without a model."""
 
-    limits: Limits  # in tokens by our count
+    limits: BudgetConfig  # in tokens by our count
     model: str = ""
     source: ContextSource | Literal[""] = ""
     prompt: int = 0  # most tokens of the prompt, as the provider counts
@@ -59,7 +59,7 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
         """Return `metadata.window.context`, {} without a model."""
         if not self.source:
             return {}
-        reply = self.limits.reply_tokens
+        reply = self.limits.reply
         context = {"model": self.model, "tokens": self.prompt + reply, "reply": reply, "source": self.source}
         return context | ({"ratio": self.ratio} if self.ratio else {})
 
@@ -75,16 +75,16 @@ def limits_of(services: Services, target: ModelTarget, conversation: str) -> Req
     """Return the limits of a request, in tokens by our count."""
     limits = services.settings.limits
     if not target.base_url:
-        return RequestLimits(limits=_with_reply(limits, limits.reply_tokens, target.reply_tokens))
+        return RequestLimits(limits=_with_reply(limits, limits.reply, target.reply_tokens))
     ratio = _ratio(services, target.model, conversation)
     if services.settings.sets_context:
-        limits = _with_reply(limits, limits.reply_tokens, target.reply_tokens)
-        prompt = limits.context_tokens - limits.reply_tokens
+        limits = _with_reply(limits, limits.reply, target.reply_tokens)
+        prompt = limits.context - limits.reply
         return _by_our_count(services, limits, prompt, model=target.model, source="setting", ratio=ratio)
     size, source = _context(services, target)
-    limits = replace(limits, context_tokens=size.tokens)
-    limits = _with_reply(limits, min(limits.reply_tokens, size.tokens // 4), target.reply_tokens)
-    prompt = size.tokens if size.prompt_only else size.tokens - limits.reply_tokens
+    limits = replace(limits, context=size.tokens)
+    limits = _with_reply(limits, min(limits.reply, size.tokens // 4), target.reply_tokens)
+    prompt = size.tokens if size.prompt_only else size.tokens - limits.reply
     return _by_our_count(services, limits, prompt, model=target.model, source=source, ratio=ratio)
 
 
@@ -93,16 +93,16 @@ def recorded_limits(services: Services, context: Mapping[str, Any]) -> RequestLi
     limits = services.settings.limits
     if not context:
         return RequestLimits(limits=limits)
-    limits, prompt = replace(limits, reply_tokens=context["reply"]), context["tokens"] - context["reply"]
+    limits, prompt = replace(limits, reply=context["reply"]), context["tokens"] - context["reply"]
     values: Any = {name: context.get(name) for name in ("model", "source", "ratio")}
     return _by_our_count(services, limits, prompt, **values)
 
 
 def _by_our_count(
-    services: Services, limits: Limits, prompt: int, *, model: str, source: ContextSource, ratio: float | None
+    services: Services, limits: BudgetConfig, prompt: int, *, model: str, source: ContextSource, ratio: float | None
 ) -> RequestLimits:
     """Return the limits for a prompt of at most `prompt` tokens by the provider's count."""
-    limits = replace(limits, context_tokens=int(prompt / (ratio or 1.0)) + limits.reply_tokens)
+    limits = replace(limits, context=int(prompt / (ratio or 1.0)) + limits.reply)
     excess = EXCESS if ratio is None and services.count is estimate else 1.0
     return RequestLimits(limits=limits, model=model, source=source, prompt=prompt, ratio=ratio, excess=excess)
 
@@ -118,7 +118,7 @@ def learn_limits(
     known = ratios.get((target.model, conversation), TokenRatio(1.0))
     ratio = least = 1.0
     if error.length:
-        reply = limits_of(services, target, conversation).limits.reply_tokens  # the length may include the answer
+        reply = limits_of(services, target, conversation).limits.reply  # the length may include the answer
         ratio, least = error.length * MARGIN / max(1, tokens), (error.length - reply) / max(1, tokens)
     elif source != "default":
         ratio = least = size.tokens * UNNAMED_MARGIN / max(1, tokens)
@@ -178,7 +178,7 @@ def _context(services: Services, target: ModelTarget) -> tuple[ContextSize, Cont
     return (ContextSize(UNKNOWN_CONTEXT), "default") if size is None else (size, "table")
 
 
-def _with_reply(limits: Limits, otherwise: int, asked: int | None) -> Limits:
+def _with_reply(limits: BudgetConfig, otherwise: int, asked: int | None) -> BudgetConfig:
     """Return limits with room for the requested answer. At least an eighth of the context window is for the prompt."""
-    reply = otherwise if asked is None else min(asked, limits.context_tokens * 7 // 8)
-    return replace(limits, reply_tokens=reply)
+    reply = otherwise if asked is None else min(asked, limits.context * 7 // 8)
+    return replace(limits, reply=reply)

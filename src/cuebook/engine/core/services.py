@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuebook.config import ConfigSections
+from cuebook.config import BudgetConfig, ConfigSections
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.engine.core.scheduling import ConversationQueue, ForegroundGate
@@ -34,7 +34,6 @@ from cuebook.signals.sentiment import analyzers_of
 from cuebook.storage.audit import AuditStore
 from cuebook.storage.prompts import PromptStore
 from cuebook.storage.store import Store
-from cuebook.window.budget import Limits
 from cuebook.window.cache import CacheSimulator
 from cuebook.window.models import CacheRule, ContextSize
 from cuebook.window.tokens import Counter
@@ -129,7 +128,7 @@ Known = tuple[str, bytes, bool]
 class Settings(Struct, frozen=True, kw_only=True):
     """Values derived from the configuration and the project's files. A changed file replaces the whole record."""
 
-    limits: Limits
+    limits: BudgetConfig
     sets_context: bool  # `budget.context` applies to all models
     model_url: str  # of the configured model's server; "" without one
     key: bytes

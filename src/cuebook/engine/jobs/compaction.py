@@ -117,7 +117,7 @@ def _is_due(services: Services, due: DueConversation, *, hurry: bool) -> bool:
         backlog=due.backlog,
         backlog_tokens=due.backlog_tokens,
         room=(window.room if window else 0) or allot(settings.limits, front=0).posts,
-        trigger_ratio=due.trigger if tunes and due.trigger else settings.limits.trigger_ratio,
+        trigger_ratio=due.trigger if tunes and due.trigger else settings.limits.trigger,
         now=services.clock.now(),
         last_at=due.last_at,
         not_before=due.not_before,

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from cuebook.config import BudgetConfig
 from cuebook.engine.core.services import CachedWindow, Services
 from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.errors import InvalidInput
@@ -23,7 +24,7 @@ from cuebook.records.memory import Hit
 from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Dropped, Manifest, Turn, Window
 from cuebook.signals.metaprompts import NOTED_AS
-from cuebook.window.budget import Allotment, Limits, allot, prompt_budget
+from cuebook.window.budget import Allotment, allot, prompt_budget
 from cuebook.window.manifest import anchored, dropped_ranges, remember
 from cuebook.window.partition import UNTUNED, Partition, in_force, least, lighten, limited, moves, partition
 from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, PostInForm, cut_down
@@ -139,7 +140,7 @@ class _Room(Struct, frozen=True):
     scene: Scene
     request: WindowRequest
     fence: str
-    limits: Limits
+    limits: BudgetConfig
     count: Counter
 
 
@@ -265,7 +266,7 @@ def _fit_front(room: _Room, summary: Text | None, least: tuple[int, int], path: 
     tainted = room.scene.summary and room.scene.summary.tainted
     recalls = request.query or request.memories.hits or request.advice or request.mind or tainted
     has_volatile = request.frozen or (request.frozen is None and recalls)  # texts beside the query
-    limits = room.limits if has_volatile else msgspec.structs.replace(room.limits, memory_tokens=0)
+    limits = room.limits if has_volatile else msgspec.structs.replace(room.limits, memory=0)
     budget, whole, fixed = prompt_budget(limits, request.token_budget), least[0], own + tools
     if request.keeps_all and budget < fixed + path <= budget * request.limits.excess:
         return _FixedBlocks(

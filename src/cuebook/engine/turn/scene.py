@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from cuebook.config import BudgetConfig
 from cuebook.engine.core.context_limits import limits_of
 from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.turn.history import HistoryPosition
@@ -22,7 +23,6 @@ from cuebook.prompts.names import candidates, own_names
 from cuebook.records.conversation import Stretch
 from cuebook.records.memory import Dense, Item, Scope, Summary
 from cuebook.records.turn import Ask, Turn
-from cuebook.window.budget import Limits
 from cuebook.window.partition import reach
 
 #: Posts from full text; their neighbors are added. On LoCoMo dev 24 are as good as 200 (R@10 79.0, 79.2).
@@ -73,7 +73,7 @@ def path_query(
     *,
     parent: int | None,
     budget: int | None,
-    limits: Limits | None = None,
+    limits: BudgetConfig | None = None,
     dense: Dense | None = None,
 ) -> PathQuery:
     """Return a turn's store query: as much of the path as may fit, and search results for the query.
