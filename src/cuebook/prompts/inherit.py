@@ -11,7 +11,7 @@ from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import merge_lines
 from cuebook.prompts.names import candidates, parse_reference
 from cuebook.prompts.template import touched
-from cuebook.records.prompt import MAIN, Param, Place, ResolvedVersion, Version
+from cuebook.records.prompt import MAIN, BranchPlace, Param, ResolvedVersion, Version
 
 T = TypeVar("T")
 
@@ -27,10 +27,10 @@ Clash = dict[str, str | None]
 
 def parents_first(items: Iterable[T], version_of: Callable[[T], Version]) -> list[T]:
     """Return items branch by branch, each after its prompt's `main` and its parents; no branch waits for itself."""
-    branches: dict[Place, list[T]] = {}
+    branches: dict[BranchPlace, list[T]] = {}
     for item in items:
         branches.setdefault(version_of(item).place, []).append(item)
-    ordered: dict[Place, list[T]] = {}
+    ordered: dict[BranchPlace, list[T]] = {}
     for wanted in branches:
         way = [wanted]
         while way:
@@ -43,7 +43,7 @@ def parents_first(items: Iterable[T], version_of: Callable[[T], Version]) -> lis
     return [item for group in ordered.values() for item in group]
 
 
-def _ahead(version: Version) -> Iterator[Place]:
+def _ahead(version: Version) -> Iterator[BranchPlace]:
     """Yield the branches that must exist before a version."""
     yield version.slug, MAIN
     if version.inherits:

@@ -28,7 +28,7 @@ from cuebook.prompts.inherit import parents_first, resolve
 from cuebook.prompts.names import candidates, check_branch, check_section, check_slug, parse_reference
 from cuebook.prompts.params import read_params
 from cuebook.prompts.strict_json import parse
-from cuebook.records.prompt import MAIN, Engine, Place, Version
+from cuebook.records.prompt import MAIN, BranchPlace, Engine, Version
 from cuebook.validate import Document, check, format_value, join
 
 # ---- rows of a migration file ---------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ from cuebook.validate import Document, check, format_value, join
 
 _ALIASES: Final = {"overrideSections": "override_sections", "inherits_from": "inherits"}
 _Number = Annotated[int, Meta(ge=1)]
-_Chains = dict[Place, list[Version]]  # oldest first
+_Chains = dict[BranchPlace, list[Version]]  # oldest first
 
 
 class MigrationRow(Struct, frozen=True):
@@ -243,9 +243,9 @@ def _of_cortex(
     return rows
 
 
-def _parents(links: tuple[_Link, ...]) -> dict[Place, tuple[str, str]]:
+def _parents(links: tuple[_Link, ...]) -> dict[BranchPlace, tuple[str, str]]:
     """Return the parent of each branch, with the path of the link."""
-    parents: dict[Place, tuple[str, str]] = {}
+    parents: dict[BranchPlace, tuple[str, str]] = {}
     for at, link in enumerate(links):
         path = f"inheritance[{at}]"
         child, parent = [
@@ -266,7 +266,7 @@ def _numbered(
     numbered: _NumberedVersion,
     path: str,
     prompt: tuple[_Prompt, str] | None,
-    parents: Mapping[Place, tuple[str, str]],
+    parents: Mapping[BranchPlace, tuple[str, str]],
 ) -> MigrationRow:
     shared, shared_path = prompt or (_Prompt(slug=numbered.slug), "")
     content, overriding = numbered.content, numbered.override_sections
@@ -341,9 +341,9 @@ def _named_apart(rows: Iterable[MigrationRow], chains: _Chains) -> Iterator[Migr
         yield replace(row, version=version)
 
 
-def _grouped(rows: Iterable[MigrationRow]) -> dict[Place, list[MigrationRow]]:
+def _grouped(rows: Iterable[MigrationRow]) -> dict[BranchPlace, list[MigrationRow]]:
     """Group rows by branch: `main` before the other branches of a slug, versions in order."""
-    groups: dict[Place, list[MigrationRow]] = {}
+    groups: dict[BranchPlace, list[MigrationRow]] = {}
     for row in rows:
         groups.setdefault(row.version.place, []).append(row)
     first = {slug: at for at, (slug, _) in reversed(list(enumerate(groups)))}

@@ -27,7 +27,7 @@ from cuebook.prompts.names import DEFAULT, ENDING, check_branch, check_slug
 from cuebook.prompts.pages import decoded
 from cuebook.prompts.params import bare, read_params
 from cuebook.prompts.strict_json import parse
-from cuebook.records.prompt import MAIN, Label, Param, Place, Version
+from cuebook.records.prompt import MAIN, BranchPlace, Label, Param, Version
 from cuebook.validate import check as validated
 
 #: The registry's format version; a greater number is from a later Cuebook.
@@ -122,11 +122,11 @@ def is_object(path: str, text: str | bytes) -> bool:
 # ---------------------------------------------------------------- writing
 def layout(
     versions: Iterable[Version],
-    heads: Mapping[Place, int],
+    heads: Mapping[BranchPlace, int],
     labels: Mapping[str, Sequence[Label]] | None = None,
     *,
-    active: Mapping[Place, int] | None = None,
-    paths: Mapping[Place, str] | None = None,
+    active: Mapping[BranchPlace, int] | None = None,
+    paths: Mapping[BranchPlace, str] | None = None,
     others: Iterable[RegistryEntry] = (),
 ) -> dict[str, str]:
     """Return all files of these versions below `prompts/`: active ones, objects of the others, the registry itself.
@@ -200,7 +200,7 @@ def rebuilt(texts: Mapping[str, Version]) -> Registry:
 
     A branch's texts are numbered by semantic version; its working file is active. Labels, times and origins are lost.
     """
-    branches: dict[Place, dict[tuple[str, str], RegistryEntry]] = {}
+    branches: dict[BranchPlace, dict[tuple[str, str], RegistryEntry]] = {}
     for path, version in sorted(
         texts.items(), key=lambda each: each[0].startswith(OBJECTS)
     ):  # a file before its object
@@ -238,7 +238,7 @@ def read(text: str | bytes) -> Registry:
 
 def _with_heads(entries: tuple[RegistryEntry, ...]) -> tuple[RegistryEntry, ...]:
     """Mark the newest version of each prompt as head, as in kAI: `latest` is the highest version."""
-    newest: dict[Place, RegistryEntry] = {}
+    newest: dict[BranchPlace, RegistryEntry] = {}
     for entry in entries:
         best = newest.setdefault((entry.id, entry.branch), entry)
         if rank(entry.version) > rank(best.version):

@@ -20,7 +20,7 @@ EventKind = Literal["write", "branch", "label", "rollback", "clear"]
 Source = Literal["next", "feedback"]  # of an outcome
 
 #: A branch: the prompt's slug, and the branch's name.
-Place = tuple[str, str]
+BranchPlace = tuple[str, str]
 
 MAIN = "main"
 #: The section of a text without section markers.
@@ -67,7 +67,7 @@ class Version(Struct, frozen=True, kw_only=True):
         return weights if isinstance(weights, Mapping) else {}
 
     @property
-    def place(self) -> Place:
+    def place(self) -> BranchPlace:
         """Return its branch: the slug and the branch's name."""
         return self.slug, self.branch
 

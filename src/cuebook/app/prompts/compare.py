@@ -34,17 +34,17 @@ from cuebook.prompts.digest import level
 from cuebook.prompts.files import written
 from cuebook.prompts.registry import path_of
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import Place, Version
+from cuebook.records.prompt import BranchPlace, Version
 
 #: By branch: the SHA-256 of the content that its file and head last shared, and the file's path.
-Agreed = dict[Place, tuple[str, str]]
+Agreed = dict[BranchPlace, tuple[str, str]]
 State = Literal["same", "new", "changed", "behind", "missing", "both", "registry"]
 
 
 class BranchState(Struct, frozen=True, kw_only=True):
     """A branch's file and active version. `file` is the version to store."""
 
-    place: Place
+    place: BranchPlace
     path: str
     state: State
     source: PromptFile | None = None

@@ -40,7 +40,7 @@ from cuebook.prompts.names import read_place
 from cuebook.prompts.registry import FILE, path_of
 from cuebook.records.answer import Answer
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import Place, Version
+from cuebook.records.prompt import BranchPlace, Version
 
 _log = logging.getLogger("cuebook.prompts")
 
@@ -229,7 +229,7 @@ class ProjectPrompts(Prompts):
 
         return await asyncio.to_thread(read)
 
-    async def _point(self, place: Place, labels: Sequence[tuple[str, int]], active: int) -> None:
+    async def _point(self, place: BranchPlace, labels: Sequence[tuple[str, int]], active: int) -> None:
         """Restore the labels and the active version that file and registry have for a branch."""
         slug, branch = place
         known = {one.number for one in await self._services.prompts.versions(Scope(), slug, branch=branch)}
@@ -247,7 +247,11 @@ class ProjectPrompts(Prompts):
             _log.warning("%s (the push itself succeeded)", error)
 
     async def _lay_out(
-        self, shelf: PromptFolder, contents: Contents, slugs: Collection[str] | None, fresh: Collection[Place] = ()
+        self,
+        shelf: PromptFolder,
+        contents: Contents,
+        slugs: Collection[str] | None,
+        fresh: Collection[BranchPlace] = (),
     ) -> None:
         """Write the files of the `fresh` branches, other versions' objects and the registry, of all or some prompts."""
         paths = {each.version.place: each.path for each in contents.prompts}
@@ -322,7 +326,7 @@ def _semver_of(standing: BranchState, stored: Mapping[tuple[str, str, str], Vers
     return found.semver if found else file.semver if file else ""
 
 
-def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[Place, str]) -> tuple[str, str]:
+def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[BranchPlace, str]) -> tuple[str, str]:
     """Write the stored semantic version into a file with another one or none. Return the state to store. Blocks."""
     source, file = standing.source, standing.file
     if source is None or file is None:

@@ -24,7 +24,7 @@ from cuebook.prompts import registry as registries
 from cuebook.prompts.files import read_file, read_stated
 from cuebook.prompts.names import check_branch, check_slug
 from cuebook.prompts.pages import MAX_FILE
-from cuebook.records.prompt import MAIN, Place, Version
+from cuebook.records.prompt import MAIN, BranchPlace, Version
 
 ENDING = ".md"
 #: Documentation for people, not a prompt.
@@ -82,7 +82,7 @@ class PromptFolder:
         """
         registry, fault = self._registry()
         entries = {entry.path: entry for entry in registry.entries} if registry else {}
-        results: dict[Place, PromptFile] = {}
+        results: dict[BranchPlace, PromptFile] = {}
         odd: list[tuple[str, str]] = []
         for path, why in self._paths():
             try:

@@ -11,7 +11,7 @@ from cuebook.prompts import registry as registries
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.files import read_file
 from cuebook.prompts.registry import Registry, RegistryEntry
-from cuebook.records.prompt import MAIN, Place, Version
+from cuebook.records.prompt import MAIN, BranchPlace, Version
 
 
 def history_of(
@@ -67,7 +67,7 @@ def _own(entries: Sequence[RegistryEntry]) -> RegistryEntry | None:
     return next((each for each in reversed(entries) if not each.path.startswith(registries.OBJECTS)), None)
 
 
-def _object(shelf: PromptFolder, entry: RegistryEntry, place: Place) -> Version | None:
+def _object(shelf: PromptFolder, entry: RegistryEntry, place: BranchPlace) -> Version | None:
     """Return an older version; None if its object is missing or does not match its name."""
     try:
         text = shelf.bytes_of(entry.path)
@@ -131,7 +131,7 @@ def _labels_astray(entries: Sequence[RegistryEntry], family: Family) -> list[str
     ]
 
 
-def _entries(registry: Registry | None, place: Place) -> list[RegistryEntry]:
+def _entries(registry: Registry | None, place: BranchPlace) -> list[RegistryEntry]:
     """Return a branch's entries, oldest first; kAI's formats have no numbers and no history."""
     registry_entries = [each for each in registry.entries if (each.id, each.branch) == place] if registry else []
     return sorted((each for each in registry_entries if each.number), key=lambda each: each.number)
