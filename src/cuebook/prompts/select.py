@@ -56,15 +56,8 @@ PRIOR_REACH = 0.2  # how far the author's weights move the prior mean
 FLOOR = 0.05
 
 
-class Variant(Struct, frozen=True, kw_only=True):
-    """The active version of a branch, as a candidate."""
-
-    slug: str
-    branch: str = MAIN
-    number: int = 1
-    edge_weight: float = 0.5
-    context_weights: Mapping[str, float] = {}
-    rolled_back: bool = False
+#: The active version of a branch, as a candidate.
+Variant = tuple[Version, Branch]
 
 
 class Choice(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -92,18 +85,6 @@ class Selection(Struct, frozen=True, kw_only=True):
     variants: tuple[Choice, ...]
 
 
-def variant(version: Version, branch: Branch) -> Variant:
-    """Return a branch's active version as a variant."""
-    return Variant(
-        slug=version.slug,
-        branch=branch.name,
-        number=version.number,
-        edge_weight=branch.weight,
-        context_weights=version.context_weights,
-        rolled_back=version.number in branch.rolled_back,
-    )
-
-
 def context_fit(weights: Mapping[str, float], signals: Mapping[str, float]) -> float:
     """Return dot(weights, signals) / sum(|weights|) (B); 0 without weights. In [-1, 1] for signals in [0, 1]."""
     known = {name: finite(weight, f"context_weights.{name}") for name, weight in weights.items()}
@@ -125,7 +106,7 @@ def epsilon_greedy(
     Raises InvalidInput naming a weight that is not finite or a signal outside [0, 1], NotFound if no variant is left.
     """
     heard = checked(signals)
-    choices = [_scored(each, heard) for each in _eligible(variants)]
+    choices = [_scored(version, branch, heard) for version, branch in _eligible(variants)]
     best = max(range(len(choices)), key=lambda at: (choices[at].total_score, -at))
     even = epsilon / len(choices)
     chances = [even + (1.0 - epsilon if at == best else 0.0) for at in range(len(choices))]
@@ -150,12 +131,12 @@ def thompson(
     and need no draws. 20 variants with 6 signals: about 1 ms. Raises like `epsilon_greedy`.
     """
     heard, offered = checked(signals), _eligible(variants)
-    evidence = [posteriors.get(each.branch, Posterior()) for each in offered]
+    evidence = [posteriors.get(branch.name, Posterior()) for _, branch in offered]
     names = tuple(sorted({*declared(variants), *(name for each in evidence for name in each.signals)}))
     x = features(names, heard)
     beliefs = [
-        _belief(aligned(each, names), _prior(names, one.context_weights), x)
-        for each, one in zip(evidence, offered, strict=True)
+        _belief(aligned(each, names), _prior(names, version.context_weights), x)
+        for each, (version, _) in zip(evidence, offered, strict=True)
     ]
     chances = [floor / len(offered) + (1.0 - floor) * chance for chance in win_chances(beliefs)]
     if uniform() < floor:
@@ -164,7 +145,8 @@ def thompson(
         drawn = [gauss(mean, sd) for mean, sd in beliefs]
         picked = drawn.index(max(drawn))
     choices = [
-        structs.replace(_scored(one, heard), total_score=mean) for one, (mean, _) in zip(offered, beliefs, strict=True)
+        structs.replace(_scored(*each, heard), total_score=mean)
+        for each, (mean, _) in zip(offered, beliefs, strict=True)
     ]
     expected = max(mean for mean, _ in beliefs)
     return _selection(choices, chances, picked, explored=beliefs[picked][0] < expected)
@@ -172,7 +154,7 @@ def thompson(
 
 def declared(variants: Sequence[Variant]) -> tuple[str, ...]:
     """Return the known signals for which a variant has a weight, sorted, `sentiment_high` under its first name."""
-    return known_signals(name for each in variants for name in each.context_weights)
+    return known_signals(name for version, _ in variants for name in version.context_weights)
 
 
 def known_signals(names: Iterable[str]) -> tuple[str, ...]:
@@ -238,23 +220,25 @@ def _eligible(variants: Sequence[Variant]) -> list[Variant]:
     if not variants:
         raise NotFound("No variant to select from. Pass at least one.")
     offered = sorted(
-        (each for each in variants if not each.rolled_back),
-        key=lambda each: (each.slug, each.branch != MAIN, each.branch, each.number),
+        ((version, branch) for version, branch in variants if version.number not in branch.rolled_back),
+        key=lambda each: (each[0].slug, each[0].branch != MAIN, each[0].branch, each[0].number),
     )
+    slug = variants[0][0].slug
     if not offered:
-        raise NotFound(f"Every variant of prompt {variants[0].slug!r} was rolled back. Clear one, or add a version.")
-    if len({each.branch for each in offered}) < len(offered) or offered[0].slug != offered[-1].slug:
-        msg = f"variants: expected each branch of prompt {offered[0].slug!r} at most once. Remove the others."
+        raise NotFound(f"Every variant of prompt {slug!r} was rolled back. Clear one, or add a version.")
+    places = {version.place for version, _ in offered}
+    if len(places) < len(offered) or {slug for slug, _ in places} != {slug}:
+        msg = f"variants: expected each branch of prompt {slug!r} at most once. Remove the others."
         raise InvalidInput(msg, where="variants")
     return offered
 
 
-def _scored(each: Variant, signals: Mapping[str, float]) -> Choice:
+def _scored(version: Version, branch: Branch, signals: Mapping[str, float]) -> Choice:
     """Return a variant's scores (B): half edge weight, half fit; the edge weight alone if it has no weights."""
-    name = f"edge_weight of {each.slug}@{each.branch}"
-    edge, fit = finite(each.edge_weight, name), context_fit(each.context_weights, signals)
-    total = 0.5 * edge + 0.5 * fit if any(each.context_weights.values()) else edge
-    return as_answer(Choice, each, edge_weight=edge, context_fit=fit, total_score=total)
+    weights = version.context_weights
+    edge, fit = finite(branch.weight, f"edge_weight of {version.slug}@{branch.name}"), context_fit(weights, signals)
+    total = 0.5 * edge + 0.5 * fit if any(weights.values()) else edge
+    return as_answer(Choice, version, edge_weight=edge, context_fit=fit, total_score=total)
 
 
 def _selection(choices: list[Choice], chances: list[float], picked: int, *, explored: bool) -> Selection:

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.prompts import select
@@ -20,7 +19,6 @@ from cuebook.prompts.select import (
     declared,
     epsilon_greedy,
     features,
-    variant,
     win_chances,
 )
 from cuebook.records.prompt import Branch, Version
@@ -32,8 +30,14 @@ def thompson(offered, signals, known, dice, **options):
     return select.thompson(offered, signals, known, uniform=dice.random, gauss=dice.gauss, **options)
 
 
-def offer(branch: str = "main", weight: float = 0.5, weights: dict[str, float] | None = None, **rest) -> Variant:
-    return Variant(slug="p", branch=branch, edge_weight=weight, context_weights=weights or {}, **rest)
+def offer(
+    name: str = "main", weight: float = 0.5, weights: dict[str, float] | None = None, *, slug: str = "p", rolled_back=()
+) -> Variant:
+    version = Version(slug=slug, branch=name, number=1, metadata={"context_weights": weights or {}})
+    branch = Branch(
+        name=name, head=1, active=1, semver="", digest="", weight=weight, observations=0, rolled_back=rolled_back
+    )
+    return version, branch
 
 
 # ---- the specification ----------------------------------------------------------------------------------------------
@@ -78,7 +82,8 @@ def test_ties_go_to_main_then_by_name() -> None:
     for number in range(6):
         random.Random(number).shuffle(offered)
         assert epsilon_greedy(offered, {}, roll=0.5).selected.branch == "main"
-        assert epsilon_greedy([each for each in offered if each.branch != "main"], {}, roll=0.5).selected.branch == "a"
+        others = [(version, branch) for version, branch in offered if branch.name != "main"]
+        assert epsilon_greedy(others, {}, roll=0.5).selected.branch == "a"
 
 
 def test_epsilon_0_never_explores_and_1_always_does() -> None:
@@ -132,7 +137,7 @@ def test_an_out_of_range_signal_is_rejected_by_name(bad) -> None:
 
 
 def test_a_rolled_back_variant_is_neither_picked_nor_explored() -> None:
-    offered = [offer("main", 0.3), offer("a", 0.99, rolled_back=True), offer("b", 0.2)]
+    offered = [offer("main", 0.3), offer("a", 0.99, rolled_back=(1,)), offer("b", 0.2)]
     dice = random.Random(3)
     for _ in range(200):
         greedy = epsilon_greedy(offered, {}, roll=dice.random())
@@ -146,17 +151,9 @@ def test_a_rolled_back_variant_is_neither_picked_nor_explored() -> None:
 
 
 def test_duplicate_branches_or_two_prompts_are_rejected() -> None:
-    for offered in ([offer(), offer()], [offer(), Variant(slug="q", branch="a")]):
+    for offered in ([offer(), offer()], [offer(), offer("a", slug="q")]):
         with pytest.raises(InvalidInput, match="variants"):
             epsilon_greedy(offered, {}, roll=0.5)
-
-
-def test_a_variant_is_the_active_version_of_a_branch() -> None:
-    version = Version(slug="p", branch="a", number=3, metadata={"context_weights": {"task_coding": 1.0}})
-    branch = Branch(name="a", head=4, active=3, semver="1.0.0", digest="", weight=0.7, observations=0, rolled_back=(4,))
-    made = variant(version, branch)
-    assert made == offer("a", 0.7, {"task_coding": 1.0}, number=3)
-    assert variant(version, replace(branch, head=3, rolled_back=(3,))).rolled_back
 
 
 def test_a_fit_without_weights_is_0() -> None:

@@ -8,7 +8,7 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.inherit import DEPTH, resolve
 from cuebook.prompts.names import parse_reference
-from cuebook.prompts.select import Selection, epsilon_greedy, thompson, variant
+from cuebook.prompts.select import Selection, epsilon_greedy, thompson
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, ResolvedVersion, Version
 from cuebook.storage.store import Store
@@ -62,11 +62,10 @@ def select_from(
     services: Services, family: Family, signals: Mapping[str, float], *, strategy: str, epsilon: float, seed: int | None
 ) -> Selection:
     """Select a variant of a family. Without a seed, use the project's random generator."""
-    variants = [variant(version, branch) for version, branch in family.variants]
     dice = random.Random(services.dice.new_id("seed") if seed is None else seed)  # noqa: S311  # a choice, no secret
     if strategy == "epsilon_greedy":
-        return epsilon_greedy(variants, signals, epsilon=epsilon, roll=dice.random())
+        return epsilon_greedy(family.variants, signals, epsilon=epsilon, roll=dice.random())
     if strategy != "thompson":
         msg = f"strategy: unknown value {strategy!r}. Available: epsilon_greedy, thompson."
         raise InvalidInput(msg, where="strategy")
-    return thompson(variants, signals, family.evidence, uniform=dice.random, gauss=dice.gauss)
+    return thompson(family.variants, signals, family.evidence, uniform=dice.random, gauss=dice.gauss)
