@@ -484,7 +484,7 @@ class Cuebook:
             "store": store,
             "model": self.services.model.name,
             "embedder": self.services.embedder.name if self.services.embedder else None,
-            "embedderError": self.services.caches.embedder_failure.why or None,
+            "embedderError": self.services.caches.failures.get("embedder") or None,
             "hasModel": self.services.model.name != NO_MODEL or self._upstream is not None,
             "upstream": self.upstream_url,
             "personas": self.personas,

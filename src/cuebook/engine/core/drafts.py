@@ -5,7 +5,7 @@ Errors name the field.
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
@@ -15,7 +15,7 @@ from cuebook.memory.compress import compress
 from cuebook.memory.recall import unlearned
 from cuebook.memory.tokenizer import key_text, redated
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
-from cuebook.records.redaction import begun
+from cuebook.records.redaction import Redactor, begun
 from cuebook.window.post_forms import decode, short, weigh, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.wire import chat_messages as openai_messages
@@ -30,13 +30,6 @@ _DATA = frozenset({"image_url", "file", "audio", "input_audio"})
 _EARLIEST, _LATEST = -30_610_224_000.0, 253_370_764_800.0
 #: Most parts of a post that its compressed text can represent.
 _COMPRESSIBLE = frozenset({"execution_result", "code_error", "execution_status", "text"})
-
-
-class SecretReplacer(Protocol):
-    """Redacts secrets in text and in JSON."""
-
-    def text(self, value: str) -> str: ...
-    def json(self, document: bytes) -> bytes: ...
 
 
 class Posted(Struct, frozen=True, kw_only=True):
@@ -57,7 +50,7 @@ class PostFactory(Struct, frozen=True):
     """Builds drafts with the project's token counter, secret redactor and size limit."""
 
     count: Counter
-    redactor: SecretReplacer | None
+    redactor: Redactor | None
     max_post: int
 
     def clean(self, text: str) -> str:
@@ -85,7 +78,7 @@ class PostFactory(Struct, frozen=True):
         if posted.wire is not None:
             try:
                 wire = bytes(self.clean_json(posted.wire))
-                message_content = read_message(wire)
+                content = read_message(wire)
             except InvalidInput as error:
                 where = (error.where or "").replace("messages[0]", "wire")
                 raise InvalidInput(str(error).replace(error.where or "", where, 1), where=where) from error
@@ -94,12 +87,12 @@ class PostFactory(Struct, frozen=True):
             for part in posted.parts:
                 check_text(part.content, "attachments")
             name = sender if role == "user" and sender != user else None
-            message_content = MessageContent(role, name, posted.message, posted.parts)
+            content = MessageContent(role, name, posted.message, posted.parts)
         return self.draft(
-            message_content,
+            content,
             id=posted.id or id,
             sender=sender,
-            recipient=self.clean(posted.recipient) or recipient_of(message_content.role),
+            recipient=self.clean(posted.recipient) or recipient_of(content.role),
             now=now if posted.created_at is None else posted.created_at,
             state=posted.state,
             wire=wire,
@@ -108,7 +101,7 @@ class PostFactory(Struct, frozen=True):
     def message(
         self,
         raw: bytes,
-        message_content: MessageContent,
+        content: MessageContent,
         *,
         id: str,  # noqa: A002
         user: str | None,
@@ -124,18 +117,18 @@ class PostFactory(Struct, frozen=True):
         kept = raw if clean else self.clean_json(raw)
         clean = kept is raw
         if not clean:
-            message_content = read_message(kept)
-        sender = sender_of(message_content, user)
-        plain = not message_content.parts and message_content.name is None and sender in (owner, "user", ASSISTANT)
+            content = read_message(kept)
+        sender = sender_of(content, user)
+        plain = not content.parts and content.name is None and sender in (owner, "user", ASSISTANT)
         if plain:
             fields: Mapping[str, Any] = msgspec.json.decode(kept)
             plain = set(fields) == {"role", "content"} and isinstance(fields["content"], str)
             plain = plain and fields["role"] in ("user", ASSISTANT)
         draft = self.draft(
-            message_content,
+            content,
             id=id,
             sender=sender,
-            recipient=recipient_of(message_content.role),
+            recipient=recipient_of(content.role),
             now=now,
             wire=None if plain else bytes(kept),
             clean=clean,
@@ -146,7 +139,7 @@ class PostFactory(Struct, frozen=True):
 
     def draft(
         self,
-        message_content: MessageContent,
+        content: MessageContent,
         *,
         id: str,  # noqa: A002
         sender: str,
@@ -162,23 +155,21 @@ class PostFactory(Struct, frozen=True):
         `clean`: `wire` has the same content and no secrets. A single text is one string of its JSON; several texts or
         calls are derived from it.
         """
-        check_text(message_content.message, "message")
+        check_text(content.message, "message")
         check_name(id, "id")
         check_name(sender, "sendFrom")
         check_name(recipient, "sendTo")
         check_time(now)
-        texts = [message_content.message, *(part.content for part in message_content.parts if part.type not in _DATA)]
+        texts = [content.message, *(part.content for part in content.parts if part.type not in _DATA)]
         if limited and (size := sum(len(text.encode()) for text in texts)) > self.max_post:
             limit = f"{self.max_post:,}. Split the post or raise server.max_post."
             msg = f"Post too large: {size:,} bytes of text exceed the limit of {limit}"
             raise TooLarge(msg, where="message")
-        message = (
-            message_content.message if clean and not message_content.parts else self.clean(message_content.message)
-        )
-        parts, encoded = self._clean_parts(message_content.parts)
+        message = content.message if clean and not content.parts else self.clean(content.message)
+        parts, encoded = self._clean_parts(content.parts)
         wire = self.clean_json(wire) if wire and not clean else wire
         post = PathPost(
-            0, id, 0, message_content.role, sender, message, 0, None, 0, 0, now,
+            0, id, 0, content.role, sender, message, 0, None, 0, 0, now,
             encoded, wire, state,
         )  # fmt: skip
         tokens = self.tokens(post)
@@ -187,16 +178,16 @@ class PostFactory(Struct, frozen=True):
             id=id,
             sender=sender,
             recipient=recipient,
-            role=message_content.role,
+            role=content.role,
             message=message,
             created_at=now,
             tokens=tokens,
-            digest=openai_messages.digest(MessageContent(message_content.role, message_content.name, message, parts)),
+            digest=openai_messages.digest(MessageContent(content.role, content.name, message, parts)),
             parts=parts,
             wire=wire,
             small=small,
             small_tokens=small_tokens,
-            key="" if not message or unlearned(message_content.role, message) else key_text(sender, now, message),
+            key="" if not message or unlearned(content.role, message) else key_text(sender, now, message),
             state=state,
         )
 
@@ -253,11 +244,11 @@ def dated(drafts: Sequence[Draft], zone: tzinfo) -> tuple[Draft, ...]:
     )
 
 
-def sender_of(message_content: MessageContent, user: str | None) -> str:
+def sender_of(content: MessageContent, user: str | None) -> str:
     """Return the sender of a wire message: `user` if it has no name."""
-    if message_content.role == "user":
-        return message_content.name or user or "user"
-    return {TOOL: TOOL, SYSTEM: SYSTEM}.get(message_content.role, ASSISTANT)
+    if content.role == "user":
+        return content.name or user or "user"
+    return {TOOL: TOOL, SYSTEM: SYSTEM}.get(content.role, ASSISTANT)
 
 
 def recipient_of(role: Role) -> str:

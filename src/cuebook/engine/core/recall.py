@@ -223,11 +223,11 @@ async def vectors_of(
         log.warning("Embedder %s timed out after %g s; only words are compared", embedder.name, within_s)
         return None
     except BackendError as error:
-        services.caches.embedder_failure.why = services.writer.clean(str(error))
-        log.warning("The embedder failed; only words are compared: %s", services.caches.embedder_failure.why)
+        services.caches.failures["embedder"] = services.writer.clean(str(error))
+        log.warning("The embedder failed; only words are compared: %s", services.caches.failures["embedder"])
         return None
     if missing:
-        services.caches.embedder_failure.why = ""
+        services.caches.failures.pop("embedder", None)
     return [known[text] for text in texts]
 
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct, field
@@ -95,12 +95,6 @@ class Kinds(Struct, kw_only=True):
     space: str = ""
     means: Mapping[str, tuple[float, ...]] = {}
     wanted: bool = False
-
-
-class ServiceFailure(Struct, kw_only=True):
-    """The last error of a service, "" if it works."""
-
-    why: str = ""
 
 
 class TokenRatio(Struct, frozen=True):
@@ -232,8 +226,7 @@ class Caches(Struct, kw_only=True):
     selections: LruCache[bytes, ModelSelection] = field(default_factory=lambda: LruCache(SELECTIONS))
     vectors: LruCache[str, Dense] = field(default_factory=lambda: LruCache(VECTORS))  # by text: queries and experiences
     task_means: Kinds = field(default_factory=Kinds)
-    embedder_failure: ServiceFailure = field(default_factory=ServiceFailure)
-    upstream_failure: ServiceFailure = field(default_factory=ServiceFailure)  # of the last request to it
+    failures: dict[Literal["embedder", "upstream"], str] = field(default_factory=dict)  # the last errors of services
     epoch: int = 0  # number of erasures, as far as this process knows
     #: Mark, backlog and mode of conversations whose summary would not be smaller than its text, by tenant and id.
     refused_passes: dict[tuple[str, str], tuple[int, int, str]] = field(default_factory=dict)

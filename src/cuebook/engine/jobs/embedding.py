@@ -77,8 +77,8 @@ async def load(services: Services) -> None:
     try:
         await embed(services.embedder, [PROBE])
     except BackendError as error:
-        services.caches.embedder_failure.why = services.writer.clean(str(error))
-        log.warning("The embedder is unavailable; search uses full text only: %s", services.caches.embedder_failure.why)
+        services.caches.failures["embedder"] = services.writer.clean(str(error))
+        log.warning("The embedder is unavailable; search uses full text only: %s", services.caches.failures["embedder"])
 
 
 class EmbeddingProgress(Struct):
@@ -210,7 +210,7 @@ async def _rows(
                 half = len(batch) // 2
                 waiting[:0] = [batch[:half], batch[half:]]
             continue
-        services.caches.embedder_failure.why = ""
+        services.caches.failures.pop("embedder", None)
         rows += [(name, part, vector) for (name, part, _), vector in zip(batch, vectors, strict=True)]
     return rows, refused
 

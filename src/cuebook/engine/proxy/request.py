@@ -206,10 +206,10 @@ def _read_message(services: Services, raw: bytes, number: int) -> ResentMessage:
     if known is not None:
         return ResentMessage(raw, *known)
     clean = services.writer.clean_json(raw)
-    message_content = read_message(clean, index=number)
-    known = (message_content.role, openai_messages.digest(message_content), clean is not raw)
+    content = read_message(clean, index=number)
+    known = (content.role, openai_messages.digest(content), clean is not raw)
     services.caches.messages[name] = known
-    return ResentMessage(raw, *known, None if clean is not raw else message_content)
+    return ResentMessage(raw, *known, None if clean is not raw else content)
 
 
 def model_in(body: bytes) -> str:

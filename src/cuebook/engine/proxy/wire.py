@@ -64,13 +64,12 @@ def local_head(*, stream: bool) -> Head:
 
 async def send_upstream(services: Services, upstream: Upstream, request: RelayRequest) -> RelayAnswer:
     """Send a request and wait for the head of its answer. Keep a failure for the live page. Raises UpstreamError."""
-    failure = services.caches.upstream_failure
     try:
         answer = await upstream.send(request)
     except UpstreamError as error:
-        failure.why = services.writer.clean(str(error))
+        services.caches.failures["upstream"] = services.writer.clean(str(error))
         raise
-    failure.why = ""
+    services.caches.failures.pop("upstream", None)
     return answer
 
 

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.context_limits import learn_ratio
@@ -185,33 +186,17 @@ class OpenStep:
 
     def _partial(self, state: TurnState) -> Draft | None:
         """Return the partial answer, or None if it is empty. A key cut off at its end is removed."""
-        message_content = self.so_far() if self.so_far else None
-        message_content = message_content or MessageContent(ASSISTANT, None, "".join(self.text))
+        content = (self.so_far() if self.so_far else None) or MessageContent(ASSISTANT, None, "".join(self.text))
         if state != "finished":
-            message_content = MessageContent(
-                message_content.role,
-                message_content.name,
-                self._services.writer.settled(message_content.message),
-                message_content.parts,
-            )
-        return (
-            self._draft(message_content, self._reply_id, state, None)
-            if message_content.message or message_content.parts
-            else None
-        )
+            content = replace(content, message=self._services.writer.settled(content.message))
+        return self._draft(content, self._reply_id, state, None) if content.message or content.parts else None
 
     def _draft(
-        self,
-        message_content: MessageContent,
-        id_: str,
-        state: TurnState,
-        wire: bytes | None,
-        *,
-        clean: bool = False,
+        self, content: MessageContent, id_: str, state: TurnState, wire: bytes | None, *, clean: bool = False
     ) -> Draft:
-        text = message_content.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+        text = content.message.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
         draft = self._services.writer.draft(
-            MessageContent(message_content.role, message_content.name, text, message_content.parts),
+            replace(content, message=text),
             id=id_,
             sender=ASSISTANT,
             recipient=recipient_of(ASSISTANT),
@@ -219,7 +204,7 @@ class OpenStep:
             state="complete" if state == "finished" else "interrupted",
             wire=wire,
             limited=False,  # a model's answer is stored at any length
-            clean=clean and text == message_content.message,
+            clean=clean and text == content.message,
         )
         return dated([draft], self.plan.request.zone)[0]
 

@@ -112,7 +112,7 @@ def _facts(turn: LiveTurn) -> Iterator[str]:
 
 def unreachable(cue: Cuebook) -> dict[str, str]:
     """Return the text of the banner for an upstream that did not answer the last request, "" if it did."""
-    return {"unreachable": cue.services.caches.upstream_failure.why}
+    return {"unreachable": cue.services.caches.failures.get("upstream", "")}
 
 
 def totals(sums: Sums) -> dict[str, Any]:
