@@ -17,6 +17,8 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Final
 
+from cuebook.records.expression import Expression
+
 #: Languages with a file, and the scripts that are checked before words.
 CODES: Final = ("en", "de", "es", "fr", "zh", "ja")
 #: Longest prefix, suffix, or run of characters in a list.
@@ -170,6 +172,11 @@ def english_lines(subject: str, name: str) -> tuple[str, ...]:
 def english_pattern(subject: str, name: str) -> str:
     """Return a pattern as a regular expression."""
     return "|".join(english_lines(subject, name))
+
+
+def english_expression(subject: str, name: str, flags: re.RegexFlag = re.NOFLAG) -> Expression:
+    """Return a pattern as an expression, which is loaded with its first use."""
+    return Expression(lambda: english_pattern(subject, name), flags)
 
 
 @cache

@@ -12,17 +12,16 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
-from cuebook.languages import english, english_pattern
+from cuebook.languages import english, english_expression
 from cuebook.memory.tokenizer import stop_words, words
 from cuebook.records.answers import LONGEST, repair_json
-from cuebook.records.expression import Expression
 from cuebook.records.persona import Experience
 from cuebook.validate import Fault, Name, validate
 
@@ -71,12 +70,7 @@ MOST_CLAUSES: Final = 12
 
 _SENTENCE: Final = re.compile(r"(?<=[.!?;])\s+|\n+")
 _CLAUSE: Final = re.compile(r", (?:or )?|; |: ")
-
-
-def _pattern(name: str) -> Expression:
-    return Expression(lambda: english_pattern("replies", name), re.IGNORECASE)
-
-
+_pattern = partial(english_expression, "replies", flags=re.IGNORECASE)
 _FRAME: Final = _pattern("frame")
 
 

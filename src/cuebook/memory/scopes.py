@@ -7,11 +7,12 @@ money, family, feelings) are never shared with an organization, and are filed as
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field, structs
 
-from cuebook.languages import english_lines, english_pattern
+from cuebook.languages import english_expression, english_lines
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.key import LongTermMemory
 from cuebook.records.memory import CATEGORIES, Category, Place
@@ -237,10 +238,7 @@ def _any_of(name: str) -> Expression:
     return Expression(edged)
 
 
-def _pattern(name: str, flags: re.RegexFlag = re.NOFLAG) -> Expression:
-    return Expression(lambda: english_pattern("private", name), flags)
-
-
+_pattern = partial(english_expression, "private")
 #: What somebody may not or cannot do, is, or has.
 BOUND: Final = _any_of("bound")
 _SOMEBODY: Final = _any_of("somebody")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import mul
 from typing import Final
 
-from cuebook.languages import english_pattern, english_words
+from cuebook.languages import english_expression, english_words
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Counters, Sentiment
 from cuebook.signals.tasks import TASKS
@@ -34,8 +34,8 @@ LEAST, CONTENT = 2, 3
 #: Seconds between two messages of a quick user, and of one who is not slow.
 QUICK, BRISK = 15.0, 60.0
 
-_SHIFTS: Final = Expression(lambda: english_pattern("messages", "shifts"), re.IGNORECASE)
-_GOES_ON: Final = Expression(lambda: english_pattern("messages", "goes_on"), re.IGNORECASE)
+_SHIFTS: Final = english_expression("messages", "shifts", re.IGNORECASE)
+_GOES_ON: Final = english_expression("messages", "goes_on", re.IGNORECASE)
 #: Characters of a message whose words are compared: its topic comes before pasted text.
 READ: Final = 10_000
 _WORD: Final = Expression(r"[^\W\d_]{3,}|\d{2,}")

@@ -4,7 +4,7 @@ understand one? B counts corrections against a prompt. Confusion needs whole wor
 
 from typing import Final
 
-from cuebook.languages import english, english_pattern
+from cuebook.languages import english, english_expression, english_pattern
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.mind import Polarity
 
@@ -18,12 +18,12 @@ LONGEST: Final = 300
 SENTENCE: Final = Expression(r"(?<=[.!?\u2026])(?<!\b[dm]r\.)(?<!\bms\.)(?<!\bmrs\.)\s+|\n+")
 #: Maximum corrections counted in one message.
 MOST: Final = 5
-_BEGINS: Final = Expression(lambda: english_pattern("corrections", "begins"))
-_HOLDS: Final = Expression(lambda: english_pattern("corrections", "holds"))
+_BEGINS: Final = english_expression("corrections", "begins")
+_HOLDS: Final = english_expression("corrections", "holds")
 #: Strings of which every match of `_HOLDS` contains one.
 _HINTS: Final = ("what i ", " i said", "i told", "i already", "i mentioned", "i wrote", "you", "not that ", "not this ")
-_SPARED: Final = Expression(lambda: english_pattern("corrections", "spared"))
-_NAMED: Final = Expression(lambda: english_pattern("corrections", "named"))
+_SPARED: Final = english_expression("corrections", "spared")
+_NAMED: Final = english_expression("corrections", "named")
 _DENIED: Final = Expression(r"(?:nope|hm+,? no)[.!]*")
 #: A chat-style corrected word: "*their".
 _STARRED: Final = Expression(r"\s*\*(?!\*)[^\W\d_][\w']*(?:,? not \w+)?[.!]?\s*\Z")

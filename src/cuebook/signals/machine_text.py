@@ -4,18 +4,16 @@ Machine output and quoted people do not show the user's mood, however many error
 """
 
 import re
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from cuebook.languages import english_pattern
+from cuebook.languages import english_expression
 from cuebook.records.conversation import ERROR, Part
 from cuebook.records.expression import Expression
 
-
-def _pattern(name: str, flags: re.RegexFlag = re.NOFLAG) -> Expression:
-    return Expression(lambda: english_pattern("machine", name), flags)
-
+_pattern = partial(english_expression, "machine")
 
 # ---- the user's own words -------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from cuebook.languages import english_pattern
+from cuebook.languages import english_expression
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.mind import Counters, Event, Sentiment, Severity, TurnSignals
 from cuebook.records.persona import UNTRACKED, SentimentTracking
@@ -28,10 +28,10 @@ from cuebook.signals.tone import sentences
 LOOKED_AT: Final = 6
 
 _SENTENCE: Final = Expression(r"(?<=[.!?])\s+|\n+")
-_ORDERS_ONLY: Final = Expression(lambda: english_pattern("messages", "orders_only"))
-_ASKS_ONLY: Final = Expression(lambda: english_pattern("messages", "asks_only"))
-_MOVED: Final = Expression(lambda: english_pattern("messages", "moved"))
-_POINTED: Final = Expression(lambda: english_pattern("messages", "pointed"))
+_ORDERS_ONLY: Final = english_expression("messages", "orders_only")
+_ASKS_ONLY: Final = english_expression("messages", "asks_only")
+_MOVED: Final = english_expression("messages", "moved")
+_POINTED: Final = english_expression("messages", "pointed")
 _SHOUTED: Final = Expression(r"\b[A-Z]{4,}\b[^a-z]*\b[A-Z]{2,}\b")
 #: A shorter sentence is an exclamation, not a report.
 REPORT: Final = 5
@@ -62,7 +62,7 @@ _UNREAD: Final = Sentiment()
 WORDY: Final = 5
 #: What people at work write, however short: a number, a version, an option, a path, a file name.
 _NAMED: Final = Expression(r"\d|\w[/_=]\w|(?<!\S)--?\w|\w\.[a-z]{1,4}\b")
-_ORDERS: Final = Expression(lambda: english_pattern("messages", "orders"))
+_ORDERS: Final = english_expression("messages", "orders")
 
 
 def hear(

@@ -7,9 +7,10 @@ from the turn's tool results if the last one failed. Nothing is guessed: a messa
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
-from cuebook.languages import english_pattern
+from cuebook.languages import english_expression
 from cuebook.records.expression import Expression
 from cuebook.records.mind import TurnSignals
 from cuebook.records.prompt import Outcome, TaskOutcome
@@ -25,12 +26,7 @@ REASON: Final = 60
 NEUTRAL: Final = 0.5
 
 _SENTENCE: Final = Expression(r"(?<=[.!?\u2026;])\s+|\n+")
-
-
-def _pattern(name: str) -> Expression:
-    return Expression(lambda: english_pattern("outcome", name), re.IGNORECASE)
-
-
+_pattern = partial(english_expression, "outcome", flags=re.IGNORECASE)
 _LIKELY: Final = _pattern("likely")
 _SUPPOSED: Final = _pattern("supposed")
 _STATEMENTS: Final[Mapping[TaskOutcome, Expression]] = {

@@ -7,9 +7,10 @@ rules report a crisis, because "the market is down" is close to an outage.
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Final
 
-from cuebook.languages import english, english_pattern, english_words
+from cuebook.languages import english, english_expression, english_words
 from cuebook.records.expression import Expression, lowered
 
 TASKS: Final = ("coding", "planning", "casual", "crisis", "reflection")
@@ -27,12 +28,7 @@ AHEAD: Final = 0.2
 TOLD: Final = ("coding", "planning", "casual", "reflection")
 
 _WORD: Final = Expression(r"[^\W_](?:[^\W_]|[+#'-])*")
-
-
-def _pattern(name: str) -> Expression:
-    return Expression(lambda: english_pattern("tasks", name))
-
-
+_pattern = partial(english_expression, "tasks")
 _CRISIS: Final = _pattern("crisis")
 _URGENT: Final = _pattern("urgent")
 _FICTION: Final = _pattern("fiction")

@@ -6,18 +6,15 @@ mere acknowledgment halves it.
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Final
 
-from cuebook.languages import english, english_pattern, english_words
+from cuebook.languages import english, english_expression, english_words
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Polarity
 
-
-def _pattern(name: str) -> Expression:
-    return Expression(lambda: english_pattern("tone", name), re.IGNORECASE)
-
+_pattern = partial(english_expression, "tone", flags=re.IGNORECASE)
 
 # ---- polarity and intensity -----------------------------------------------------------------------------------------
 
