@@ -163,15 +163,10 @@ def english(subject: str) -> Mapping[str, Any]:
 
 
 @cache
-def english_lines(subject: str, name: str) -> tuple[str, ...]:
-    """Return the alternatives of a pattern, one per line of the file. `<<NAME>>` inserts another pattern."""
-    text = _PART.sub(lambda match: english_pattern(subject, match[1]), english(subject)[name])
-    return tuple(line for line in text.split("\n") if line and not line.startswith("# "))
-
-
 def english_pattern(subject: str, name: str) -> str:
-    """Return a pattern as a regular expression."""
-    return "|".join(english_lines(subject, name))
+    """Return a regular expression of the alternatives in a file, one per line. `<<NAME>>` inserts another pattern."""
+    text = _PART.sub(lambda match: english_pattern(subject, match[1]), english(subject)[name])
+    return "|".join(line for line in text.split("\n") if line and not line.startswith("# "))
 
 
 def english_expression(subject: str, name: str, flags: re.RegexFlag = re.NOFLAG) -> Expression:

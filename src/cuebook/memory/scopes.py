@@ -8,11 +8,11 @@ money, family, feelings) are never shared with an organization, and are filed as
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from msgspec import Struct, field, structs
 
-from cuebook.languages import english_expression, english_lines
+from cuebook.languages import english_expression
 from cuebook.records.expression import Expression, lowered
 from cuebook.records.key import LongTermMemory
 from cuebook.records.memory import CATEGORIES, Category, Place
@@ -223,41 +223,19 @@ def categories_for(place: Place, policy: Policy, settings: LongTermMemory = SHAR
 
 Matter = Literal["health", "diet", "identity", "money", "contact", "family", "feeling"]
 
-
-def _any_of(name: str) -> Expression:
-    """Return an expression that finds a pattern in lower-case text. Alternatives that start with a word boundary are
-    tried only at one.
-    """
-
-    def edged() -> str:
-        patterns = english_lines("private", name)
-        edged = [pattern.removeprefix(r"\b") for pattern in patterns if pattern.startswith(r"\b")]
-        others = [pattern for pattern in patterns if not pattern.startswith(r"\b")]
-        return "|".join([rf"\b(?:{'|'.join(edged)})", *others] if edged else others)
-
-    return Expression(edged)
-
-
 _pattern = partial(english_expression, "private")
 #: What somebody may not or cannot do, is, or has.
-BOUND: Final = _any_of("bound")
-_SOMEBODY: Final = _any_of("somebody")
+BOUND: Final = _pattern("bound")
+_SOMEBODY: Final = _pattern("somebody")
 _NAMED: Final = _pattern("named")
-_FAMILY: Final = _any_of("family")
+_FAMILY: Final = _pattern("family")
 _ALONG: Final = _pattern("along")
 _SETTLED: Final = _pattern("settled")
 _MYSELF: Final = _pattern("myself")
 _MAKES: Final = _pattern("makes")
 _THING: Final = _pattern("thing", re.IGNORECASE)
 _OTHER: Final = _pattern("other", re.IGNORECASE)
-_MATTERS: Final[tuple[tuple[Matter, Expression], ...]] = (
-    ("health", _any_of("health")),
-    ("diet", _any_of("diet")),
-    ("identity", _any_of("identity")),
-    ("money", _any_of("money")),
-    ("contact", _any_of("contact")),
-    ("feeling", _any_of("feeling")),
-)
+_MATTERS: Final[dict[Matter, Expression]] = {each: _pattern(each) for each in get_args(Matter) if each != "family"}
 
 
 def matter_of(text: str) -> Matter | None:
@@ -265,7 +243,7 @@ def matter_of(text: str) -> Matter | None:
     lower = lowered(text)
     theirs = _MAKES.search(lower) or (_SETTLED.search(lower) and not _MYSELF.search(lower))
     if not theirs and (_SOMEBODY.search(lower) or _NAMED.search(text)):
-        for matter, pattern in _MATTERS:
+        for matter, pattern in _MATTERS.items():
             if pattern.search(lower):
                 return matter
     return "family" if _FAMILY.search(_ALONG.sub(" ", lower)) else None
