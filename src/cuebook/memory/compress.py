@@ -1,7 +1,7 @@
 """Compress a long post without a model: keep its first line, its last line, and its key facts."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -77,16 +77,13 @@ def _ending(line: str) -> str:
 
 
 def _fitting(facts: Iterable[str], text: str, *, room: int) -> list[str]:
-    """Return the facts that `shown` does not contain, as many as fit into `room` characters."""
-    return list(_fill((fact for fact in facts if not visible(fact, text)), room=room))
-
-
-def _fill(facts: Iterable[str], *, room: int) -> Iterator[str]:
+    """Return the facts that a text does not contain, as many as fit into `room` characters."""
+    fitting: list[str] = []
     for fact in facts:
-        cost = len(fact) + 2
-        if cost - 2 <= room:
-            room -= cost
-            yield fact
+        if len(fact) <= room and not visible(fact, text):
+            room -= len(fact) + 2
+            fitting.append(fact)
+    return fitting
 
 
 def visible(fact: str, text: str) -> bool:
