@@ -50,7 +50,7 @@ class OptimizerStatus(Answer, frozen=True, kw_only=True):
         )
 
 
-class OptimizerRun(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class OptimizerRun(Snapshot, Answer, frozen=True, kw_only=True, omit_defaults=True):
     """An optimizer run; `conversationId` is null for a sum of several, `untuned` explains why nothing was tuned.
 
     `served` is the mean score of the newest rounds with feedback; below 0.5 no step compresses more.
@@ -61,18 +61,8 @@ class OptimizerRun(Answer, frozen=True, kw_only=True, omit_defaults=True):
         "entries_promoted", "compression_trigger_ratio", "full_message_window", "min_relevance_score",
     )  # fmt: skip
 
-    conversation_id: str | None
-    tokens_before: int
-    tokens_after: int
-    entries_compressed: int
-    entries_dropped: int
-    entries_promoted: int
-    compression_trigger_ratio: float
-    full_message_window: int
-    min_relevance_score: float
+    conversation_id: str | None  # type: ignore[assignment]
     timestamp: Time
-    served: float | None = None
-    untuned: str = ""
 
     def __str__(self) -> str:
         return f"no parameter changed: {self.untuned}" if self.untuned else Answer.__str__(self)
