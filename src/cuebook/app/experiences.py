@@ -1,7 +1,7 @@
 """List the handwritten experiences (few-shot examples) of a project, and select them for a query."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -81,16 +81,17 @@ class Experiences(Namespace):
 
         The command exits with 1 if there are problems. Raises NotFound for an unknown role.
         """
-        if self._services.experiences is None:
+        files = self._files
+        if files is None:
             return ExperiencePage(items=(), problems=('experience.selection is "off": no experience is used',))
-        shelf = await self._shelf(quiet=True)
+        shelf = await asyncio.to_thread(files.read, quiet=True)
         kept = shelf.kept if role is None else offered(shelf.kept, self._names(role, shelf))
         odd = strangers(
             shelf, [name for each in self._services.settings.personas.values() for name in (each.id, each.role)]
         )
         entries = [clean(self._services, each) for each in kept]
         page = short_page(entries, f"experiences {role}", limit=limit, cursor=cursor)
-        problems = (*shelf.problems, *odd, *await self._unread())
+        problems = (*shelf.problems, *odd, *await asyncio.to_thread(files.unread))
         return ExperiencePage(items=page.items, next=page.next, problems=problems)
 
     @operation(
@@ -113,13 +114,14 @@ class Experiences(Namespace):
         `role` is a persona's ID or a role (default: the default persona's). Raises InvalidInput, NotFound.
         """
         check_text(query, "query")
-        if self._services.experiences is None:
+        files = self._files
+        if files is None:
             msg = 'Experiences are disabled. Set experience.selection to "auto", "model" or "similarity".'
             raise InvalidInput(msg, where="experience.selection")
         if not query.strip():
             msg = "query: no words to compare. Write a message as a user would."
             raise InvalidInput(msg, where="query")
-        shelf = await self._shelf()
+        shelf = await asyncio.to_thread(files.read)
         names = self._names(self._services.settings.default_persona if role is None else role, shelf)
         candidates = offered(shelf.kept, names)
         experience_query = ExperienceQuery(
@@ -131,13 +133,10 @@ class Experiences(Namespace):
         choice = await choose_for(self._services, Scope(), speaker, experience_query, candidates, asks_model=True)
         return _given(query, names[0], choice)
 
-    async def _shelf(self, *, quiet: bool = False) -> Shelf:
+    @property
+    def _files(self) -> ExperienceFiles | None:
         files = self._services.experiences
-        return await asyncio.to_thread(files.read, quiet=quiet) if isinstance(files, ExperienceFiles) else Shelf()
-
-    async def _unread(self) -> Sequence[str]:
-        files = self._services.experiences
-        return await asyncio.to_thread(files.unread) if isinstance(files, ExperienceFiles) else []
+        return files if isinstance(files, ExperienceFiles) else None
 
     def _names(self, role: str, shelf: Shelf) -> tuple[str, ...]:
         """Return the persona id and role names of a role. Raises NotFound."""

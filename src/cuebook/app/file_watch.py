@@ -7,7 +7,6 @@ except for the default persona.
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from hashlib import blake2b
@@ -17,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.app.files import Sign, sign_of
+from cuebook.app.files import Sign, signs_in
 from cuebook.app.setup.persona_files import means_persona, read_file
 from cuebook.app.setup.project_files import (
     PLAIN,
@@ -158,7 +157,7 @@ class FileWatch:
         values = {presets: before.presets_fault} if before.presets_fault else {}
         before = replace(before, presets=_digest(self._presets))
         try:
-            signs = _signs(folder) if before.signs or folder.exists() else {}
+            signs = signs_in(folder, means_persona) if before.signs or folder.exists() else {}
         except OSError as error:
             values[str(folder)] = f"{str(folder)!r} cannot be read ({error.strerror}). Keeping the current personas."
             return replace(before, told=values)
@@ -220,9 +219,3 @@ def _digest(file: Path) -> bytes:
 async def known_prompts(prompts: PromptStore, config: Config) -> set[str]:
     """Return the prompt ids that an add-on may refer to: stored prompts, and files that will be pushed."""
     return with_own(config, {*files_of(config), *await prompts.every(Scope())})
-
-
-def _signs(folder: Path) -> dict[str, Sign | None]:
-    """Return the signatures of the persona files of a folder, by name. Raises OSError."""
-    with os.scandir(folder) as entries:
-        return dict(sorted((each.name, sign_of(each)) for each in entries if means_persona(each.name)))

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from stat import S_ISREG
 
@@ -19,6 +19,12 @@ def sign_of(file: Path | os.DirEntry[str]) -> Sign | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def signs_in(folder: Path, matches: Callable[[str], bool]) -> dict[str, Sign | None]:
+    """Return the signatures of a folder's files whose names match, by name, sorted. Raises OSError."""
+    with os.scandir(folder) as entries:
+        return dict(sorted((each.name, sign_of(each)) for each in entries if matches(each.name)))
 
 
 def read_bytes(file: Path, name: str = "", *, most: int = 0, advice: str = "Shorten it.") -> bytes:

@@ -13,12 +13,13 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar, Final
 
 from msgspec import Struct
 
-from cuebook.app.files import Sign, decode, read_bytes, sign_of
+from cuebook.app.files import Sign, decode, read_bytes, signs_in
 from cuebook.errors import InvalidInput
 from cuebook.memory.experience import read_experience
 from cuebook.prompts import yaml_text
@@ -120,12 +121,7 @@ class ExperienceFiles:
     def _look(self) -> tuple[dict[str, Sign | None], str]:
         """Return each file's signature by name, and the error if the folder is unreadable: then no file changed."""
         try:
-            with os.scandir(self._folder) as entries:
-                results = sorted(
-                    (entry.name, sign_of(entry))
-                    for entry in entries
-                    if entry.name.startswith(BEGINNING) and entry.name.endswith(ENDINGS)
-                )
+            results = signs_in(self._folder, lambda name: name.startswith(BEGINNING) and name.endswith(ENDINGS))
         except FileNotFoundError:
             return {}, ""
         except OSError as error:
@@ -134,8 +130,8 @@ class ExperienceFiles:
             return known, f"{self._shown}: the experiences cannot be read ({error.strerror}){holds}"
         if len(results) > MOST:
             fault = f"{self._shown}: {len(results):,} experiences. Only the first {MOST:,} are used."
-            return dict(results[:MOST]), fault
-        return dict(results), ""
+            return dict(islice(results.items(), MOST)), fault
+        return results, ""
 
     def _read(self, name: str, mark: Sign | None) -> _ExperienceFile:
         before, label = self._files.get(name), self._named(name)
