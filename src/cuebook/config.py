@@ -25,10 +25,14 @@ Watchers = Annotated[int, Meta(ge=0, le=100_000)]
 Days = Annotated[int, Meta(ge=0, le=36_500)]
 
 
+#: The beginnings of the URL of a PostgreSQL server.
+SERVERS = ("postgresql://", "postgres://")
+
+
 class StoreConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The database."""
 
-    url: str = ".cuebook/cuebook.db"  # a file, or ":memory:"
+    url: str = ".cuebook/cuebook.db"  # a file, postgresql://USER@HOST/DATABASE, or ":memory:"
     synchronous: Literal["FULL", "NORMAL", "OFF"] = "FULL"  # SQLite's setting: FULL also survives a power cut
 
 
@@ -243,10 +247,10 @@ _ADDRESS = re.compile(
 )
 _SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 #: Environment names that are not CUEBOOK_SECTION_KEY.
-ALIASES = {"CUEBOOK_DATABASE_URL": "store.url"}
+ALIASES = {"CUEBOOK_DATABASE_URL": "store.url", "CUEBOOK_KEY_FILE": "secrets.key_file"}
 _PREFIX = "CUEBOOK_"
 #: CUEBOOK_ variables that are not settings.
-_OTHER = frozenset({"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG"})
+_OTHER = frozenset({"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG", "CUEBOOK_KEY_SECRET"})
 
 
 def build(
@@ -350,8 +354,8 @@ def _problems(settings: ConfigSections) -> Iterator[tuple[tuple[str, ...], str]]
         if not re.fullmatch("[a-z]{2,3}", code):
             yield ("embedder.languages",), f'{code!r} is not a language code. Use codes like "en, de", or "" for any.'
     kind, mark, _ = settings.store.url.partition("://")
-    if mark and not settings.store.url.startswith("sqlite:///"):
-        yield ("store.url",), f'{kind!r} databases are not supported. Use a SQLite file or ":memory:".'
+    if mark and not settings.store.url.startswith(("sqlite:///", *SERVERS)):
+        yield ("store.url",), f"{kind!r} databases are not supported. Use a SQLite file or postgresql://."
 
 
 def languages_of(settings: EmbedderConfig) -> frozenset[str]:

@@ -22,7 +22,7 @@ from psycopg.sql import SQL, Identifier
 
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
-from cuebook.storage.database.postgres import PostgresDatabase, create
+from cuebook.storage.database.postgres import PostgresDatabase, upgrade
 from cuebook.storage.database.statements import FULL_TEXT, ddl, prepared
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.store import Store
@@ -46,7 +46,7 @@ _TABLES = sorted({table for table, _, _ in DECLARED} - {"schema_version"} | {*FU
 def url() -> Iterator[str]:
     given = os.environ.get("CUEBOOK_TEST_DATABASE_URL")
     if given:
-        create(given)
+        upgrade(given)
         yield given
         return
     with warnings.catch_warnings():
@@ -64,7 +64,7 @@ def url() -> Iterator[str]:
                 break
             except (subprocess.TimeoutExpired, AssertionError):  # it waits ten seconds, too few on a busy machine
                 time.sleep(2)
-    create(server.get_uri())
+    upgrade(server.get_uri())
     yield server.get_uri()
     server.cleanup()
     shutil.rmtree(made, ignore_errors=True)

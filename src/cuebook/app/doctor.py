@@ -23,6 +23,7 @@ from cuebook.app.setup.compose import (
     experience_files,
     experience_model_of,
     key_file_of,
+    key_of,
     models_of,
 )
 from cuebook.app.setup.experience_files import strangers
@@ -40,7 +41,7 @@ from cuebook.app.setup.project_files import (
     with_own,
 )
 from cuebook.app.setup.project_templates import builtin_prompts
-from cuebook.config import Config, ConfigSections, has_path
+from cuebook.config import SERVERS, Config, ConfigSections, has_path
 from cuebook.engine.core.instructions import render_instruction
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import read_zone
@@ -58,7 +59,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
 from cuebook.storage.database.sqlite_files import MEMORY, schema_version
 from cuebook.storage.database.statements import VERSION
-from cuebook.storage.store import Store, sqlite_store
+from cuebook.storage.store import Store, open_store
 
 State = Literal["ok", "warn", "fail"]
 
@@ -204,15 +205,17 @@ async def _logs(config: Config) -> AsyncIterator[Check]:
 
 
 def _database(config: Config) -> Path | None:
-    """Return the database file, None for a database in memory."""
+    """Return the database file, None for a database in memory or on a server."""
     url = database_of(config)
-    return None if url == MEMORY else Path(url)
+    return None if url == MEMORY or url.startswith(SERVERS) else Path(url)
 
 
 def _stored_at(config: Config) -> str:
     """Return the database to read: a database in memory if the file does not exist yet."""
     file = _database(config)
-    return str(file) if file is not None and file.exists() and file.stat().st_size else MEMORY
+    if file is None:
+        return database_of(config)
+    return str(file) if file.exists() and file.stat().st_size else MEMORY
 
 
 def _existing(folder: Path) -> Path:
@@ -262,7 +265,10 @@ def _file_system(folder: Path) -> str:
 async def _key(config: Config) -> AsyncIterator[Check]:
     """Check the key file without creating it."""
     file = key_file_of(config)
-    if file is None or not file.exists():
+    if database_of(config).startswith(SERVERS):
+        await asyncio.to_thread(key_of, config)
+        yield Check("key", "ok", f"{file} is valid" if file else "in the database, encrypted with CUEBOOK_KEY_SECRET")
+    elif file is None or not file.exists():
         yield Check("key", "ok", "kept in memory" if file is None else f"{file} does not exist yet")
     else:
         database_key(file)
@@ -279,7 +285,7 @@ async def _store(config: Config) -> AsyncIterator[Check]:
         advice = f"back it up; the next command migrates it to {VERSION}"
         yield Check("store", "warn", f"{file} has schema {schema}", advice)
         return
-    store = await asyncio.to_thread(sqlite_store, database)
+    store = await asyncio.to_thread(open_store, database)
     try:
         state = await store.check(whole=True)
     finally:
@@ -309,7 +315,7 @@ async def _prompts(config: Config) -> AsyncIterator[Check]:
     builtin, folder = builtin_prompts(), PromptFolder(Path(config.folder) / config.settings.prompts.folder)
     contents = await asyncio.to_thread(folder.read, lenient=True)
     files = {each.version.slug: each.version for each in contents.prompts if each.version.place[1] == MAIN}
-    store: Store = await asyncio.to_thread(sqlite_store, _stored_at(config))
+    store: Store = await asyncio.to_thread(open_store, _stored_at(config))
     try:
         project = check_project(config.settings.prompts.project, where="prompts.project")
         stored = set(await store.prompts.every(Scope()))

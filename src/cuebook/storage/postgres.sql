@@ -1,5 +1,5 @@
 -- Statements that differ on PostgreSQL: full-text search, lists as one row, and functions with other names.
--- Functions of SQLite that PostgreSQL lacks are in `functions.sql`.
+-- Functions of SQLite that PostgreSQL lacks are in `postgres_schema.sql`.
 
 -- name: search_posts
 -- Select the best full-text matches in a row range, by BM25 over all matches there.

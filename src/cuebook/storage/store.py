@@ -3,12 +3,14 @@
 import asyncio
 from typing import Any
 
+from cuebook.config import SERVERS
 from cuebook.records.memory import Scope
 from cuebook.storage import erasure
 from cuebook.storage.access import own_key
 from cuebook.storage.audit import AuditStore
 from cuebook.storage.conversation_list import ConversationListStore
 from cuebook.storage.database.holders import Holders
+from cuebook.storage.database.postgres import PostgresDatabase
 from cuebook.storage.database.sqlite import SqliteDatabase
 from cuebook.storage.database.sqlite_files import MEMORY
 from cuebook.storage.database.transaction import Database, Failpoints, KeyedRequest, Transaction, read_all, write
@@ -106,6 +108,13 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
     async def aclose(self) -> None:
         """Finish queued writes and close the database."""
         await self.database.aclose()
+
+
+def open_store(url: str, *, synchronous: str = "FULL", failpoints: Failpoints | None = None) -> Store:
+    """Open a store on a PostgreSQL server, in a SQLite file or in memory. Blocks. Raises BackendError, InvalidInput."""
+    if url.startswith(SERVERS):
+        return Store(PostgresDatabase(url, failpoints=failpoints))
+    return sqlite_store(url, synchronous=synchronous, failpoints=failpoints)
 
 
 def sqlite_store(

@@ -1,5 +1,6 @@
 """Build the engine's dependencies (store, models, embedder, upstream) from the configuration."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,7 @@ from msgspec import structs
 from cuebook.app.setup.experience_files import ExperienceFiles
 from cuebook.app.setup.project_files import load_compaction, load_personas, load_profiles
 from cuebook.app.setup.project_templates import builtin_prompts
-from cuebook.config import Config, languages_of
+from cuebook.config import SERVERS, Config, StoreConfig, languages_of
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.scheduling import ConversationQueue
 from cuebook.engine.core.services import Services, Settings, nothing_restored, read_zone
@@ -27,9 +28,10 @@ from cuebook.providers.recalled_answer import RecalledModel
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.redaction import Redactor
 from cuebook.signals.sentiment import analyzers_of, methods_of
+from cuebook.storage.database.postgres import stored_key
 from cuebook.storage.database.sqlite_files import MEMORY
 from cuebook.storage.database.transaction import Failpoints
-from cuebook.storage.store import Store, sqlite_store
+from cuebook.storage.store import Store, open_store
 from cuebook.window.models import CacheRule, rule_for, rule_named
 from cuebook.window.tokens import counter
 
@@ -71,6 +73,8 @@ def services_of(services: Services, tenant: str) -> Services:
     return structs.replace(services, **ports, settings=settings, caches=services.caches.for_tenant())
 
 
+#: The environment variable of the secret with which the key in a server's database is encrypted.
+KEY_SECRET = "CUEBOOK_KEY_SECRET"  # noqa: S105  # the variable's name
 #: The audit log's mirror file, inside the project.
 AUDIT = "logs/prompts_audit.jsonl"
 #: Timeout in seconds for a server to embed a batch of posts in a background job.
@@ -91,7 +95,7 @@ def compose(
     sinks: Sequence[Sink] = (),
 ) -> tuple[Services, Upstream | None]:
     """Open the store and return the engine's services and the upstream. Blocks: call it in a thread."""
-    key, count = database_key(key_file_of(config)), counter(config.settings.budget.tokens)
+    key, count = key_of(config), counter(config.settings.budget.tokens)
     methods = analyzers_of() | dict(analyzers or {})
     model, work_model, upstream = models_of(config, model=model, upstream=upstream)
     embedder = check_numpy(embedder or embedder_of(config))
@@ -100,7 +104,7 @@ def compose(
     failpoints = Failpoints.from_environment()
     secrets, synchronous = config.settings.secrets, config.settings.store.synchronous
     # the store comes last, so that an error above leaves no file open
-    store = sqlite_store(database_of(config), synchronous=synchronous, failpoints=failpoints)
+    store = open_store(database_of(config), synchronous=synchronous, failpoints=failpoints)
     services = Services(
         store=store,
         prompts=store.prompts,
@@ -219,26 +223,50 @@ def models_of(
 
 
 def database_of(config: Config) -> str:
-    """Return the database file, or MEMORY. Raises InvalidInput for an unsupported kind of store."""
+    """Return the database file, the URL of a PostgreSQL server, or MEMORY."""
     url = config.settings.store.url
-    if url == MEMORY:
+    if url == MEMORY or url.startswith(SERVERS):
         return url
-    if "://" in url and not url.startswith("sqlite:///"):
-        msg = f'store.url: {url.partition("://")[0]!r} databases are not supported. Use a SQLite file or ":memory:".'
-        raise InvalidInput(msg, where="store.url")
     return str(Path(config.folder) / url.removeprefix("sqlite:///"))
 
 
-def key_file_of(config: Config) -> Path | None:
-    """Return the file of the database key, None for a database in memory."""
-    name = config.settings.secrets.key_file
-    return Path(config.folder) / name if name else file_beside_database(config, ".key")
-
-
 def file_beside_database(config: Config, ending: str) -> Path | None:
-    """Return the file with the name of the database file and this ending, None for a database in memory."""
+    """Return the file with the name of the database file and this ending, None for a database in memory.
+
+    For a database on a server, it is in the project, with the default name.
+    """
     database = database_of(config)
+    if database.startswith(SERVERS):
+        database = str(Path(config.folder) / StoreConfig().url)
     return None if database == MEMORY else Path(f"{database}{ending}")
+
+
+def key_file_of(config: Config) -> Path | None:
+    """Return the file of the database key, None for a key in memory or in a server's database."""
+    name = config.settings.secrets.key_file
+    if name:
+        return Path(config.folder) / name
+    return None if database_of(config).startswith(SERVERS) else file_beside_database(config, ".key")
+
+
+def key_of(config: Config, *, create: bool = False) -> bytes:
+    """Return the key of API keys, receipts and audit records. Blocks.
+
+    All machines of a server's database need the same key: it is created only with `create`. Raises InvalidInput.
+    """
+    file, database = key_file_of(config), database_of(config)
+    if not database.startswith(SERVERS):
+        return database_key(file)
+    if file is not None:
+        if not create and not file.exists():
+            msg = f"secrets.key_file: {file} does not exist. Copy it from another machine, or run `cuebook db init`."
+            raise InvalidInput(msg, where="secrets.key_file")
+        return database_key(file)
+    secret = os.environ.get(KEY_SECRET, "")
+    if not secret:
+        msg = f"A PostgreSQL database needs a key. Set {KEY_SECRET}, or secrets.key_file to a file on each machine."
+        raise InvalidInput(msg, where="secrets.key_file")
+    return stored_key(database, secret, create=create)
 
 
 def _upstream(config: Config) -> HttpUpstream | None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from cuebook.app.files import write_whole
 from cuebook.app.namespace import Namespace
 from cuebook.app.prompts.files import ProjectPrompts
-from cuebook.app.setup.compose import database_of
+from cuebook.app.setup.compose import file_beside_database
 from cuebook.app.sync.locations import (
     check_name,
     copy_repository,
@@ -34,7 +34,6 @@ from cuebook.errors import CuebookError, InvalidInput, NotFound, SyncRefused
 from cuebook.records.answer import Answer, Time
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.prompt import Version
-from cuebook.storage.database.sqlite_files import MEMORY
 
 #: The file in which syncs remember what they did.
 STATE: Final = "state.json"
@@ -74,8 +73,7 @@ class SyncHub(Namespace):
         self._config, self._settings = config, config.settings.sync
         self._prompts = ProjectPrompts(services, config)
         own = "" if tenant == DEFAULT_TENANT else f"/tenants/{sha256(tenant.encode()).hexdigest()[:32]}"
-        database = database_of(config)
-        self._place = None if database == MEMORY else Path(f"{database}.sync{own}")
+        self._place = file_beside_database(config, f".sync{own}")
 
     @property
     def project(self) -> str:

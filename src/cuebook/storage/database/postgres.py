@@ -7,6 +7,7 @@ row-level security checks it a second time.
 
 import asyncio
 import random
+import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +17,15 @@ from typing import Any, Final, TypeVar
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.statements import VERSION, Statements, ddl, prepared_statements
+from cuebook.storage.database.statements import VERSION, Statements, ddl, postgres_migrations, prepared_statements
 from cuebook.storage.database.transaction import Failpoints, Transaction
 
 T = TypeVar("T")
 
 #: Connections and threads per process.
 CONNECTIONS: Final = 8
+#: Bytes of the key.
+KEY_BYTES: Final = 32
 #: Attempts of a write that conflicts with others.
 ATTEMPTS: Final = 20
 #: The longest pause before the second attempt, in seconds; it doubles up to half a second.
@@ -41,7 +44,7 @@ ALL: Final = "*"
 
 
 class PostgresDatabase:
-    """A database on a PostgreSQL server. `url` is a connection string of libpq; `create` has made its tables."""
+    """A database on a PostgreSQL server. `url` is a connection string of libpq; `upgrade` has made its tables."""
 
     def __init__(self, url: str, *, connections: int = CONNECTIONS, failpoints: Failpoints | None = None) -> None:
         """Open it. Raises BackendError if the server cannot be reached, InvalidInput if its tables do not fit."""
@@ -180,10 +183,10 @@ def explain(error: BaseException) -> BaseException:
 # ---- the tables -----------------------------------------------------------------------------------------------------
 
 
-def create(url: str) -> bool:
-    """Create the tables and the role of servers in a database, once. Return whether they were missing. Blocks.
+def upgrade(url: str) -> tuple[int | None, int]:
+    """Create the tables and the role of servers, or migrate the tables. Return their version before and after. Blocks.
 
-    Raises BackendError, and InvalidInput for a server that is too old.
+    Several processes may call it. Raises BackendError, and InvalidInput for an older server or newer tables.
     """
     from psycopg import Error, connect
 
@@ -191,15 +194,18 @@ def create(url: str) -> bool:
         with connect(url) as connection:
             check_server(connection)
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE,))
-            if schema_of(connection) is not None:
-                return False
+            before = schema_of(connection)
+            if before == VERSION:
+                return before, before
+            check_version(before or VERSION)
             if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
                 connection.execute(f"CREATE ROLE {ROLE}")
                 connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
-            for statement in ddl("postgresql"):
+            for statement in ddl("postgresql") if before is None else postgres_migrations(before):
                 connection.execute(statement)
+            connection.execute("DELETE FROM schema_version")
             connection.execute("INSERT INTO schema_version VALUES (%s)", (VERSION,))
-            return True
+            return before, VERSION
     except Error as error:
         raise explain(error) from error
 
@@ -223,11 +229,18 @@ def inspected(url: str) -> bool:
     if version is None:
         msg = "store.url: the database has no tables of Cuebook. Run `cuebook db init`."
         raise InvalidInput(msg, where="store.url")
-    if version != VERSION:
-        advice = "Run `cuebook db migrate`" if version < VERSION else "Update this installation"
-        msg = f"store.url: the database has schema {version}, this version of Cuebook needs {VERSION}. {advice}."
+    check_version(version)
+    if version < VERSION:
+        msg = f"store.url: the database has schema {version}, not {VERSION}. Run `cuebook db migrate`."
         raise InvalidInput(msg, where="store.url")
     return bool(strong) and name != ROLE
+
+
+def check_version(version: int) -> None:
+    """Raise InvalidInput for tables of a newer version."""
+    if version > VERSION:
+        msg = f"store.url: a newer version of Cuebook made the database (schema {version}, here {VERSION}). Update."
+        raise InvalidInput(msg, where="store.url")
 
 
 def schema_of(connection: Any) -> int | None:
@@ -243,3 +256,39 @@ def check_server(connection: Any) -> None:
     if connection.info.server_version < SERVER:
         msg = f"store.url: PostgreSQL {connection.info.server_version // 10_000} is too old. Use 16 or newer."
         raise InvalidInput(msg, where="store.url")
+
+
+# ---- the key --------------------------------------------------------------------------------------------------------
+
+
+def stored_key(url: str, secret: str, *, create: bool = False) -> bytes:
+    """Return the key that a database stores, encrypted with `secret`. With `create`, store a new one if it has none.
+
+    Blocks. Raises BackendError, and InvalidInput if there is no key, or for another secret.
+    """
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+    from psycopg import Error, connect
+
+    def cipher(salt: bytes) -> AESGCM:
+        return AESGCM(Scrypt(salt=salt, length=32, n=1 << 15, r=8, p=1).derive(secret.encode()))
+
+    try:
+        with connect(url) as connection:
+            if create:
+                salt, nonce = secrets.token_bytes(16), secrets.token_bytes(12)
+                body = salt + nonce + cipher(salt).encrypt(nonce, secrets.token_bytes(KEY_BYTES), None)
+                connection.execute("INSERT INTO wrapped_key VALUES (1, %s) ON CONFLICT DO NOTHING", (body,))
+            row = connection.execute("SELECT body FROM wrapped_key WHERE no = 1").fetchone()
+    except Error as error:
+        raise explain(error) from error
+    if row is None:
+        msg = "store.url: the database has no key. Run `cuebook db init` with CUEBOOK_KEY_SECRET set."
+        raise InvalidInput(msg, where="store.url")
+    body = bytes(row[0])
+    try:
+        return cipher(body[:16]).decrypt(body[16:28], body[28:], None)
+    except InvalidTag:
+        msg = "CUEBOOK_KEY_SECRET is not the one with which the database's key was stored. Set that one."
+        raise InvalidInput(msg, where="CUEBOOK_KEY_SECRET") from None

@@ -83,10 +83,16 @@ def ddl(dialect: Dialect) -> list[str]:
     """Return the statements that create the tables and indexes in an empty database."""
     schema = re.sub(r"^--.*\n", "", _read("schema.sql"), flags=re.MULTILINE)
     if dialect == "postgresql":
-        functions = re.sub(r"^--.*\n", "", _read("functions.sql"), flags=re.MULTILINE)
+        functions = re.sub(r"^--.*\n", "", _read("postgres_schema.sql"), flags=re.MULTILINE)
         schema = functions + _translated(schema, _POSTGRES_SCHEMA)
     statements = [statement.strip() for statement in schema.split(";\n") if statement.strip()]
     return [*statements, _read("tenants.sql")] if dialect == "postgresql" else statements
+
+
+def postgres_migrations(version: int) -> list[str]:
+    """Return the statements that migrate PostgreSQL's tables from a version to VERSION."""
+    statements = [statement for migration in MIGRATIONS[version - 1 :] for statement in migration]
+    return [*(_translated(each, _POSTGRES_SCHEMA) for each in statements), _read("tenants.sql")]
 
 
 def _translated(sql: str, rules: Sequence[tuple[str, str]]) -> str:

@@ -1,4 +1,7 @@
--- Functions of SQLite that the statements use, as functions of PostgreSQL, and those of full-text search.
+-- What only PostgreSQL has: functions of SQLite that the statements use, those of full-text search, and the stored key.
+
+-- The key of API keys and audit records, encrypted with a secret that only the servers know.
+CREATE TABLE wrapped_key (no BIGINT NOT NULL PRIMARY KEY, body BYTEA NOT NULL);
 
 CREATE FUNCTION json_each(list TEXT) RETURNS TABLE (value TEXT) LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN jsonb_array_elements_text(list::jsonb);
