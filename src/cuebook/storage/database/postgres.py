@@ -9,8 +9,9 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from sqlite3 import Cursor  # psycopg's has the same methods
 from typing import Any, Final, TypeVar
 
@@ -180,6 +181,33 @@ def explain(error: BaseException) -> BaseException:
     return error
 
 
+# ---- connections outside the pool -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Any]:
+    """Open a connection with one transaction. Raises BackendError, and InvalidInput for an older server."""
+    try:
+        from psycopg import Error, OperationalError, connect
+    except ModuleNotFoundError:
+        msg = "store.url: PostgreSQL needs psycopg, which is not installed. Install cuebook[postgres]."
+        raise InvalidInput(msg, where="store.url") from None
+    try:
+        connection = connect(url)
+    except OperationalError as error:
+        cause = " ".join(str(error).split()).rstrip(".?")
+        msg = f"Cannot connect to the database: {cause}. Check store.url, and that the server is running."
+        raise BackendError(msg, retryable=True) from error
+    try:
+        with connection:
+            if connection.info.server_version < SERVER:
+                msg = f"store.url: PostgreSQL {connection.info.server_version // 10_000} is too old. Use 16 or newer."
+                raise InvalidInput(msg, where="store.url")
+            yield connection
+    except Error as error:
+        raise explain(error) from error
+
+
 # ---- the tables -----------------------------------------------------------------------------------------------------
 
 
@@ -188,26 +216,20 @@ def upgrade(url: str) -> tuple[int | None, int]:
 
     Several processes may call it. Raises BackendError, and InvalidInput for an older server or newer tables.
     """
-    from psycopg import Error, connect
-
-    try:
-        with connect(url) as connection:
-            check_server(connection)
-            connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE,))
-            before = schema_of(connection)
-            if before == VERSION:
-                return before, before
-            check_version(before or VERSION)
-            if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
-                connection.execute(f"CREATE ROLE {ROLE}")
-                connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
-            for statement in ddl("postgresql") if before is None else postgres_migrations(before):
-                connection.execute(statement)
-            connection.execute("DELETE FROM schema_version")
-            connection.execute("INSERT INTO schema_version VALUES (%s)", (VERSION,))
-            return before, VERSION
-    except Error as error:
-        raise explain(error) from error
+    with connected(url) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE,))
+        before = schema_of(connection)
+        if before == VERSION:
+            return before, before
+        check_version(before or VERSION)
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
+            connection.execute(f"CREATE ROLE {ROLE}")
+            connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
+        for statement in ddl("postgresql") if before is None else postgres_migrations(before):
+            connection.execute(statement)
+        connection.execute("DELETE FROM schema_version")
+        connection.execute("INSERT INTO schema_version VALUES (%s)", (VERSION,))
+        return before, VERSION
 
 
 def inspected(url: str) -> bool:
@@ -215,17 +237,9 @@ def inspected(url: str) -> bool:
 
     Raises BackendError if it cannot be reached, InvalidInput if its tables are missing or of another version.
     """
-    from psycopg import Error, connect
-
-    try:
-        with connect(url) as connection:
-            check_server(connection)
-            version = schema_of(connection)
-            name, strong = connection.execute(
-                "SELECT current_user, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
-            ).fetchone() or ("", False)
-    except Error as error:
-        raise explain(error) from error
+    with connected(url) as connection:
+        version = schema_of(connection)
+        name, strong = user_of(connection)
     if version is None:
         msg = "store.url: the database has no tables of Cuebook. Run `cuebook db init`."
         raise InvalidInput(msg, where="store.url")
@@ -233,7 +247,7 @@ def inspected(url: str) -> bool:
     if version < VERSION:
         msg = f"store.url: the database has schema {version}, not {VERSION}. Run `cuebook db migrate`."
         raise InvalidInput(msg, where="store.url")
-    return bool(strong) and name != ROLE
+    return strong and name != ROLE
 
 
 def check_version(version: int) -> None:
@@ -251,11 +265,11 @@ def schema_of(connection: Any) -> int | None:
     return int(row[0]) if row else None
 
 
-def check_server(connection: Any) -> None:
-    """Check the version of the server. Raises InvalidInput."""
-    if connection.info.server_version < SERVER:
-        msg = f"store.url: PostgreSQL {connection.info.server_version // 10_000} is too old. Use 16 or newer."
-        raise InvalidInput(msg, where="store.url")
+def user_of(connection: Any) -> tuple[str, bool]:
+    """Return the user of a connection, and whether it bypasses row-level security."""
+    statement = "SELECT current_user, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+    name, strong = connection.execute(statement).fetchone()
+    return str(name), bool(strong)
 
 
 # ---- the key --------------------------------------------------------------------------------------------------------
@@ -269,20 +283,16 @@ def stored_key(url: str, secret: str, *, create: bool = False) -> bytes:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-    from psycopg import Error, connect
 
     def cipher(salt: bytes) -> AESGCM:
         return AESGCM(Scrypt(salt=salt, length=32, n=1 << 15, r=8, p=1).derive(secret.encode()))
 
-    try:
-        with connect(url) as connection:
-            if create:
-                salt, nonce = secrets.token_bytes(16), secrets.token_bytes(12)
-                body = salt + nonce + cipher(salt).encrypt(nonce, secrets.token_bytes(KEY_BYTES), None)
-                connection.execute("INSERT INTO wrapped_key VALUES (1, %s) ON CONFLICT DO NOTHING", (body,))
-            row = connection.execute("SELECT body FROM wrapped_key WHERE no = 1").fetchone()
-    except Error as error:
-        raise explain(error) from error
+    with connected(url) as connection:
+        if create:
+            salt, nonce = secrets.token_bytes(16), secrets.token_bytes(12)
+            body = salt + nonce + cipher(salt).encrypt(nonce, secrets.token_bytes(KEY_BYTES), None)
+            connection.execute("INSERT INTO wrapped_key VALUES (1, %s) ON CONFLICT DO NOTHING", (body,))
+        row = connection.execute("SELECT body FROM wrapped_key WHERE no = 1").fetchone()
     if row is None:
         msg = "store.url: the database has no key. Run `cuebook db init` with CUEBOOK_KEY_SECRET set."
         raise InvalidInput(msg, where="store.url")

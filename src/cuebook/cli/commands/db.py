@@ -1,0 +1,95 @@
+"""Commands `cuebook db init|migrate|check|start|stop|status`: prepare a PostgreSQL database, and run a local server."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cuebook.app.setup import embedded_postgres
+from cuebook.app.setup.compose import KEY_SECRET, database_of, key_of
+from cuebook.app.setup.database_check import check_database
+from cuebook.cli.group import command, new_app
+from cuebook.cli.state import State
+from cuebook.config import SERVERS, Config
+from cuebook.errors import InvalidInput
+from cuebook.storage.database.postgres import upgrade
+from cuebook.storage.database.statements import VERSION
+
+app = new_app(
+    "Prepare a PostgreSQL database, and run a local server.",
+    "cuebook db init",
+    "cuebook db check postgresql://cue@db.example.com/cue",
+    "cuebook db start ./postgres",
+)
+
+Url = Annotated[str, typer.Argument(metavar="URL", help="postgresql://… Default: store.url.", show_default=False)]
+Data = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the server's data.", show_default=False)]
+
+
+@command(app, "cuebook db init", "cuebook db init postgresql://cue@db.example.com/cue", name="init")
+def init(state: State, url: Url = "") -> None:
+    """Create the tables, the role of servers and the key.
+
+    Tables and key that exist stay unchanged.
+    """
+    config = _config(state, url)
+    has_key = config.settings.secrets.key_file or os.environ.get(KEY_SECRET)
+    if not has_key:
+        msg = f"The database needs a key. Set {KEY_SECRET} to a long secret, or secrets.key_file to a file."
+        raise InvalidInput(msg, where="secrets.key_file")
+    before, after = upgrade(database_of(config))
+    key_of(config, create=True)
+    done = f"tables of schema {after} are ready" if before == after else f"created the tables of schema {after}"
+    state.report({"before": before, "schema": after}, done)
+
+
+@command(app, "cuebook db migrate", name="migrate")
+def migrate(state: State, url: Url = "") -> None:
+    """Migrate the tables to this version of Cuebook.
+
+    Stop all servers and workers of the older version first.
+    """
+    before, after = upgrade(database_of(_config(state, url)))
+    done = f"the tables have schema {after}" if before == after else f"migrated schema {before} to {after}"
+    state.report({"before": before, "schema": after}, done)
+
+
+@command(app, "cuebook db check", name="check")
+def check(state: State, url: Url = "") -> None:
+    """Check the server, the role, the tables and the protection of tenants. Exits with 1 if a check fails."""
+    found = check_database(database_of(_config(state, url)), schema=VERSION)
+    state.report(found, *found.lines(), failed=not found.ok)
+
+
+@command(app, "cuebook db start ./postgres", name="start")
+def start(state: State, folder: Data) -> None:
+    """Start a PostgreSQL server on this machine, which runs until `cuebook db stop`.
+
+    It accepts connections of this machine only. It needs cuebook[postgres-embedded].
+    """
+    status = embedded_postgres.start(folder)
+    state.report(status, str(status), f"Next: cuebook db init {status.url!r}")
+
+
+@command(app, "cuebook db stop ./postgres", name="stop")
+def stop(state: State, folder: Data) -> None:
+    """Stop a server that `cuebook db start` started. Its data stays."""
+    status = embedded_postgres.stop(folder)
+    state.report(status, str(status))
+
+
+@command(app, "cuebook db status ./postgres", name="status")
+def status(state: State, folder: Data) -> None:
+    """Show whether a server runs in a folder, and its URL. Exits with 1 if none runs."""
+    found = embedded_postgres.status(folder)
+    state.report(found, str(found), failed=not found.running)
+
+
+def _config(state: State, url: str) -> Config:
+    """Return the settings, with the database of the command. Raises InvalidInput for another one than PostgreSQL."""
+    config = state.settings({"store.url": url} if url else None)
+    if not database_of(config).startswith(SERVERS):
+        msg = f"{config.settings.store.url!r} is not a PostgreSQL database. Set store.url, or name a postgresql:// URL."
+        raise InvalidInput(msg, where="store.url")
+    return config
