@@ -4,19 +4,27 @@ import gc
 import inspect
 import ipaddress
 import os
+import secrets
+import shutil
 import signal
 import sys
+import tempfile
 import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
+from urllib.parse import urlsplit
 
 import certifi
 import httpx
+import psycopg
 import pytest
 from hypothesis import settings
+
+from cuebook.app.setup.embedded_postgres import start, stop
+from cuebook.storage.database.postgres import upgrade
 
 # Failing assertions of the store contract show the compared values, like those of a test module.
 pytest.register_assert_rewrite("storage")
@@ -190,3 +198,36 @@ def pytest_runtest_teardown() -> Iterator[None]:
 def anyio_backend() -> str:
     """Run async tests and fixtures on asyncio, the only loop we support."""
     return "asyncio"
+
+
+# ---- PostgreSQL
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """Start a PostgreSQL server, or use CUEBOOK_TEST_DATABASE_URL. Return the URL of a superuser."""
+    given = os.environ.get("CUEBOOK_TEST_DATABASE_URL")
+    if given:
+        upgrade(given)
+        yield given
+        return
+    # pytest closes its own folder to other users at each start; the server runs as one of them
+    made = Path(tempfile.mkdtemp(prefix="cuebook-postgres-"))
+    made.chmod(0o755)
+    url = start(made / "data").url
+    assert url is not None
+    upgrade(url)
+    yield url
+    stop(made / "data")
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """Return the URL of a new database with empty tables."""
+    name = f"t{secrets.token_hex(6)}"
+    parts = urlsplit(postgres_server)
+    with psycopg.connect(parts._replace(path="/postgres").geturl(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {parts.path[1:]}")
+        yield parts._replace(path=f"/{name}").geturl()
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

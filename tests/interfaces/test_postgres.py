@@ -1,0 +1,103 @@
+"""Tests of the product on PostgreSQL: turns, the database commands, and the key that all machines share."""
+
+import json
+from pathlib import Path
+
+import psycopg
+import pytest
+from commands import cuebook
+
+from cuebook import Ask, Cuebook
+from cuebook.app.setup.embedded_postgres import status
+from cuebook.errors import BackendError, InvalidInput
+from cuebook.storage.database import statements
+from cuebook.storage.database.postgres import PostgresDatabase, stored_key, upgrade
+
+SECRET = {"CUEBOOK_KEY_SECRET": "a long secret"}
+
+
+def project(folder: Path, url: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "cuebook.toml").write_text(f'[store]\nurl = "{url}"\n')
+    return folder
+
+
+async def test_turns_and_memory_work_on_postgresql(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(*next(iter(SECRET.items())))
+    stored_key(postgres_url, SECRET["CUEBOOK_KEY_SECRET"], create=True)
+    folder = project(tmp_path / "ann", postgres_url)
+    async with Cuebook.open(folder, arguments={"memory.user": True}, worker=False) as cue:
+        for text in ("I am allergic to walnuts.", "What shall I cook?", "Which nuts must I avoid?"):
+            await cue.ask(Ask(text, "c1", user="ann"))
+        assert await cue.settle(timeout=60) == {}
+    async with Cuebook.open(project(tmp_path / "other", postgres_url), worker=False) as other:
+        hits = await other.memory.search("walnuts", user="ann")
+        assert "allergic to walnuts" in hits[0].text
+        assert [each.id for each in await other.conversations.list()] == ["c1"]
+        assert (await other.audit.verify()).ok
+        await other.memory.forget(user="ann")
+        assert list(await other.conversations.list()) == []
+
+
+def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> None:
+    name = "prepared"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        url = postgres_server.replace("/cuebook?", f"/{name}?")
+        missing = cuebook("db", "check", url, cwd=tmp_path)
+        assert (missing.returncode, "Run `cuebook db init`" in missing.stdout) == (1, True)
+        refused = cuebook("db", "init", url, cwd=tmp_path)
+        assert "needs a key" in refused.stderr
+        with pytest.raises(InvalidInput, match="has no tables"):
+            PostgresDatabase(url)
+        for line in ("created the tables", "are ready"):
+            done = cuebook("db", "init", url, cwd=tmp_path, **SECRET)
+            assert (done.returncode, line in done.stdout) == (0, True), done.stderr
+        checked = json.loads(cuebook("db", "check", url, "--json", cwd=tmp_path).stdout)
+        assert (checked["role"], checked["faults"], checked["unprotected"]) == ("cuebook_app", [], [])
+        with psycopg.connect(url, autocommit=True) as owner:
+            owner.execute("ALTER TABLE memory DISABLE ROW LEVEL SECURITY")
+        assert "Row-level security is off for memory" in cuebook("db", "check", url, cwd=tmp_path).stdout
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_other_versions_of_the_tables_are_refused(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = (
+        *statements.MIGRATIONS,
+        ("CREATE TABLE later (tenant TEXT NOT NULL, at REAL, PRIMARY KEY (tenant)) WITHOUT ROWID",),
+    )
+    monkeypatch.setattr(statements, "MIGRATIONS", more)
+    monkeypatch.setattr("cuebook.storage.database.postgres.VERSION", len(more) + 1)
+    with pytest.raises(InvalidInput, match="Run `cuebook db migrate`"):
+        PostgresDatabase(postgres_url)
+    assert upgrade(postgres_url) == (len(more), len(more) + 1)
+    with psycopg.connect(postgres_url) as connection:
+        query = "SELECT relforcerowsecurity FROM pg_class WHERE relname = 'later'"
+        assert connection.execute(query).fetchone() == (True,)
+    monkeypatch.undo()
+    with pytest.raises(InvalidInput, match="a newer version of Cuebook made the database"):
+        PostgresDatabase(postgres_url)
+
+
+def test_all_machines_have_one_key(postgres_url: str, tmp_path: Path) -> None:
+    folder = project(tmp_path / "ann", postgres_url)
+    assert "A PostgreSQL database needs a key" in cuebook("conversation", "list", cwd=folder).stderr
+    assert "has no key. Run `cuebook db init`" in cuebook("conversation", "list", cwd=folder, **SECRET).stderr
+    assert cuebook("db", "init", cwd=folder, **SECRET).returncode == 0
+    assert cuebook("conversation", "list", cwd=folder, **SECRET).returncode == 0
+    assert "is not the one" in cuebook("conversation", "list", cwd=folder, CUEBOOK_KEY_SECRET="other").stderr
+    file = {"CUEBOOK_KEY_FILE": str(tmp_path / "key")}
+    assert "does not exist. Copy it from another machine" in cuebook("conversation", "list", cwd=folder, **file).stderr
+    assert cuebook("db", "init", cwd=folder, **file).returncode == 0
+    assert cuebook("conversation", "list", cwd=folder, **file).returncode == 0
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="Cannot connect to the database"):
+        PostgresDatabase(f"postgresql://postgres@/cuebook?host={tmp_path}")
+    assert not status(tmp_path / "none").running
+    (tmp_path / "file").touch()
+    done = cuebook("db", "start", str(tmp_path), cwd=tmp_path)
+    assert "has other files. Choose a new folder" in done.stderr
