@@ -52,7 +52,7 @@ def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> No
         assert "needs a key" in refused.stderr
         with pytest.raises(InvalidInput, match="has no tables"):
             PostgresDatabase(url)
-        for line in ("created the tables", "are ready"):
+        for line in ("created the tables", "the tables are ready"):
             done = cuebook("db", "init", url, cwd=tmp_path, **SECRET)
             assert (done.returncode, line in done.stdout) == (0, True), done.stderr
         checked = json.loads(cuebook("db", "check", url, "--json", cwd=tmp_path).stdout)

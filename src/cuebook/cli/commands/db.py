@@ -1,20 +1,15 @@
 """Commands `cuebook db init|migrate|check|start|stop|status`: prepare a PostgreSQL database, and run a local server."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cuebook.app.setup import embedded_postgres
-from cuebook.app.setup.compose import KEY_SECRET, database_of, key_of
-from cuebook.app.setup.database_check import check_database
+from cuebook.app.setup.database import check_database, init_database, migrate_database
 from cuebook.cli.group import command, new_app
 from cuebook.cli.state import State
-from cuebook.config import SERVERS, Config
-from cuebook.errors import InvalidInput
-from cuebook.storage.database.postgres import upgrade
-from cuebook.storage.database.statements import VERSION
+from cuebook.config import Config
 
 app = new_app(
     "Prepare a PostgreSQL database, and run a local server.",
@@ -33,15 +28,9 @@ def init(state: State, url: Url = "") -> None:
 
     Tables and key that exist stay unchanged.
     """
-    config = _config(state, url)
-    has_key = config.settings.secrets.key_file or os.environ.get(KEY_SECRET)
-    if not has_key:
-        msg = f"The database needs a key. Set {KEY_SECRET} to a long secret, or secrets.key_file to a file."
-        raise InvalidInput(msg, where="secrets.key_file")
-    before, after = upgrade(database_of(config))
-    key_of(config, create=True)
-    done = f"tables of schema {after} are ready" if before == after else f"created the tables of schema {after}"
-    state.report({"before": before, "schema": after}, done)
+    done = init_database(_config(state, url))
+    made = f"created the tables of schema {done.schema}" if done.before is None else "the tables are ready"
+    state.report(done, f"{made}; the key is stored")
 
 
 @command(app, "cuebook db migrate", name="migrate")
@@ -50,15 +39,16 @@ def migrate(state: State, url: Url = "") -> None:
 
     Stop all servers and workers of the older version first.
     """
-    before, after = upgrade(database_of(_config(state, url)))
-    done = f"the tables have schema {after}" if before == after else f"migrated schema {before} to {after}"
-    state.report({"before": before, "schema": after}, done)
+    done = migrate_database(_config(state, url))
+    state.report(
+        done, f"migrated schema {done.before} to {done.schema}" if done.before != done.schema else "no changes"
+    )
 
 
 @command(app, "cuebook db check", name="check")
 def check(state: State, url: Url = "") -> None:
     """Check the server, the role, the tables and the protection of tenants. Exits with 1 if a check fails."""
-    found = check_database(database_of(_config(state, url)), schema=VERSION)
+    found = check_database(_config(state, url))
     state.report(found, *found.lines(), failed=not found.ok)
 
 
@@ -87,9 +77,5 @@ def status(state: State, folder: Data) -> None:
 
 
 def _config(state: State, url: str) -> Config:
-    """Return the settings, with the database of the command. Raises InvalidInput for another one than PostgreSQL."""
-    config = state.settings({"store.url": url} if url else None)
-    if not database_of(config).startswith(SERVERS):
-        msg = f"{config.settings.store.url!r} is not a PostgreSQL database. Set store.url, or name a postgresql:// URL."
-        raise InvalidInput(msg, where="store.url")
-    return config
+    """Return the settings, with the database that the command names."""
+    return state.settings({"store.url": url} if url else None)

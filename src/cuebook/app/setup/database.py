@@ -1,0 +1,97 @@
+"""Prepare and check a PostgreSQL database: its tables, the role of its connections, and the protection of tenants."""
+
+import os
+
+from cuebook.app.setup.compose import KEY_SECRET, database_of, key_of
+from cuebook.config import SERVERS, Config
+from cuebook.errors import InvalidInput
+from cuebook.records.answer import Answer
+from cuebook.storage.database.postgres import ROLE, connected, schema_of, upgrade, user_of
+from cuebook.storage.database.statements import VERSION
+
+_CAN_SWITCH = "SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s"
+_UNPROTECTED = """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant'
+WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
+    AND NOT (c.relrowsecurity AND c.relforcerowsecurity) ORDER BY 1"""
+
+
+class DatabaseCheck(Answer, frozen=True, kw_only=True):
+    """A PostgreSQL database. `unprotected` are tables without row-level security; `faults` are sentences."""
+
+    server: str
+    user: str
+    role: str  # of the connections of servers and workers
+    schema: int | None
+    unprotected: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Return whether servers can use the database."""
+        return not self.faults
+
+    def lines(self) -> list[str]:
+        """Return the lines to print."""
+        known = f"schema {self.schema}" if self.schema is not None else "no tables"
+        lines = [f"PostgreSQL {self.server}, {known}", f"connected as {self.user}, servers use role {self.role}"]
+        return [*lines, *self.faults] if self.faults else [*lines, "tenants are separated by row-level security"]
+
+
+class DatabaseUpgrade(Answer, frozen=True, kw_only=True):
+    """The version of a database's tables before (None: there were none) and after a command."""
+
+    before: int | None
+    schema: int
+
+
+def init_database(config: Config) -> DatabaseUpgrade:
+    """Create the tables, the role of servers and the key, as far as they are missing. Blocks.
+
+    Raises BackendError, and InvalidInput without a place for the key.
+    """
+    url = server_of(config)
+    if not config.settings.secrets.key_file and not os.environ.get(KEY_SECRET):
+        msg = f"The database needs a key. Set {KEY_SECRET} to a long secret, or secrets.key_file to a file."
+        raise InvalidInput(msg, where="secrets.key_file")
+    before, after = upgrade(url)
+    key_of(config, create=True)
+    return DatabaseUpgrade(before=before, schema=after)
+
+
+def migrate_database(config: Config) -> DatabaseUpgrade:
+    """Migrate the tables to this version of Cuebook. Blocks. Raises BackendError, InvalidInput."""
+    before, after = upgrade(server_of(config))
+    return DatabaseUpgrade(before=before, schema=after)
+
+
+def server_of(config: Config) -> str:
+    """Return the URL of the database's server. Raises InvalidInput for another database than PostgreSQL."""
+    url = database_of(config)
+    if not url.startswith(SERVERS):
+        msg = f"{config.settings.store.url!r} is not a PostgreSQL database. Set store.url, or name a postgresql:// URL."
+        raise InvalidInput(msg, where="store.url")
+    return url
+
+
+def check_database(config: Config) -> DatabaseCheck:
+    """Check the server, its tables and roles. Blocks. Raises BackendError if it cannot be reached, InvalidInput."""
+    with connected(server_of(config)) as connection:
+        found = schema_of(connection)
+        user, strong = user_of(connection)
+        can_switch = connection.execute(_CAN_SWITCH, (ROLE,)).fetchone()
+        tables = connection.execute(_UNPROTECTED).fetchall()
+        [server] = connection.execute("SELECT current_setting('server_version')").fetchone()
+    unprotected = tuple(name for (name,) in tables)
+    faults = []
+    if found is None:
+        faults.append("The tables are missing. Run `cuebook db init`.")
+    elif found != VERSION:
+        faults.append(f"The tables have schema {found}, not {VERSION}. Run `cuebook db migrate`.")
+    if unprotected:
+        faults.append(f"Row-level security is off for {', '.join(unprotected)}. Run `cuebook db migrate`.")
+    if strong and not (can_switch and can_switch[0]):
+        faults.append(f"{user} bypasses row-level security and cannot switch to {ROLE}. Run `cuebook db init`.")
+    return DatabaseCheck(
+        server=server, user=user, role=ROLE if strong else user, schema=found, unprotected=unprotected,
+        faults=tuple(faults),
+    )  # fmt: skip
