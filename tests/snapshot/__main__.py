@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = map(str, Path(__file__).parents[:2])
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(1, str(Path(__file__).parents[1]))
 
 import answers
 import difference
