@@ -86,6 +86,7 @@ Commands:
   optimizer     Show and run the automatic tuning of summarization.
   organization  Show and change the memory settings of an organization.
   settle        Run pending background jobs and wait until none is left.
+  db            Prepare a PostgreSQL database, and run a local server.
   config        Show every setting with its value and source.
   doctor        Check the configuration and its dependencies.
   version       Show the version.
@@ -557,7 +558,7 @@ def test_doctor_names_each_problem(here: CommandRunner, monkeypatch: pytest.Monk
         ("CUEBOOK_BUDGET_TRIGGER=7", "settings", "budget.trigger: expected a number above 0 up to 1"),
         ("CUEBOOK_SERVER_PORT=99999", "settings", "server.port: expected a whole number from 0 to 65,535"),
         ("CUEBOOK_UPSTREAM_CACHE_RULE=zz", "settings", "unknown value 'zz'. Available: "),
-        ("CUEBOOK_DATABASE_URL=postgresql://h/b", "settings", "store.url: 'postgresql' databases are not supported"),
+        ("CUEBOOK_DATABASE_URL=mysql://h/b", "settings", "store.url: 'mysql' databases are not supported"),
         ("CUEBOOK_WORK_MODEL=model", "work", 'work.model: "model" needs [model]'),
     ],
 )

@@ -111,7 +111,7 @@ def test_an_invalid_setting_names_its_path_and_source(given: dict[str, Any], sai
         ("upstream.url", "http://host:70000/v1", "is not a valid URL"),
         ("upstream.url", "http://host/v1?x=1", "is not a valid URL"),
         ("model.base_url", "", "model.base_url: '' is not a valid URL"),
-        ("store.url", "postgresql://host/book", "store.url: 'postgresql' databases are not supported"),
+        ("store.url", "mysql://host/book", "store.url: 'mysql' databases are not supported"),
         ("store.url", "sqlite://cuebook.db", "store.url: 'sqlite' databases are not supported"),
     ],
 )  # fmt: skip
