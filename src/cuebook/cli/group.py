@@ -41,10 +41,6 @@ Output = Annotated[
 PageLimit = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, max=1000, help="Show at most N items per page.")
 ]
-Cursor = Annotated[
-    str | None, typer.Option("--cursor", metavar="CURSOR", help="Continue after the page that returned this cursor.")
-]
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON in the format of the HTTP API.")]
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", envvar="CUEBOOK_CONFIG", help="Use this cuebook.toml.")

@@ -30,12 +30,28 @@ def window_lines(window: Wire) -> Iterator[str]:
     """Yield a line for each block of a prompt, and for everything left out with the reason; texts are cut short."""
     yield f"prompt: {window['tokens']:,} of {window['budget']:,} tokens"
     for block in window["blocks"]:
-        form = " (cut)" if block.get("cut") else " (short form)" if block.get("compressed") else ""
         source = f" {block['source']}" if block["source"] else ""
-        yield f"- {block['kind']}{form}{source}, {block['tokens']:,} tokens: {shortened(block['text'], COMMENT)}"
+        what = f"{kind_in_words(block)}{source}"
+        yield f"- {what}, {block['tokens']:,} tokens: {shortened(block['text'], COMMENT)}"
     for each in window["dropped"]:
-        what = each.get("source") or f"posts {each.get('from')}–{each.get('to')}"
-        yield f"left out: {each['kind']} {what}, {each.get('tokens') or 0:,} tokens: {each['reason']}"
+        what = f"{each['kind']} {source_in_words(each)}"
+        yield f"left out: {what}, {each.get('tokens') or 0:,} tokens: {each['reason']}"
+
+
+def kind_in_words(block: Wire) -> str:
+    """Return a block's kind, and whether it was shortened."""
+    form = " (cut)" if block.get("cut") else " (short form)" if block.get("compressed") else ""
+    return f"{block['kind']}{form}"
+
+
+def source_in_words(dropped: Mapping[str, Any]) -> str:
+    """Return the source of left-out content, or its posts."""
+    return str(dropped.get("source") or posts_in_words(dropped.get("from"), dropped.get("to")))
+
+
+def posts_in_words(first: int | None, last: int | None) -> str:
+    """Return a range of posts."""
+    return f"posts {first}–{last}" if first != last else f"post {first}"
 
 
 #: Sources of a context window, as a person reads them.

@@ -11,7 +11,6 @@ from cuebook.app.turns.turns import Turns, replay_entry
 from cuebook.cli.group import new_app
 from cuebook.cli.operations import add_operations, operation_command
 from cuebook.cli.output import screen
-from cuebook.cli.output.what_if import draw as draw_other
 from cuebook.cli.output.window import draw
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
@@ -20,6 +19,11 @@ from cuebook.records.answer import to_wire
 app = new_app(
     "Inspect, rate and replay the turns of a conversation.", "cuebook turn show c1 3", "cuebook turn replay c1 3"
 )
+
+#: Maximum length of a block's preview in a what-if replay, in characters.
+WORDS = 80
+#: The lists of blocks in a what-if replay.
+_LISTS = {"removed": "leftOut", "added": "letIn", "changed": "changed"}
 
 
 @operation_command(app, Turns.show, "cuebook turn show c1 3", "cuebook turn show c1 3 --full")
@@ -107,7 +111,36 @@ def replay(
 def _draw_replay(data: dict[str, Any], reply: str) -> None:
     screen.say(f"{data['verdict']}" + (f": {data['reason']}" if data["reason"] else ""))
     if "counterfactual" in data:
-        draw_other(data["counterfactual"], reply=reply)
+        _draw_other(data["counterfactual"], reply)
+
+
+def _draw_other(data: dict[str, Any], reply: str) -> None:
+    """Print the changed prompt: token change, blocks removed, added or changed, and both answers."""
+    if not data["reproduced"]:
+        screen.say(
+            "The original prompt is not reproduced byte for byte: a setting or the search index has changed since."
+        )
+    if data["refused"]:
+        screen.say(f"This prompt would have been refused: {data['refused']}")
+        return
+    tokens, posts = data["tokens"], data["postsLeftOut"]
+    screen.say(f"tokens: {tokens['before']:,} before, {tokens['after']:,} after ({tokens['change']:+,})")
+    moved = {name: data[key] for name, key in _LISTS.items() if data[key]}
+    for name, blocks in moved.items():
+        screen.say(f"{name}: {sum(each['tokens'] for each in blocks):,} tokens")
+        rows = [
+            (each["kind"], each["source"], f"{each['tokens']:,}", screen.line_of(each["text"], WORDS))
+            for each in blocks
+        ]
+        screen.table(("kind", "source", "tokens", "text"), rows, right=("tokens",), fold=("source",))
+    if not moved:
+        screen.say("no change: the prompt would have been the same")
+    screen.say(f"posts left out: {posts['before']:,} before, {posts['after']:,} after")
+    if data["answer"] is not None:
+        screen.heading("\noriginal answer")
+        screen.say(reply)
+        screen.heading("\nanswer to the changed prompt")
+        screen.say(data["answer"])
 
 
 def _prompts(given: Sequence[str]) -> list[str]:

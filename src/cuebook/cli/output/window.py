@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cuebook.app.turns.explanation import kind_in_words, posts_in_words, source_in_words
 from cuebook.cli.output import screen
 
 #: Maximum length of a block's preview, in characters.
@@ -22,7 +23,7 @@ def draw(window: dict[str, Any], *, full: bool = False) -> None:
     names = ("#", "kind", "source", "role", "tokens", "share", "text")
     screen.table(names, rows, right=("#", "tokens"), fold=("source",))
     for each in window.get("covered", ()):
-        screen.say(f"{_posts(each['from'], each['to'])}: in the summary")
+        screen.say(f"{posts_in_words(each['from'], each['to'])}: in the summary")
     _draw_dropped(window["dropped"], blocks)
     anchors = ", ".join(f"{anchor['name']} after message {anchor['after']}" for anchor in window["anchors"])
     screen.say(f"cache anchors: {anchors or 'none'}")
@@ -38,10 +39,9 @@ def draw(window: dict[str, Any], *, full: bool = False) -> None:
 
 
 def _row(number: int, block: dict[str, Any], tokens: int) -> tuple[str, ...]:
-    form = " (cut)" if block.get("cut") else " (short form)" if block.get("compressed") else ""
     return (
         str(number),
-        block["kind"] + form,
+        kind_in_words(block),
         block["source"],
         block["role"],
         f"{block['tokens']:,}",
@@ -63,17 +63,13 @@ def _draw_dropped(dropped: list[dict[str, Any]], blocks: list[dict[str, Any]]) -
     total = sum(each.get("tokens") or 0 for each in dropped)
     screen.say(f"left out: {total:,} tokens")
     rows = [
-        (each["kind"], _where(each), f"{each.get('count', 1):,}", f"{each.get('tokens') or 0:,}", each["reason"])
+        (
+            each["kind"],
+            source_in_words(each),
+            f"{each.get('count', 1):,}",
+            f"{each.get('tokens') or 0:,}",
+            each["reason"],
+        )
         for each in dropped
     ]
     screen.table(("kind", "source", "count", "tokens", "reason"), rows, right=("count", "tokens"), fold=("source",))
-
-
-def _where(dropped: dict[str, Any]) -> str:
-    if dropped.get("source"):
-        return str(dropped["source"])
-    return _posts(dropped.get("from"), dropped.get("to"))
-
-
-def _posts(first: int | None, last: int | None) -> str:
-    return f"posts {first}–{last}" if first != last else f"post {first}"

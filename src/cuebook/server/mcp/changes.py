@@ -1,13 +1,13 @@
 """Detect changes of lists and resources for an MCP client by polling digests of what it may read."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
 
-from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
+from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.server.mcp.resources import CONVERSATIONS, conversations, memories, named_in, read_resource
@@ -40,6 +40,15 @@ class ChangeWatcher:
                 raise InvalidInput(msg, where="uri")
             self._seen[name] = await _sign(asker, name)
 
+    async def add_readable(self, asker: Asker, uris: Iterable[str]) -> list[str]:
+        """Watch the resources that can be read, and return their URIs. Raises InvalidInput at the limit."""
+        results = []
+        for uri in uris:
+            with suppress(NotFound, Denied):
+                await self.add(asker, (uri,))
+                results.append(uri)
+        return results
+
     def drop(self, name: str) -> None:
         """Stop watching a list or resource."""
         self._seen.pop(name, None)
@@ -56,18 +65,6 @@ class ChangeWatcher:
                 self._seen[name] = now
                 results.append(name)
         return results
-
-
-async def readable(asker: Asker, uris: Iterable[str]) -> list[str]:
-    """Return the URIs that can be read."""
-    results = []
-    for uri in uris:
-        try:
-            await _sign(asker, uri)
-        except CuebookError:
-            continue
-        results.append(uri)
-    return results
 
 
 async def news(watched: ChangeWatcher, again: Again) -> AsyncGenerator[str, None]:

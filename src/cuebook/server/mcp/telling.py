@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cuebook.errors import CuebookError
 from cuebook.records.answer import Wire
-from cuebook.server.mcp.changes import PROMPTS, RESOURCES, TOOLS, Again, ChangeWatcher, news, readable
+from cuebook.server.mcp.changes import PROMPTS, RESOURCES, TOOLS, Again, ChangeWatcher, news
 from cuebook.server.mcp.schemas import Asker
 
 #: Seconds until a failed poll is retried.
@@ -28,7 +28,6 @@ async def listen(asker: Asker, again: Again, context: Any, params: Any) -> Any:
     )
 
     value = params.notifications
-    uris = await readable(asker, dict.fromkeys(value.resource_subscriptions or ()))
     flags = {
         TOOLS: value.tools_list_changed,
         PROMPTS: value.prompts_list_changed,
@@ -40,7 +39,8 @@ async def listen(asker: Asker, again: Again, context: Any, params: Any) -> Any:
         RESOURCES: ResourcesListChanged(),
     }
     watched = ChangeWatcher()
-    await watched.add(asker, [*(name for name, wanted in flags.items() if wanted), *uris])
+    await watched.add(asker, [name for name, wanted in flags.items() if wanted])
+    uris = await watched.add_readable(asker, dict.fromkeys(value.resource_subscriptions or ()))
     bus = InMemorySubscriptionBus()
     stream = ListenHandler(bus)
 

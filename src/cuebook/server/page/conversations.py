@@ -18,7 +18,7 @@ from cuebook.server.caller import AnyRequest, caller_of, check_first, cue_of, us
 from cuebook.server.guard import name_in
 from cuebook.server.page.memories import go, preview
 from cuebook.server.page.prompt_bar import kinds_shown
-from cuebook.server.page.render import place, show
+from cuebook.server.page.render import base_url, place, show
 from cuebook.server.page.transcript import entries_of
 
 ALL = "/page/conversations"
@@ -46,7 +46,6 @@ async def conversations(
     talks, scope = cue_of(request).services.store.talks, Scope(user=user_of(request))
     page = await talks.find(scope, words.split(), limit=LISTED, cursor=cursor, utility=utility)
     query = {**({"q": words} if words else {}), **({"utility": 1} if utility else {}), "cursor": page.next or ""}
-    host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "conversations.html",
         items=page.items,
@@ -55,7 +54,7 @@ async def conversations(
         utility=utility,
         paged=cursor is not None,
         next=f"?{urlencode(query)}" if page.next else None,
-        base=f"http://{host}",
+        base=base_url(request),
     )
 
 

@@ -14,7 +14,7 @@ from cuebook.server.authorization import admit
 from cuebook.server.caller import AnyRequest, cue_of, user_of
 from cuebook.server.concurrency_limits import seat
 from cuebook.server.page.prompt_bar import kinds_shown
-from cuebook.server.page.render import HEADERS, number, percent, place, plain, seconds, show
+from cuebook.server.page.render import HEADERS, base_url, number, percent, place, plain, seconds, show
 from cuebook.server.streaming import Start, StreamResponse, encoded, event
 
 #: Idle polls after which a comment is sent, to detect clients that disconnected.
@@ -28,12 +28,11 @@ _HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("x-accel-bufferi
 async def front(request: AnyRequest) -> Response[bytes]:
     """Render the newest turns with the contents and cost of their prompts, and what they leave out."""
     cue, user = cue_of(request), user_of(request)
-    host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "live.html",
         turns=[live_row(each) for each in await cue.live.newest(user=user)],
         sums=totals(await cue.live.sums(user=user)) | unreachable(cue),
-        base=f"http://{host}",
+        base=base_url(request),
         upstream=cue.upstream_url or "",
         shadow_mode=cue.shadows,
     )

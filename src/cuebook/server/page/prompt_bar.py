@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
+from cuebook.app.turns.explanation import source_in_words
+
 #: Minimum width of a block in percent, so that each is visible. All minimums together take at most half of the bar.
 MIN_WIDTH: Final = 0.35
 _HALF: Final = 50.0
@@ -39,7 +41,7 @@ def lay_out(window: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **window,
         "blocks": [{**_UNNAMED, **each, "form": _form(each), "preview": _preview(each)} for each in blocks],
-        "dropped": [{**each, "which": _which(each)} for each in window["dropped"]],
+        "dropped": [{**each, "which": source_in_words(each)} for each in window["dropped"]],
         "spans": [
             {"kind": kind, "source": source, "tokens": tokens, "x": round(start, 3), "width": round(end - start, 3)}
             for (kind, source, tokens), (start, end) in zip(pieces, pairwise(edges), strict=True)
@@ -109,7 +111,7 @@ def _left_out(dropped: Sequence[Mapping[str, Any]], total: int) -> dict[str, Any
     spans = [
         {
             **each,
-            "which": _which(each),
+            "which": source_in_words(each),
             "x": round(100 * start / scale, 3),
             "width": round(max(MIN_WIDTH, 100 * (each["tokens"] or 0) / scale), 3),
         }
@@ -131,13 +133,6 @@ def _preview(block: Mapping[str, Any]) -> str:
     """Return a block's preview. For a recalled post, omit the date and sender, which its name contains."""
     text = block["text"][: 2 * PREVIEW]
     return " ".join((_RECALL_PREFIX.sub("", text) if block["kind"] == "memory" else text).split())[:PREVIEW]
-
-
-def _which(dropped: Mapping[str, Any]) -> str:
-    if dropped.get("source"):
-        return str(dropped["source"])
-    first, last = dropped.get("from"), dropped.get("to")
-    return f"post {first}" if first == last else f"posts {first}–{last}"
 
 
 def _anchor_marks(window: Mapping[str, Any], at: Callable[[int], float]) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlsplit
 
-from litestar import Response
+from litestar import Request, Response
 
 from cuebook.app.forgetting import in_words
 from cuebook.app.reports.prices import money
@@ -125,6 +125,11 @@ def asset(name: str) -> Response[bytes] | None:
 def place(name: str) -> str:
     """Return a name encoded for a URL path, with `/` as `~`."""
     return quote(name, safe="").replace("~", "%7E").replace("%2F", "~")
+
+
+def base_url(request: Request[Any, Any, Any]) -> str:
+    """Return the address of this server as the browser knows it."""
+    return f"http://{request.headers.get('host', '127.0.0.1:8760')}"
 
 
 @functools.cache

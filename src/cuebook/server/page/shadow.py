@@ -11,7 +11,7 @@ from cuebook.app.reports.shadow import ModelCost, ShadowCall, ShadowReport
 from cuebook.server.caller import AnyRequest, actor_of, caller_of, cue_of, user_of
 from cuebook.server.page.memories import go
 from cuebook.server.page.plots import plot_lines
-from cuebook.server.page.render import show
+from cuebook.server.page.render import base_url, show
 from cuebook.server.page.turns import post_address
 from cuebook.server.route_parts import ConversationQuery, UserQuery
 
@@ -27,7 +27,6 @@ async def shadow(
     cue, user, name = cue_of(request), user_of(request, user_id), conversation_id or None
     shadow_report = await cue.shadow.report(name, user=user)
     calls = await cue.shadow.calls(name, user=user)
-    host = request.headers.get("host", "127.0.0.1:8760")
     return show(
         "shadow.html",
         conversation=name or "",
@@ -42,7 +41,7 @@ async def shadow(
         shadow_mode=cue.shadows,
         profiles=shadow_report.replay.profiles if any(each.calls for each in shadow_report.replay.profiles) else (),
         may_switch=caller_of(request).may("owner"),
-        base=f"http://{host}",
+        base=base_url(request),
     )
 
 
