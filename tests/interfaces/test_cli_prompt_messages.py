@@ -41,9 +41,8 @@ def test_merge_conflict_explains_the_fix(here: CommandRunner) -> None:
     here("prompt", "branch", "p", "warm")
     here("prompt", "new", "p@warm", "--text", "Be warm.")
     here("prompt", "new", "p", "--text", "Be cool.")
-    assert "Merge failed: conflicts in body. Edit body with `cuebook prompt edit p@warm` to match main" in here(
-        "prompt", "merge", "p", "warm", code=1
-    )
+    message = "Merge failed: conflicts in body. Edit p@warm or p@main and merge again, or take warm with --theirs."
+    assert message in here("prompt", "merge", "p", "warm", code=1)
     here("prompt", "new", "p@warm", "--text", "Be cool.")
     here("prompt", "merge", "p", "warm")
 
