@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,13 +55,18 @@ _SHARED = {"json_": (Json, False), "config_": (ConfigFile, None), "folder_": (Fo
 _SENTENCE = re.compile(r"(?<=[.:])\s")
 
 
-#: A command: a State with the shared options first, then its own arguments by name.
-CommandFunction = Callable[..., None]
+#: A command, which may be asynchronous: a State with the shared options first, then its own arguments by name.
+CommandFunction = Callable[..., Any]
 
 
 def seconds(moment: datetime | None) -> float | None:
     """Return a UTC time from the command line as Unix seconds."""
     return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
+
+
+def read_input(file: str) -> bytes:
+    """Return the content of a file, or of standard input for `-`."""
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
 
 
 def new_app(help_: str | None = None, *examples: str) -> typer.Typer:
@@ -94,7 +100,11 @@ def command(app: typer.Typer, *examples: str, name: str | None = None) -> Callab
                 folder=shared["folder_"] or root.get("folder_"),
                 json=shared["json_"],
             )
-            function(shared_options, **values)
+            done = function(shared_options, **values)
+            if inspect.iscoroutine(done):
+                from asyncio import run as run_to_the_end
+
+                run_to_the_end(done)
 
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]

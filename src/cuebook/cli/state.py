@@ -16,6 +16,7 @@ from cuebook.records.answer import to_wire
 
 if TYPE_CHECKING:
     from cuebook.app.blocking.cuebook import BlockingCuebook
+    from cuebook.app.cuebook import Cuebook
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -57,6 +58,11 @@ class State(Struct, frozen=True, kw_only=True):
             msg = f"{no_project(config)}. {way}"
             raise NotFound(msg)
         return self.settings(arguments) if arguments else config
+
+    def open_async(self, *, autopush: bool = True) -> "Cuebook":
+        """Return the same handle for asynchronous commands. Without `autopush` edited prompt files are not pushed."""
+        config = self.project({} if autopush else {"prompts.autopush": False})
+        return cuebook.Cuebook.open(config, worker=False)
 
     def open(self, *, worker: bool = False) -> "BlockingCuebook":
         """Return the project's database handle; `with` opens it. Raises NotFound if there is no project or database."""

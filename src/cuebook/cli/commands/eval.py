@@ -1,21 +1,18 @@
 """Command `cuebook eval`: evaluate recall, memory quality and the utility of each memory."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.cuebook import Cuebook
 from cuebook.app.evaluate.run import QUESTIONS, evaluate, to_wire, together
-from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost, MemoryUsefulness
+from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost
 from cuebook.app.reports.prices import UNKNOWN, money
 from cuebook.cli.group import User, command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.output.report import report
 from cuebook.cli.state import State
 from cuebook.records.answer import to_wire as answer_to_wire
-from cuebook.records.erasure import Receipt
 from cuebook.records.expression import counted
 
 app = new_app()
@@ -53,7 +50,7 @@ Prune = Annotated[bool, typer.Option("--prune", help="Forget useless memories af
     "cuebook eval --leave-one-out c1 c2 --budget 0",
     name="eval",
 )
-def eval_(
+async def eval_(
     state: State,
     files: Names = None,
     *,
@@ -90,46 +87,38 @@ def eval_(
     if left_out:
         value: Any = {"turns": turns, "budget": budget, "user": user}
         if estimate:
-            _estimate(state, files or [], value)
+            await _estimate(state, files or [], value)
         else:
-            _leave_one_out(state, files or [], value, prune=prune, yes=yes)
+            await _leave_one_out(state, files or [], value, prune=prune, yes=yes)
         return
     if prune or estimate or len(files or ()) > 1:
         needed = "--prune and --estimate require --leave-one-out. Add it"
         raise typer.BadParameter(needed if prune or estimate else "More than one FILE given. Pass only one")
     file = Path(files[0]) if files else None
     with screen.progress("replaying") as advance:
-        every = asyncio.run(
-            evaluate(file, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
-        )
+        every = await evaluate(file, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
     whole = together(every)
     found = [*every, *([whole] if whole else [])]
     state.report(to_wire(every), "\n\n".join(report("eval.txt", report=each, shown=SHOWN) for each in found))
 
 
-def _estimate(state: State, names: list[str], asked: Any) -> None:
-    async def reckoned() -> Any:
-        async with Cuebook.open(state.project(), worker=False) as cue:
-            return (await cue.memory.utility(names, **asked, estimate=True)).cost
-
-    cost = asyncio.run(reckoned())
+async def _estimate(state: State, names: list[str], asked: Any) -> None:
+    async with state.open_async() as cue:
+        cost: Any = (await cue.memory.utility(names, **asked, estimate=True)).cost
     state.report(cost, cost_line(cost))
 
 
-def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, yes: bool) -> None:
-    async def measured() -> tuple[MemoryUsefulness, Receipt | None]:
-        async with Cuebook.open(state.project(), worker=False) as cue:
-            cost = (await cue.memory.utility(names, **asked, estimate=True)).cost if asked["budget"] else None
-            if cost and cost.calls and not state.json:
-                screen.complain(cost_line(cost))
-            utilities = await cue.memory.utility(names, **asked)
-            if not state.json:
-                screen.say(report("usefulness.txt", report=utilities, verdicts=VERDICTS, said=SAID))
-            many = sum(each.prune for each in utilities.items)
-            agreed = prune and many > 0 and (yes or _agreed(many))
-            return utilities, await cue.memory.prune(utilities, user=asked["user"]) if agreed else None
-
-    utilities, receipt = asyncio.run(measured())
+async def _leave_one_out(state: State, names: list[str], asked: Any, *, prune: bool, yes: bool) -> None:
+    async with state.open_async() as cue:
+        cost = (await cue.memory.utility(names, **asked, estimate=True)).cost if asked["budget"] else None
+        if cost and cost.calls and not state.json:
+            screen.complain(cost_line(cost))
+        utilities = await cue.memory.utility(names, **asked)
+        if not state.json:
+            screen.say(report("usefulness.txt", report=utilities, verdicts=VERDICTS, said=SAID))
+        many = sum(each.prune for each in utilities.items)
+        agreed = prune and many > 0 and (yes or _agreed(many))
+        receipt = await cue.memory.prune(utilities, user=asked["user"]) if agreed else None
     if state.json:
         screen.say_json(answer_to_wire(utilities) | {"receipt": receipt})
     elif receipt:

@@ -1,6 +1,5 @@
 """Commands `cuebook memory forget|receipt`: erase data permanently (GDPR) and verify the signed receipts."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cuebook.app.forgetting import in_words
-from cuebook.cli.group import Yes, command, new_app
+from cuebook.cli.group import Yes, command, new_app, read_input
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.records.answer import to_wire
@@ -165,7 +164,7 @@ def verify(
     ] = None,
 ) -> None:
     """Verify the signature of a receipt. Exits with 1 if it was changed or not signed by this database."""
-    raw = sys.stdin.buffer.read() if receipt == "-" else Path(receipt).read_bytes() if Path(receipt).is_file() else None
+    raw = read_input(receipt) if receipt == "-" or Path(receipt).is_file() else None
     with state.open() as cue:
         checked = cue.memory.verify_receipt(raw if raw is not None else cue.memory.receipt(receipt), name=about)
     if not (checked.ok or state.json):

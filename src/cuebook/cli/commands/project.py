@@ -1,6 +1,5 @@
 """Commands `cuebook init|config|doctor|settle`: create and check a project, and finish its background jobs."""
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -45,20 +44,15 @@ def config(state: State) -> None:
 
 
 @command(app, "cuebook doctor", "cuebook doctor -C myproject --json", name="doctor")
-def doctor(state: State) -> None:
+async def doctor(state: State) -> None:
     """Check Python, SQLite, the project directory, database, personas and models. Exits with 1 if a check fails."""
-    checks = asyncio.run(_examine(state))
-    failed = any(check.state == "fail" for check in checks)
-    state.report({"ok": not failed, "checks": checks}, render=lambda: None, failed=failed)
-
-
-async def _examine(state: State) -> list[Check]:
     checks: list[Check] = []
     async for check in examine(state.where):
         checks.append(check)
         if not state.json:
             screen.verdict(check.state, f"{check.name:<11}", check.found, check.advice)
-    return checks
+    failed = any(check.state == "fail" for check in checks)
+    state.report({"ok": not failed, "checks": checks}, render=lambda: None, failed=failed)
 
 
 #: Maximum number of conversations listed.

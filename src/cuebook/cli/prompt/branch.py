@@ -5,18 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.cuebook import Cuebook
-from cuebook.app.prompts.answers import BranchStatus, VersionIdentity
+from cuebook.app.prompts.answers import BranchStatus
 from cuebook.app.prompts.arguments import ForkOrigin
 from cuebook.app.prompts.writing import Prompts
 from cuebook.cli.group import command
 from cuebook.cli.operations import operation_command, print_answer, whoever
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, slug_of, wait, write_through
+from cuebook.cli.prompt.group import Branch, By, Number, Prompt, app, slug_of, write_through
 from cuebook.cli.state import State
 from cuebook.errors import MergeConflict
-from cuebook.records.answer import Page, Wire, to_wire
-from cuebook.records.prompt import MAIN, Label
+from cuebook.records.answer import Page, to_wire
+from cuebook.records.prompt import MAIN
 from cuebook.records.prompt import Branch as BranchState
 
 
@@ -27,7 +26,7 @@ from cuebook.records.prompt import Branch as BranchState
     "cuebook prompt branch persona/kind:3 old",
     name="branch",
 )
-def branch_(
+async def branch_(
     state: State,
     prompt: Prompt,
     name: Annotated[
@@ -42,26 +41,17 @@ def branch_(
 
     A branch is a variant for `select`. It starts with a copy of a version and develops independently of it.
     """
-    if name is None:
-        _list_branches(state, slug_of(prompt))
-        return
-
-    async def fork(cue: Cuebook) -> Wire:
+    async with state.open_async() as cue:
+        if name is None:
+            page = await cue.prompts.branches(slug_of(prompt))
+            state.report(page, render=partial(_draw_branches, page))
+            return
         found = await cue.prompts.get(prompt, branch=branch, version=version)
         origin = ForkOrigin(branch=found.branch, version=found.number)
         made = await cue.prompts.fork(found.slug, name, origin=origin, by=whoever(by))
         await write_through(cue, made.slug)
-        data: Wire = to_wire(made) | {"from": {"branch": found.branch, "version": found.number}}
-        return data
-
-    made = wait(state, fork)
-    origin = f"{made['from']['branch']}:{made['from']['version']}"
-    state.report(made, f"created branch {made['branch']} of {made['slug']} from {origin}")
-
-
-def _list_branches(state: State, slug: str) -> None:
-    page = wait(state, lambda cue: cue.prompts.branches(slug))
-    state.report(page, render=partial(_draw_branches, page))
+    data = to_wire(made) | {"from": {"branch": found.branch, "version": found.number}}
+    state.report(data, f"created branch {made.branch} of {made.slug} from {found.branch}:{found.number}")
 
 
 def _draw_branches(page: Page[BranchStatus]) -> None:
@@ -73,7 +63,7 @@ def _draw_branches(page: Page[BranchStatus]) -> None:
 @command(
     app, "cuebook prompt merge persona/kind trial", "cuebook prompt merge persona/kind trial --into warm", name="merge"
 )
-def merge(
+async def merge(
     state: State,
     prompt: Prompt,
     name: Annotated[str, typer.Argument(metavar="BRANCH", help="Branch to merge from.", show_default=False)],
@@ -89,28 +79,25 @@ def merge(
     If both branches changed the same lines, show the conflicts, write nothing and exit with 1. To choose one side, use
     --theirs.
     """
-
-    async def run(cue: Cuebook) -> VersionIdentity | Wire:
+    slug = slug_of(prompt)
+    async with state.open_async() as cue:
         try:
-            version = await cue.prompts.merge(slug_of(prompt), name, into=into, theirs=theirs, by=whoever(by))
+            version = await cue.prompts.merge(slug, name, into=into, theirs=theirs, by=whoever(by))
         except MergeConflict as conflict:
-            return {"conflicts": list(conflict.conflicts)}
+            render = partial(_draw_conflicts, conflict, slug, name, into)
+            state.report({"conflicts": conflict.conflicts}, render=render, failed=True)
+            return
         await write_through(cue, version.slug)
-        return version
+    state.report(version, f"wrote {version}")
 
-    def draw_conflicts(conflicts: list[Wire]) -> None:
-        for each in conflicts:
-            screen.heading(f"conflict in [{each['section']}]")
-            screen.diff((f"@@ {into}", *_marked("-", each["ours"]), f"@@ {name}", *_marked("+", each["theirs"])))
-        named = ", ".join(each["section"] for each in conflicts)
-        way = f"Edit {slug_of(prompt)}@{name} or {slug_of(prompt)}@{into} and merge again, or take {name} with --theirs"
-        screen.complain(f"Merge failed: conflicts in {named}. {way}.")
 
-    done = wait(state, run)
-    if isinstance(done, VersionIdentity):
-        state.report(done, f"wrote {done}")
-    else:
-        state.report(done, render=partial(draw_conflicts, done["conflicts"]), failed=True)
+def _draw_conflicts(conflict: MergeConflict, slug: str, name: str, into: str) -> None:
+    for each in conflict.conflicts:
+        screen.heading(f"conflict in [{each['section']}]")
+        screen.diff((f"@@ {into}", *_marked("-", each["ours"]), f"@@ {name}", *_marked("+", each["theirs"])))
+    named = ", ".join(str(each["section"]) for each in conflict.conflicts)
+    way = f"Edit {slug}@{name} or {slug}@{into} and merge again, or take {name} with --theirs"
+    screen.complain(f"Merge failed: conflicts in {named}. {way}.")
 
 
 def _marked(mark: str, text: str | None) -> list[str]:
@@ -123,7 +110,7 @@ def _marked(mark: str, text: str | None) -> list[str]:
     "cuebook prompt label persona/kind:3 production",
     name="label",
 )
-def label(
+async def label(
     state: State,
     prompt: Prompt,
     name: Annotated[
@@ -139,20 +126,16 @@ def label(
 
     `cuebook prompt log` shows each move.
     """
-    if name is None:
-        page = wait(state, lambda cue: cue.prompts.labels(slug_of(prompt)))
-        none = f"no labels. Run `cuebook prompt label {slug_of(prompt)} LABEL` to create one."
-        state.report(page, render=partial(print_answer, page, none))
-        return
-
-    async def move(cue: Cuebook) -> Label:
+    async with state.open_async() as cue:
+        if name is None:
+            page = await cue.prompts.labels(slug_of(prompt))
+            none = f"no labels. Run `cuebook prompt label {slug_of(prompt)} LABEL` to create one."
+            state.report(page, render=partial(print_answer, page, none))
+            return
         found = await cue.prompts.get(prompt, branch=branch, version=version)
         at: dict[str, Any] = {"branch": found.branch, "version": found.number}
         moved = await cue.prompts.label(found.slug, name, **at, by=whoever(by))
         await write_through(cue, found.slug)
-        return moved
-
-    moved = wait(state, move)
     state.report(moved, f"label {name} points to {moved.branch}:{moved.number}")
 
 

@@ -3,7 +3,6 @@
 import os
 import shlex
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +13,10 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts import draft as drafts
 from cuebook.app.prompts import write_file
 from cuebook.app.prompts.answers import VersionIdentity
-from cuebook.cli.group import command
+from cuebook.cli.group import command, read_input
 from cuebook.cli.operations import numbers, pairs
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Prompt, app, wait, write_through
+from cuebook.cli.prompt.group import Branch, Prompt, app, write_through
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, CuebookError, InvalidInput
 from cuebook.records.prompt import BODY, MAIN, Engine
@@ -65,7 +64,7 @@ Author = Annotated[str, typer.Option("--author", metavar="NAME", help="Author of
     "cuebook prompt new persona/kind@trial --text 'Hi $user_name.' --weight task_casual=1",
     name="new",
 )
-def new(
+async def new(
     state: State,
     prompt: Prompt,
     file: FileArgument = None,
@@ -110,15 +109,16 @@ def new(
     if file is not None and (sections or data):
         msg = "FILE cannot be combined with text options. Use one of them"
         raise typer.BadParameter(msg, param_hint="FILE")
-    if file is not None:
-        made = wait(state, lambda cue: _save_file(cue, prompt, branch, file, base=base, author=author))
-        state.report(made, f"wrote {made}")
-    elif sections or data:
-        data |= {"base": base, "author": author}
-        made = wait(state, lambda cue: _save(cue, prompt, branch, sections, data))
-        state.report(made, f"wrote {made}")
-    else:
-        _edit(state, prompt, branch, author=author, new=True)
+    if file is None and not (sections or data):
+        await _edit(state, prompt, branch, author=author, new=True)
+        return
+    async with state.open_async() as cue:
+        if file is not None:
+            made = await _save_file(cue, prompt, branch, file, base=base, author=author)
+        else:
+            made = await _save(cue, prompt, branch, sections, data | {"base": base, "author": author})
+        await write_through(cue, made.slug)
+    state.report(made, f"wrote {made}")
 
 
 async def _save_file(
@@ -128,10 +128,8 @@ async def _save_file(
     if base not in (None, head):
         msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {head}, not {base}. Retry."
         raise Conflict(msg)
-    edited = drafts.read_draft(draft, head, _read(file), name=file)
-    version = await drafts.save_draft(cue.services, edited, head, by=author)
-    await write_through(cue, version.slug)
-    return version
+    edited = drafts.read_draft(draft, head, read_input(file), name=file)
+    return await drafts.save_draft(cue.services, edited, head, by=author)
 
 
 async def _save(
@@ -143,18 +141,12 @@ async def _save(
     if "metadata" in fields and before:
         fields = fields | {"metadata": {**before.metadata, **fields["metadata"]}}
     new_sections = dict(before.sections) if before and not sections else sections
-    version = await cue.prompts.save(draft.slug, new_sections, branch=draft.branch, **fields)
-    await write_through(cue, version.slug)
-    return version
+    return await cue.prompts.save(draft.slug, new_sections, branch=draft.branch, **fields)
 
 
 def _param(written: str) -> dict[str, Any]:
     name, mark, default = written.partition("=")
     return {"name": name} | ({"default": default} if mark else {})
-
-
-def _read(file: str) -> bytes:
-    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
 
 
 def _read_at(text: str) -> str:
@@ -164,17 +156,18 @@ def _read_at(text: str) -> str:
 @command(
     app, "cuebook prompt edit persona/kind", "EDITOR='code --wait' cuebook prompt edit persona/kind@trial", name="edit"
 )
-def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author = "") -> None:
+async def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author = "") -> None:
     """Edit a prompt in $EDITOR and write a new version.
 
     $VISUAL takes precedence over $EDITOR. If the prompt changed meanwhile or the file is invalid, nothing is written
     and your file is kept.
     """
-    _edit(state, prompt, branch, author=author, new=False)
+    await _edit(state, prompt, branch, author=author, new=False)
 
 
-def _edit(state: State, prompt: str, branch: str | None, *, author: str, new: bool) -> None:
-    draft, base = wait(state, lambda cue: drafts.draft_of(cue.services, prompt, branch, new=new))
+async def _edit(state: State, prompt: str, branch: str | None, *, author: str, new: bool) -> None:
+    async with state.open_async() as cue:
+        draft, base = await drafts.draft_of(cue.services, prompt, branch, new=new)
     text = write_file(draft)
     folder = Path(tempfile.mkdtemp(prefix="cuebook-"))
     file = folder / f"{draft.slug.rpartition('/')[2]}.md"
@@ -185,17 +178,13 @@ def _edit(state: State, prompt: str, branch: str | None, *, author: str, new: bo
         _remove(file)
         state.report({"changed": False}, "no changes")
         return
-
-    async def write(cue: Cuebook) -> VersionIdentity | None:
-        version = drafts.read_draft(draft, base, data, name=file.name)
-        if base and write_file(version) == text:
-            return None
-        made = await drafts.save_draft(cue.services, version, base, by=author)
-        await write_through(cue, made.slug)
-        return made
-
+    made = None
     try:
-        made = wait(state, write)
+        version = drafts.read_draft(draft, base, data, name=file.name)
+        if not base or write_file(version) != text:
+            async with state.open_async() as cue:
+                made = await drafts.save_draft(cue.services, version, base, by=author)
+                await write_through(cue, made.slug)
     except CuebookError as error:
         target = f"{draft.slug}@{draft.branch}" if draft.branch != MAIN else draft.slug
         way = f"Your text is in {file}. Fix it and run `cuebook prompt new {target} {file}`."

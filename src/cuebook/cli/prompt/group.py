@@ -36,12 +36,11 @@ By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Author of 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")]
 
 
-def wait(state: State, work: Callable[[Cuebook], Awaitable[T]], *, autopush: bool | None = None) -> T:
-    """Open the project's database, run one operation and close it. `autopush` False does not push edited files."""
+def wait(state: State, work: Callable[[Cuebook], Awaitable[T]]) -> T:
+    """Open the project's database, run one operation and close it."""
 
     async def run() -> T:
-        config = state.project({} if autopush is None else {"prompts.autopush": autopush})
-        async with Cuebook.open(config, worker=False) as cue:
+        async with state.open_async() as cue:
             return await work(cue)
 
     return asyncio.run(run())

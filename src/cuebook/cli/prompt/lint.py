@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts import SEVERITIES, LintFinding, QualityRating
 from cuebook.app.prompts import lint as linting
 from cuebook.app.prompts.clusters import Clusters
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import app, wait
+from cuebook.cli.prompt.group import app
 from cuebook.cli.state import State
 from cuebook.records.expression import counted
 
@@ -28,7 +27,7 @@ _STATES = {"error": "fail", "warning": "warn", "info": "info"}
     "cuebook prompt lint --json > lint.json",
     name="lint",
 )
-def lint(
+async def lint(
     state: State,
     prompts: Annotated[
         list[str] | None, typer.Argument(metavar="PROMPT", help="Prompt IDs. Default: all prompts.", show_default=False)
@@ -46,11 +45,8 @@ def lint(
         columns = ("rule", "severity", "description")
         state.report({"items": linting.rules()}, render=partial(screen.table, columns, rows))
         return
-
-    async def run(cue: Cuebook) -> list[LintFinding]:
-        return await linting.lint_prompts(cue.services, PromptFolder(cue.prompts.root), prompts or ())
-
-    found = wait(state, run, autopush=False)
+    async with state.open_async(autopush=False) as cue:
+        found = await linting.lint_prompts(cue.services, PromptFolder(cue.prompts.root), prompts or ())
     counts = Counter(each.severity for each in found)
     by_severity = {name: counts[name] for name in SEVERITIES}
     failed = counts["error"] > 0 or (strict and counts["warning"] > 0)

@@ -15,7 +15,7 @@ from cuebook.app.prompts.writing import Prompts
 from cuebook.cli.group import command
 from cuebook.cli.operations import operation_command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Prompt, app, wait
+from cuebook.cli.prompt.group import Branch, Prompt, app
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import Page
@@ -146,7 +146,7 @@ def _param(param: Param) -> str:
     "cuebook prompt diff persona/kind persona/helper@trial",
     name="diff",
 )
-def diff(
+async def diff(
     state: State,
     prompt: Prompt,
     a: Annotated[str | None, typer.Argument(metavar="A", help="Old version. Default: the one before B.")] = None,
@@ -169,27 +169,28 @@ def diff(
     stored version. The cost is the token difference, inherited sections included, and what the change would have left
     out of the last turns that used the prompt. Nothing is stored.
     """
-
-    async def read(cue: Cuebook) -> VersionDiff:
-        version = await cue.prompts.get(prompt, branch=branch)
-        edited = await cue.prompts.edited(prompt, version) if a is None else None
-        if edited:
-            path, draft = edited
-            return replace(await compare_versions(cue.services, version, draft, turns=turns), file=path)
-        if a is not None and b is None and ("@" in a or "/" in a):
-            other = await find_beside(cue.prompts, version, a)
-            return await compare_versions(cue.services, version, other, turns=turns)
-        after = await find_beside(cue.prompts, version, b) if b else version
-        if a is None and after.number == 1:
-            msg = (
-                f"{after.slug}@{after.branch}:1 is the first version of its branch. Name a version to compare it with."
-            )
-            raise InvalidInput(msg, where="a")
-        before = await find_beside(cue.prompts, version, a or f"{after.branch}:{after.number - 1}")
-        return await compare_versions(cue.services, before, after, turns=turns)
-
-    data = wait(state, read, autopush=None if a else False)
+    async with state.open_async(autopush=bool(a)) as cue:
+        data = await _difference(cue, prompt, a, b, branch=branch, turns=turns)
     state.report(data, render=partial(_draw_diff, data))
+
+
+async def _difference(
+    cue: Cuebook, prompt: str, a: str | None, b: str | None, *, branch: str | None, turns: int
+) -> VersionDiff:
+    version = await cue.prompts.get(prompt, branch=branch)
+    edited = await cue.prompts.edited(prompt, version) if a is None else None
+    if edited:
+        path, draft = edited
+        return replace(await compare_versions(cue.services, version, draft, turns=turns), file=path)
+    if a is not None and b is None and ("@" in a or "/" in a):
+        other = await find_beside(cue.prompts, version, a)
+        return await compare_versions(cue.services, version, other, turns=turns)
+    after = await find_beside(cue.prompts, version, b) if b else version
+    if a is None and after.number == 1:
+        msg = f"{after.slug}@{after.branch}:1 is the first version of its branch. Name a version to compare it with."
+        raise InvalidInput(msg, where="a")
+    before = await find_beside(cue.prompts, version, a or f"{after.branch}:{after.number - 1}")
+    return await compare_versions(cue.services, before, after, turns=turns)
 
 
 def _draw_diff(data: VersionDiff) -> None:

@@ -9,7 +9,7 @@ import typer
 from cuebook.app.prompts.files import SyncChange
 from cuebook.cli.group import command
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import DryRun, app, wait
+from cuebook.cli.prompt.group import DryRun, app
 from cuebook.cli.state import State
 from cuebook.records.prompt import MAIN
 
@@ -24,7 +24,7 @@ _STANDS = {
 
 
 @command(app, "cuebook prompt push", "cuebook prompt push --dry-run --json", name="push")
-def push(
+async def push(
     state: State,
     *,
     dry_run: DryRun = False,
@@ -34,7 +34,8 @@ def push(
 
     If a file is invalid, report it and store nothing.
     """
-    changes = wait(state, lambda cue: cue.prompts.push(dry_run=dry_run, force=force), autopush=False)
+    async with state.open_async(autopush=False) as cue:
+        changes = await cue.prompts.push(dry_run=dry_run, force=force)
     lines = [f"{each.path}: {'would be ' * dry_run}{_pushed(each)}" for each in changes]
     state.report({"dryRun": dry_run, "items": changes}, *(lines or ["no changes on disk"]))
 
@@ -45,7 +46,7 @@ def _pushed(each: SyncChange) -> str:
 
 
 @command(app, "cuebook prompt pull", "cuebook prompt pull --dry-run", name="pull")
-def pull(
+async def pull(
     state: State,
     *,
     dry_run: DryRun = False,
@@ -55,18 +56,20 @@ def pull(
 
     Older versions go to .objects. registry.json is rebuilt.
     """
-    changes = wait(state, lambda cue: cue.prompts.pull(dry_run=dry_run, force=force), autopush=False)
+    async with state.open_async(autopush=False) as cue:
+        changes = await cue.prompts.pull(dry_run=dry_run, force=force)
     lines = [f"{each.path}: {'would be ' * dry_run}written, {_name(each)} ({each.semver})" for each in changes]
     state.report({"dryRun": dry_run, "items": changes}, *(lines or ["no changes in the database"]))
 
 
 @command(app, "cuebook prompt drift", "cuebook prompt drift --json", name="drift")
-def drift(state: State) -> None:
+async def drift(state: State) -> None:
     """Check that files and database agree, for CI.
 
     registry.json is checked too. Exits with 1 if they differ. Nothing is written.
     """
-    sync_changes = wait(state, lambda cue: cue.prompts.drift(), autopush=False)
+    async with state.open_async(autopush=False) as cue:
+        sync_changes = await cue.prompts.drift()
     answer = {"ok": not sync_changes, "items": sync_changes}
     state.report(answer, render=partial(_draw, sync_changes), failed=bool(sync_changes))
 

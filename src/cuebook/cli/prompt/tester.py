@@ -9,7 +9,7 @@ from cuebook.app.prompts.tester import try_out as render_for_author
 from cuebook.cli.group import Project, command
 from cuebook.cli.operations import pairs, whoever
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Number, app, wait
+from cuebook.cli.prompt.group import Branch, Number, app
 from cuebook.cli.state import State
 from cuebook.records.answer import Wire
 
@@ -29,7 +29,7 @@ Positional = Annotated[str | None, typer.Argument(metavar="PROMPT", help="Same a
     "cuebook prompt test persona/kind:2 --param user_name=Alex --diff",
     name="test",
 )
-def try_out(
+async def try_out(
     state: State,
     named: Positional = None,
     *,
@@ -53,7 +53,8 @@ def try_out(
     params = pairs(param, "--param")
     who = whoever(None) if log else None
     options: dict[str, Any] = {"branch": branch, "version": version, "diff": diff, "log": who, "project": project}
-    data = wait(state, lambda cue: render_for_author(cue.services, slug, params, **options))
+    async with state.open_async() as cue:
+        data = await render_for_author(cue.services, slug, params, **options)
     state.report(data, data["text"], render=None if text else partial(_draw, data))
 
 

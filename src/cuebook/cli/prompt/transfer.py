@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from cuebook.app.cuebook import Cuebook
 from cuebook.app.files import write_whole
 from cuebook.app.prompts import read_document, write_file
-from cuebook.app.prompts.answers import MigrationResult, VersionIdentity
+from cuebook.app.prompts.answers import MigrationResult
 from cuebook.app.prompts.draft import export_prompts, import_files
-from cuebook.cli.group import Output, command
+from cuebook.cli.group import Output, command, read_input
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import DryRun, app, slug_of, wait, write_through
+from cuebook.cli.prompt.group import DryRun, app, slug_of, write_through
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.expression import counted
@@ -29,23 +28,18 @@ File = Annotated[str, typer.Argument(metavar="FILE", help="JSON file; - reads st
     "cuebook prompt migrate prompts.json",
     name="migrate",
 )
-def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None) -> None:
+async def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None) -> None:
     """Import prompts from a JSON file in one transaction.
 
     Versions that are already stored are skipped. Accepts an array of versions, {"prompts": [...]}, and {"prompts",
     "versions", "inheritance"}.
     """
-    data = _data(file)
-
-    async def run(cue: Cuebook) -> MigrationResult:
-        migrated = await cue.prompts.migrate(
-            read_document(data, name="stdin" if file == "-" else file), dry_run=dry_run, by=by or ""
-        )
+    data = read_input(file)
+    async with state.open_async() as cue:
+        document = read_document(data, name="stdin" if file == "-" else file)
+        done = await cue.prompts.migrate(document, dry_run=dry_run, by=by or "")
         if not dry_run:
-            await write_through(cue, *(each.slug for each in migrated.written))
-        return migrated
-
-    done = wait(state, run)
+            await write_through(cue, *(each.slug for each in done.written))
     state.report(done, *_migrated(done))
 
 
@@ -60,17 +54,13 @@ def _migrated(done: MigrationResult) -> Iterator[str]:
         yield "nothing to write"
 
 
-def _data(file: str) -> bytes:
-    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-
-
 @command(
     app,
     "cuebook prompt import greet.md",
     "cuebook prompt export | cuebook -C copy prompt import -",
     name="import",
 )
-def import_(
+async def import_(
     state: State,
     files: Annotated[
         list[str],
@@ -94,16 +84,12 @@ def import_(
         msg = "Only one JSON file can be imported at a time"
         raise typer.BadParameter(msg, param_hint="FILE")
     if documents:
-        migrate(state, documents[0], dry_run=False, by=by)
+        await migrate(state, documents[0], dry_run=False, by=by)
         return
-    data = [(Path(each).name, Path(each).read_bytes()) for each in texts]
-
-    async def run(cue: Cuebook) -> list[VersionIdentity]:
+    data = [(Path(each).name, read_input(each)) for each in texts]
+    async with state.open_async() as cue:
         made = await import_files(cue.services, data, by=by or "")
         await write_through(cue, *(each.slug for each in made))
-        return made
-
-    made = wait(state, run)
     state.report({"items": made}, *([f"wrote {each}" for each in made] or ["no new versions"]))
 
 
@@ -114,7 +100,7 @@ def import_(
     "cuebook prompt export persona/kind@trial --format md > kind.md",
     name="export",
 )
-def export(
+async def export(
     state: State,
     prompts: Annotated[
         list[str] | None, typer.Argument(metavar="PROMPT", help="Prompt IDs. Default: all prompts.", show_default=False)
@@ -136,14 +122,12 @@ def export(
     if form == "md" and len(named) != 1:
         msg = f"--format md exports one prompt, not {len(named)}. Run `cuebook prompt pull` to write all files."
         raise InvalidInput(msg, where="format")
-
-    async def run(cue: Cuebook) -> tuple[str, int]:
+    async with state.open_async() as cue:
         if form == "md":
-            return write_file(await cue.prompts.get(named[0])), 1
-        document: dict[str, Any] = await export_prompts(cue.services, list(map(slug_of, named)))
-        return f"{screen.json_text(document)}\n", len(document["prompts"])
-
-    text, count = wait(state, run)
+            text, count = write_file(await cue.prompts.get(named[0])), 1
+        else:
+            document: dict[str, Any] = await export_prompts(cue.services, list(map(slug_of, named)))
+            text, count = f"{screen.json_text(document)}\n", len(document["prompts"])
     if output is None:
         sys.stdout.write(text)
         return
