@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cuebook.engine.turn.history import TAIL, anchors, continue_at, same_conversation
+from cuebook.engine.turn.alignment import TAIL, anchors, continue_at, same_conversation
 from cuebook.interfaces.store import Alignment, PostSpot
 from cuebook.records.conversation import Conversation
 

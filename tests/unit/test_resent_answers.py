@@ -5,7 +5,7 @@ import random
 import textwrap
 from collections.abc import Callable, Iterator
 
-from cuebook.engine.turn.resent_answers import (
+from cuebook.engine.turn.history import (
     LEAST,
     SHARE,
     contains_summary,

@@ -1,36 +1,31 @@
 """Find the post that a resent history continues: by the chained digest of a stored path, or by alignment.
 
 Each post has a chained digest over its path. If all messages but the last ones are a stored path, an index lookup finds
-it. Any other history is aligned with the stored tree by the longest common run.
-
-A run is a series of messages stored one after another in the tree. The longest run selects the branch, and the messages
-after it are new, with two exceptions. If the middle of a history was cut out, it continues with a run further down the
-same branch. If the messages before or between runs are at least as many as the posts there, these posts were edited:
-the history continues before them as a new branch. Fewer messages than posts mean that the client dropped posts or
-replaced them with a summary, which is no edit: such messages are inserted as a side branch before the run.
-
-A provider's compaction item stands for the messages before it: it determines the branch however much was left out.
+it (`continue_path`). Any other history is aligned with the stored tree by the longest common run (`continue_at` in
+`alignment`).
 
 Alignment only determines where messages are stored. The window has all messages of the client, in their order.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import html
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
+from cuebook.engine.turn.alignment import TAIL, Continuation, anchors, continue_at, continue_path, same_conversation
 from cuebook.engine.turn.request import TurnRequest
-from cuebook.engine.turn.resent_answers import LEAST, contains_summary, is_rewritten
 from cuebook.engine.turn.utility_frames import has_known_frame
-from cuebook.interfaces.store import Alignment, Insertion, PathQuery, PostSpot, StoredPath
+from cuebook.interfaces.store import Insertion, PathQuery, StoredPath
 from cuebook.memory.rolling import RELAY
-from cuebook.records.conversation import ASSISTANT, TOOL, Conversation, Draft, chain
+from cuebook.records.conversation import ASSISTANT, TOOL, Conversation, Draft, Post, chain
 from cuebook.records.turn import Ask, Turn
-from cuebook.wire.chat_messages import ResentMessage
+from cuebook.wire.chat_messages import MessageContent, ResentMessage, read_call
 from cuebook.wire.responses_answers import may_be_ours
 from cuebook.wire.responses_items import is_compaction
 
@@ -38,11 +33,6 @@ from cuebook.wire.responses_items import is_compaction
 ANCHORS = 32
 #: Seconds for which a call may belong to a conversation that its client created and filled just before.
 LISTED_S = 60.0
-#: Last answers among which such a summary is searched, and newest conversations of all users looked up for them.
-LAST_ANSWERS = 8
-LOOKED = 200
-#: Least length of a run further down: a single "ok" does not determine a position.
-TAIL = 2
 #: Most new messages after a stored path that is found by its chained digest.
 NEW = 8
 
@@ -73,26 +63,6 @@ class HistoryPosition(Struct, frozen=True, kw_only=True):
         """Return the message number of each post of the request, stored or to be stored after `last_seq`."""
         stored = {seq: number for number, seq in self.seqs.items()}
         return stored | {last_seq + 1 + n: number for n, number in enumerate(self.new)}
-
-
-class Continuation(Struct, frozen=True):
-    """The position of new messages, and the stored posts of the others.
-
-    New messages follow the stored post `parent` (0: the root, None: the head). `seqs` maps message numbers to posts.
-    Posts on a side branch are stored apart and move no head. `matched` messages are on the branch of the history, an
-    answer among them if `answered`. Messages after an edit are new even if they are equal. `gaps` are the new messages
-    before runs, by the stored post that they follow.
-    """
-
-    conversation: Conversation
-    parent: int | None = 0
-    first_new: int = 0
-    seqs: dict[int, int] = {}
-    gaps: tuple[tuple[int, range], ...] = ()
-    is_side_branch: bool = False
-    matched: int = 0
-    answered: bool = False
-    paths: tuple[StoredPath, ...] | None = None  # those of the conversation that equal the start of the history
 
 
 async def name_conversation(services: Services, request: TurnRequest) -> TurnRequest:
@@ -278,6 +248,45 @@ def _recognized(best: StoredPath, paths: Sequence[StoredPath], answers: frozense
     return replace(continue_path(best, answers), paths=same)
 
 
+# ---- The chained digest ---------------------------------------------------------------------------------------------
+
+
+async def _paths(
+    services: Services, request: TurnRequest, *, conversation: str | None, whole: bool = False
+) -> tuple[StoredPath, ...]:
+    """Return the stored paths that equal the history up to its last messages, or with `whole` all of it.
+
+    If the path goes on and several messages are new, alignment must look for a run further down: return none.
+    """
+    many = len(request.history)
+    chains = accumulate(
+        (each.digest for each in request.history), lambda start, each: chain(start, [each]), initial=b""
+    )
+    longest_first = list(enumerate(chains))[:0:-1][: 1 if whole else NEW + 1]
+    paths = await services.store.stored_paths(request.scope, longest_first, conversation=conversation)
+    return tuple(path for path in paths if many - len(path.seqs) < TAIL or path.seqs[-1] == path.conversation.head)
+
+
+# ---- Answers that a client changed ----------------------------------------------------------------------------------
+# Both comparisons ignore layout: they compare letters and digits in lower case. So prefixes, wrapped lines, other
+# quotation marks, indentation and markup change nothing.
+
+#: Last answers among which a summary is searched, and newest conversations of all users looked up for them.
+LAST_ANSWERS = 8
+LOOKED = 200
+#: Letters of a piece of a summary that is sought in the message. Headings that many summaries share are shorter.
+PIECE: Final = 40
+#: Least share of the pieces, and least letters, of a resent summary. Measured in `tests/unit/test_resent_answers.py`:
+#: a third of a summary in any layout has a share of 0.31 or more, another text with a sentence of it at most 0.05.
+SHARE: Final = 0.2
+LEAST: Final = 150
+#: Letters of a message that are searched.
+SEARCHED: Final = 100_000
+#: Least share of an answer's words that its rewritten form has.
+WORDS: Final = 0.8
+_WORD: Final = re.compile(r"\w+")
+
+
 async def _summarized(services: Services, request: TurnRequest) -> Continuation | None:
     """Return the conversation whose last answer is a summary that the user's messages contain, or None.
 
@@ -312,235 +321,32 @@ async def _rewritten(services: Services, request: TurnRequest, first: int) -> Co
     return None
 
 
-# ---- The chained digest ---------------------------------------------------------------------------------------------
+def contains_summary(text: str, summary: str) -> bool:
+    """Return whether a message contains enough of a summary, in whatever layout."""
+    whole, sought = letters(text[:SEARCHED]), letters(summary)
+    share = share_of(sought, whole)
+    return share >= SHARE and share * len(sought) >= LEAST
 
 
-async def _paths(
-    services: Services, request: TurnRequest, *, conversation: str | None, whole: bool = False
-) -> tuple[StoredPath, ...]:
-    """Return the stored paths that equal the history up to its last messages, or with `whole` all of it.
-
-    If the path goes on and several messages are new, alignment must look for a run further down: return none.
-    """
-    many = len(request.history)
-    chains = accumulate(
-        (each.digest for each in request.history), lambda start, each: chain(start, [each]), initial=b""
-    )
-    longest_first = list(enumerate(chains))[:0:-1][: 1 if whole else NEW + 1]
-    paths = await services.store.stored_paths(request.scope, longest_first, conversation=conversation)
-    return tuple(path for path in paths if many - len(path.seqs) < TAIL or path.seqs[-1] == path.conversation.head)
+def share_of(sought: str, whole: str) -> float:
+    """Return the share of the pieces of some letters that others contain."""
+    pieces = range(max(0, len(sought) - PIECE + 1))
+    there = {whole[n : n + PIECE] for n in range(max(0, len(whole) - PIECE + 1))}
+    return sum(sought[n : n + PIECE] in there for n in pieces) / len(pieces) if pieces else 0.0
 
 
-def continue_path(path: StoredPath, answers: frozenset[int]) -> Continuation:
-    """Return the position after a stored path with which a history begins. See `continue_at`."""
-    seqs = dict(enumerate(path.seqs))
-    answered = bool(answers & seqs.keys())
-    return Continuation(
-        path.conversation,
-        path.seqs[-1],
-        len(seqs),
-        seqs,
-        is_side_branch=not (answered or path.leads_to_head),
-        matched=len(seqs),
-        answered=answered,
-    )
+def letters(text: str) -> str:
+    """Return the letters and digits of a text in lower case, without character references."""
+    return "".join(_WORD.findall(html.unescape(text).casefold())).replace("_", "")
 
 
-def anchors(digests: Sequence[bytes], answers: frozenset[int], *, most: int) -> list[bytes]:
-    """Return the digests of the newest answers, newest first, by which a conversation is searched."""
-    return [digests[number] for number in sorted(answers, reverse=True)[:most]]
+def is_rewritten(answer: Post, content: MessageContent) -> bool:
+    """Return whether a message says an answer's text and calls in another form, such as calls written as text."""
+    calls = [read_call(part) for part in answer.calls]
+    words = _words(answer.message, *(call.arguments for call in calls)) or _words(*(call.name for call in calls))
+    again = _words(content.message, *(part.content for part in content.parts))
+    return bool(words) and len(words & again) >= WORDS * len(words)
 
 
-# ---- The longest common run -----------------------------------------------------------------------------------------
-
-
-class _Run(Struct, frozen=True):
-    """Messages `last - length + 1` to `last`, the last of them stored as `seq`."""
-
-    length: int
-    last: int
-    seq: int
-
-    @property
-    def first(self) -> int:
-        return self.last - self.length + 1
-
-
-def continue_at(
-    alignment: Alignment,
-    answers: frozenset[int] = frozenset(),
-    *,
-    states: frozenset[int] = frozenset(),
-    sure: bool = False,
-) -> Continuation:
-    """Return the position that a history continues. `answers` are the numbers of its answers.
-
-    A provider's compaction item is unique: a history with a stored one (`states`) continues its branch.
-
-    A history continues a branch if at least half of it is there (with `sure` more than half) with an answer, or if it
-    is the start of the branch. Any other history is stored on the side, at the root. So is a call stored on the side
-    before without an answer.
-    """
-    tree, conversation = _AlignmentTree(alignment), alignment.conversation
-    run = tree.longest(alignment.places)
-    if run is None:
-        return Continuation(conversation, is_side_branch=True)
-    runs = [*tree.in_front(run), run, *tree.behind(run, answers, states)]
-    seqs = {number: seq for each in runs for number, seq in tree.members(each)}
-    end, matched = max(seqs), len(seqs)
-    answered = bool(answers & seqs.keys())
-    is_known = not states.isdisjoint(seqs)
-    if (2 * matched < end + 1 + sure and not is_known) or not (answered or tree.begins(seqs) or seqs[end] == tree.head):
-        return Continuation(conversation, is_side_branch=True)
-    is_side_branch = not answered and not tree.leads_to(seqs[end], tree.head)
-    unedited, gaps = tree.unedited(runs)
-    last = max(unedited, default=-1)
-    return Continuation(
-        conversation,
-        unedited.get(last, 0),
-        last + 1,
-        unedited,
-        gaps,
-        is_side_branch=is_side_branch,
-        matched=matched,
-        answered=answered,
-    )
-
-
-def same_conversation(
-    alignments: Sequence[Alignment], answers: frozenset[int], *, states: frozenset[int] = frozenset()
-) -> Continuation | None:
-    """Return the conversation that a history without an id continues, or None.
-
-    An answer must match, so that two users' "hi" stay separate. Prefer the conversation with the most matches, then one
-    continued at its head, then the most recently used.
-    """
-    best: tuple[tuple[int, bool, float], Continuation] | None = None
-    for alignment in alignments:
-        each = continue_at(alignment, answers, states=states, sure=True)
-        if not each.answered:
-            continue
-        conversation = alignment.conversation
-        rank = (each.matched, each.parent == conversation.head, conversation.updated_at)
-        if best is None or rank > best[0]:
-            best = (rank, each)
-    return best[1] if best else None
-
-
-class _AlignmentTree:
-    """An alignment with methods to walk its tree."""
-
-    def __init__(self, alignment: Alignment) -> None:
-        self._places = alignment.places
-        self._posts = alignment.posts
-        self._parents = {seq: post_spot.parent for seq, post_spot in alignment.posts.items()}
-        self._runs = alignment.runs
-        self.head = alignment.conversation.head
-        self._children: dict[int, list[int]] = {}
-        for seq, parent in self._parents.items():
-            self._children.setdefault(parent, []).append(seq)
-
-    def longest(self, places: Sequence[Sequence[int]], start: int = 0) -> _Run | None:
-        """Return the longest run.
-
-        Among equal ones, prefer one from a root with the first message, then the later end, then the head's path, then
-        the newest.
-        """
-        longest: list[_Run] = []
-        before: dict[int, int] = {}  # seq -> length of the run that ends there, if longer than 1
-        last: frozenset[int] = frozenset()
-        for number, seqs in enumerate(places, start):
-            here = frozenset(seqs)
-            before = {seq: before.get(self._parents[seq], 1) + 1 for seq in self._following(here, last)}
-            last = here
-            top = max(before.values(), default=1 if here else 0)
-            least = longest[0].length if longest else 1
-            if top >= least:
-                ends = [seq for seq, length in before.items() if length == top] if before else here
-                longest = [*(longest if top == least else ()), *(_Run(top, number, seq) for seq in ends)]
-        return max(longest, key=self._rank, default=None)
-
-    def _rank(self, run: _Run) -> tuple[bool, int, bool, int]:
-        rooted = run.first == 0 and self._posts[run.seq].depth == run.length
-        return rooted, run.last, self.leads_to(run.seq, self.head), run.seq
-
-    def _following(self, here: frozenset[int], last: frozenset[int]) -> Iterable[int]:
-        """Return the posts among `here` that follow one among `last`, by iterating over the smaller set."""
-        if len(here) <= len(last):
-            return [seq for seq in here if self._parents[seq] in last]
-        return [child for seq in last for child in self._children.get(seq, ()) if child in here]
-
-    def members(self, run: _Run) -> list[tuple[int, int]]:
-        """Return a run's messages with their posts, last first."""
-        members, seq = [], run.seq
-        for number in range(run.last, run.first - 1, -1):
-            members.append((number, seq))
-            seq = self._parents[seq]
-        return members
-
-    def leads_to(self, seq: int, below: int) -> bool:
-        """Return whether a post is on the path that ends at another (0: none)."""
-        if not below or not seq:
-            return not seq
-        end, start = below, self._posts[below].run
-        while end >= seq:
-            if start <= seq:
-                return True
-            end, start = self._runs[start]
-        return False
-
-    def begins(self, seqs: dict[int, int]) -> bool:
-        """Return whether a history starts at a root with its first message."""
-        return 0 in seqs and self._posts[seqs[0]].depth == 1
-
-    def in_front(self, run: _Run) -> list[_Run]:
-        """Return the run from the root before another on its branch, or None."""
-        top = self.members(run)[-1][1]
-        seq = length = 0
-        for number in range(run.first):
-            follows = [each for each in self._places[number] if self._parents[each] == seq and self.leads_to(each, top)]
-            if not follows or follows[0] == top:
-                break
-            seq, length = follows[0], number + 1
-        return [_Run(length, length - 1, seq)] if length else []
-
-    def behind(self, run: _Run, answers: frozenset[int], states: frozenset[int]) -> list[_Run]:
-        """Return the later runs on the branch that continue the history, in order."""
-        runs: list[_Run] = []
-        while True:
-            below = [
-                tuple(seq for seq in seqs if seq > run.seq and self.leads_to(run.seq, seq))
-                for seqs in self._places[run.last + 1 :]
-            ]
-            tail = self.longest(below, run.last + 1)
-            numbers = range(tail.first, tail.last + 1) if tail is not None else range(0)
-            if tail is None or (states.isdisjoint(numbers) and (tail.length < TAIL or answers.isdisjoint(numbers))):
-                return runs
-            runs.append(tail)
-            run = tail
-
-    def unedited(self, runs: Sequence[_Run]) -> tuple[dict[int, int], tuple[tuple[int, range], ...]]:
-        """Return the posts of the messages before the first edit, and the new messages between these runs.
-
-        A new message before a run follows the post before that run, and so does one inserted there before.
-        """
-        remaining: dict[int, int] = {}
-        gaps: list[tuple[int, range]] = []
-        number, depth = 0, 0
-        for run in runs:
-            members = self.members(run)
-            top = members[-1][1]
-            first: PostSpot = self._posts[top]
-            between, posts = run.first - number, first.depth - 1 - depth
-            if between and between >= posts:
-                break
-            at = first.parent
-            for n in range(number, run.first):
-                inserted = next((seq for seq in self._places[n] if self._parents[seq] == at and seq != top), None)
-                if inserted is None:
-                    gaps.append((at, range(n, run.first)))
-                    break
-                remaining[n] = at = inserted
-            remaining.update(members)
-            number, depth = run.last + 1, first.depth - 1 + run.length
-        return remaining, tuple(gaps)
+def _words(*texts: str) -> set[str]:
+    return {word for text in texts for word in _WORD.findall((text or "").casefold())}
