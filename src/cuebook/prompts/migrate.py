@@ -122,7 +122,7 @@ class _File(Document, frozen=True, kw_only=True, rename=None):
     """Either form: `prompts` are versions, or the common fields of `versions`."""
 
     prompts: tuple[Any, ...] = ()
-    versions: tuple[_NumberedVersion, ...] = ()
+    versions: tuple[Any, ...] = ()
     inheritance: tuple[_Link, ...] = ()
 
 
@@ -133,35 +133,29 @@ def rows_of(document: Any) -> list[MigrationRow]:
             f"document: expected an object or a list of them, got {format_value(document)}", where="document"
         )
     whole = document if isinstance(document, Mapping) else {"prompts": document}
-    is_cortex = "versions" in whole or "inheritance" in whole
-    file = check(_renamed(whole, "versions" if is_cortex else "prompts"), _File)
-    if is_cortex:
-        return _of_cortex(check(file.prompts, tuple[_Prompt, ...], "prompts"), file.versions, file.inheritance)
-    return [
-        _row(each, path, parent=f"{path}.inherits" if "inherits" in written else "")
-        for path, each, written in (
-            (f"prompts[{at}]", check(row, _Version, f"prompts[{at}]"), row) for at, row in enumerate(file.prompts)
-        )
-    ]
+    file = check(whole, _File)
+    if "versions" in whole or "inheritance" in whole:
+        listed = check(file.prompts, tuple[_Prompt, ...], "prompts")
+        paths = [(row, f"versions[{at}]") for at, row in enumerate(file.versions)]
+        versions = [check(_renamed(row, path), _NumberedVersion, path) for row, path in paths]
+        return _of_cortex(listed, versions, file.inheritance)
+    rows = []
+    for at, row in enumerate(file.prompts):
+        path = f"prompts[{at}]"
+        renamed = _renamed(row, path)
+        version = check(renamed, _Version, path)
+        rows.append(_row(version, path, parent=f"{path}.inherits" if "inherits" in renamed else ""))
+    return rows
 
 
-def _renamed(document: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return a document with canonical names instead of aliases in its rows."""
-    rows = document.get(key)
-    if not isinstance(rows, list):
-        return dict(document)
-    for at, row in enumerate(rows):
-        for alias, name in _ALIASES.items():
-            if isinstance(row, Mapping) and alias in row and name in row:
-                path = f"{key}[{at}].{alias}"
-                raise InvalidInput(f"{path}: duplicate of {name!r}. Keep one.", where=path)
-    return {
-        **document,
-        key: [
-            {_ALIASES.get(name, name): value for name, value in row.items()} if isinstance(row, Mapping) else row
-            for row in rows
-        ],
-    }
+def _renamed(row: Any, path: str) -> Any:
+    """Return a row with canonical names instead of aliases."""
+    if not isinstance(row, Mapping):
+        return row
+    for alias, name in _ALIASES.items():
+        if alias in row and name in row:
+            raise InvalidInput(f"{path}.{alias}: duplicate of {name!r}. Keep one.", where=f"{path}.{alias}")
+    return {_ALIASES.get(name, name): value for name, value in row.items()}
 
 
 def _metadata(data: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -224,7 +218,7 @@ def _overriding(version: _Version, path: str, sections: Mapping[str, str]) -> di
 
 # ---------------------------------------------------------------- prompts, versions, inheritance
 def _of_cortex(
-    listed: tuple[_Prompt, ...], versions: tuple[_NumberedVersion, ...], links: tuple[_Link, ...]
+    listed: Sequence[_Prompt], versions: Sequence[_NumberedVersion], links: Sequence[_Link]
 ) -> list[MigrationRow]:
     """Return the rows of Cortex's form: a prompt completes its versions, and links define the parents."""
     prompts: dict[str, tuple[_Prompt, str]] = {}
@@ -243,7 +237,7 @@ def _of_cortex(
     return rows
 
 
-def _parents(links: tuple[_Link, ...]) -> dict[BranchPlace, tuple[str, str]]:
+def _parents(links: Sequence[_Link]) -> dict[BranchPlace, tuple[str, str]]:
     """Return the parent of each branch, with the path of the link."""
     parents: dict[BranchPlace, tuple[str, str]] = {}
     for at, link in enumerate(links):

@@ -239,10 +239,8 @@ def read(text: str | bytes) -> Registry:
 def _with_heads(entries: tuple[RegistryEntry, ...]) -> tuple[RegistryEntry, ...]:
     """Mark the newest version of each prompt as head, as in kAI: `latest` is the highest version."""
     newest: dict[BranchPlace, RegistryEntry] = {}
-    for entry in entries:
-        best = newest.setdefault((entry.id, entry.branch), entry)
-        if rank(entry.version) > rank(best.version):
-            newest[entry.id, entry.branch] = entry
+    for entry in sorted(entries, key=lambda entry: rank(entry.version), reverse=True):
+        newest.setdefault((entry.id, entry.branch), entry)
     return tuple(replace(entry, head=newest[entry.id, entry.branch] is entry) for entry in entries)
 
 

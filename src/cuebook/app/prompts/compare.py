@@ -71,17 +71,20 @@ async def compare(
     standings = []
     for place in sorted({*files, *branches}):
         source, active = files.get(place), families[place[0]].version(place[1]) if place in branches else None
-        newest = branches[place].head if place in branches else 0
-        if source is None:
-            path = path_of(*place)
-            standings.append(BranchState(place=place, path=path, state="missing", active=active, newest=newest))
-            continue
-        file = wanted(source, active)
-        base = agreed.get(place)
-        text = text_hash(file)
-        state, restores = await _state(services, text, active, base[0] if base else None)
-        entry = BranchState(place=place, path=source.path, state=state, source=source, file=file, active=active)
-        standings.append(replace(entry, newest=newest, restores=restores, text=text))
+        standing = BranchState(
+            place=place,
+            path=source.path if source else path_of(*place),
+            state="missing",
+            source=source,
+            active=active,
+            newest=branches[place].head if place in branches else 0,
+        )
+        if source is not None:
+            file = wanted(source, active)
+            base, text = agreed.get(place), text_hash(file)
+            state, restores = await _state(services, text, active, base[0] if base else None)
+            standing = replace(standing, state=state, file=file, restores=restores, text=text)
+        standings.append(standing)
     return standings
 
 

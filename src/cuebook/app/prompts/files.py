@@ -313,10 +313,8 @@ def _check_free(shelf: PromptFolder, contents: Contents, due: Sequence[BranchSta
 
 def _pushed(standing: BranchState, number: int) -> SyncChange:
     file, active = standing.file, standing.active
-    if file is None or active is None:
-        return replace(_change(standing), version=number)
-    number = standing.restores or number
-    return replace(_change(standing, file), version=number, bump=bump(difference(active, file)))
+    required: Bump = bump(difference(active, file)) if file and active else "none"
+    return replace(_change(standing, file), version=standing.restores or number, bump=required)
 
 
 def _semver_of(standing: BranchState, stored: Mapping[tuple[str, str, str], Version]) -> str:
