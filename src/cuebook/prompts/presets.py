@@ -170,7 +170,7 @@ def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Pr
     """
     presets, faults = validate(document, Presets)
     if presets is not None and not faults:  # the places of faulty members are lost
-        faults += [*_check_presets(presets, prompts), *_check_rules(presets), *_check_routing(presets)]
+        faults += _faults(presets, prompts)
     refuse(faults, file=file)
     assert presets is not None  # noqa: S101  # without a fault there is a value
     rules = [
@@ -187,35 +187,26 @@ def read_presets(document: object, *, file: str, prompts: Collection[str]) -> Pr
     return structs.replace(presets, rules=tuple(rules), routing=routing)
 
 
-def _check_presets(file: Presets, prompts: Collection[str]) -> Iterator[Fault]:
-    yield from check_unique("presets", [preset.id for preset in file.presets])
-    named = [
+def _faults(file: Presets, prompts: Collection[str]) -> Iterator[Fault]:
+    presets, routing = [preset.id for preset in file.presets], file.routing
+    yield from check_unique("presets", presets)
+    yield from check_unique("rules", [rule.id for rule in file.rules])
+    keys = [
         (f"presets[{number}].addonPromptKeys[{at}]", key)
         for number, preset in enumerate(file.presets)
         for at, key in enumerate(preset.addon_prompt_keys)
         if f"default/{key}" not in prompts
     ]
-    yield from check_known("prompt", named, prompts)
-
-
-def _check_rules(file: Presets) -> Iterator[Fault]:
-    yield from check_unique("rules", [rule.id for rule in file.rules])
-    presets = [preset.id for preset in file.presets]
-    yield from check_known(
-        "preset", [(f"rules[{at}].presetId", rule.preset_id) for at, rule in enumerate(file.rules)], presets
-    )
+    yield from check_known("prompt", keys, prompts)
+    named = [(f"rules[{at}].presetId", rule.preset_id) for at, rule in enumerate(file.rules)]
+    if routing.default_preset_id:
+        named.append(("routing.defaultPresetId", routing.default_preset_id))
+    named += [(f"routing.defaultPresetByMode.{mode}", name) for mode, name in routing.default_preset_by_mode.items()]
+    yield from check_known("preset", named, presets)
     for at, rule in enumerate(file.rules):
         least, most = rule.min_message_chars, rule.max_message_chars
         if least is not None and most is not None and least > most:
             yield Fault(f"rules[{at}].maxMessageChars", f"{most} is below minMessageChars. No message fits.")
-
-
-def _check_routing(file: Presets) -> Iterator[Fault]:
-    presets, routing = [preset.id for preset in file.presets], file.routing
-    named = {f"routing.defaultPresetByMode.{mode}": name for mode, name in routing.default_preset_by_mode.items()}
-    if routing.default_preset_id:
-        named = {"routing.defaultPresetId": routing.default_preset_id, **named}
-    yield from check_known("preset", named.items(), presets)
     for mode in routing.default_preset_by_mode:
         if not _fold(mode):
             yield Fault(f"routing.defaultPresetByMode.{mode}", "empty mode. It would match every mode.")
