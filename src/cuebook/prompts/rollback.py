@@ -110,8 +110,7 @@ class EvidenceUnits:
                 break
             del self._open[name]
             self._counted.add(name)
-            if len({(each.slug, each.branch, each.number) for each in counted}) == 1:
-                found.append(structs.replace(counted[0], score=statistics.fmean(each.score for each in counted)))
+            found += _joined(counted)
         return tuple(found)
 
     def _whole(self, observations: Sequence[Observation], now: float) -> Sequence[Observation]:
@@ -139,11 +138,14 @@ def talks(observations: Iterable[Observation]) -> tuple[Observation, ...]:
     results: dict[tuple[str, int], list[Observation]] = {}
     for at, each in enumerate(sorted(observations, key=lambda each: each.at)):
         results.setdefault((each.conversation, 0 if each.conversation else at), []).append(each)
-    return tuple(
-        structs.replace(talk[0], score=statistics.fmean(each.score for each in talk))
-        for talk in results.values()
-        if len({(each.slug, each.branch, each.number) for each in talk}) == 1
-    )
+    return tuple(joined for talk in results.values() for joined in _joined(talk))
+
+
+def _joined(talk: Sequence[Observation]) -> list[Observation]:
+    """Return a conversation as one observation with the mean score; none if it used several versions."""
+    if len({(each.slug, each.branch, each.number) for each in talk}) > 1:
+        return []
+    return [structs.replace(talk[0], score=statistics.fmean(each.score for each in talk))]
 
 
 def sigma(

@@ -169,9 +169,7 @@ class PromptReading(Namespace):
 
         async def work() -> RenderedPrompt:
             resolved = await self.resolve(slug, branch=branch, version=version, label=label, project=whose)
-            values = coerce(resolved.params, params or {})
-            rendered = self._rendered(resolved, values)
-            return await self._logged(resolved, values, rendered, by or "") if log else rendered
+            return await self._rendered(resolved, params or {}, log=log, by=by or "")
 
         if not (idempotency_key and log):
             return await work()
@@ -436,26 +434,23 @@ class PromptReading(Namespace):
             raise NotFound(msg)
         return family, versions[0]
 
-    def _rendered(self, resolved: ResolvedVersion, data: Mapping[str, Any]) -> RenderedPrompt:
-        version = resolved.version
-        return as_answer(
+    async def _rendered(
+        self, resolved: ResolvedVersion, params: Mapping[str, Any], *, log: bool, by: str
+    ) -> RenderedPrompt:
+        """Render a version; with `log`, append the render to the audit log."""
+        services, version, values = self._services, resolved.version, coerce(resolved.params, params)
+        rendered = as_answer(
             RenderedPrompt,
             version,
-            text=render(text_of(resolved), data, engine=version.engine, declared=set(data)),
+            text=render(text_of(resolved), values, engine=version.engine, declared=set(values)),
             version=version.number,
-            timestamp=str(Time(self._services.clock.now())),
+            timestamp=str(Time(services.clock.now())),
             lineage=resolved.lineage,
         )
-
-    async def _logged(
-        self, resolved: ResolvedVersion, data: Mapping[str, Any], rendered: RenderedPrompt, by: str
-    ) -> RenderedPrompt:
-        """Append a render to the audit log."""
-        services = self._services
+        if not log:
+            return rendered
         name = services.dice.new_id("render")
-        record = receipt(
-            services, resolved.version, "render", agent=by, context=data, text=rendered.text, render_id=name
-        )
+        record = receipt(services, version, "render", agent=by, context=values, text=rendered.text, render_id=name)
         [chained] = await services.audit.append(Scope(), [record])
         return replace(rendered, audit_seq=chained.seq)
 
