@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import Any, Final, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.clusters import near_duplicates
@@ -147,8 +146,8 @@ class _Subject(Struct, frozen=True):
     resolved: ResolvedVersion | None
     fault: str = ""
     inherited: frozenset[str] = frozenset()  # sections of its ancestors
-    used_below: frozenset[str] = frozenset()  # parameters that its text or a descendant's uses
-    declared_below: frozenset[str] = frozenset()
+    used_below: set[str] = set()  # parameters that its text or a descendant's uses
+    declared_below: set[str] = set()
 
 
 def _finding(subject: _Subject, rule: str, where: str, message: str) -> LintFinding:
@@ -204,31 +203,22 @@ def _among(versions: Iterable[Version]) -> Callable[[str], Version | None]:
 
 def _subjects(versions: Sequence[Version], parent_of: Callable[[str], Version | None]) -> list[_Subject]:
     """Return all versions resolved, each with the parameters that its descendants use and declare."""
-    subjects = [_subject(version, parent_of) for version in versions]
-    used_below: dict[str, set[str]] = {}
-    declared_below: dict[str, set[str]] = {}
+    subjects = []
+    for version in versions:
+        try:
+            whole = resolve(version, parent_of)
+            parent = parent_of(version.inherits) if version.inherits else None
+            inherited = frozenset(resolve(parent, parent_of).sections if parent else ())
+            subjects.append(_Subject(version, whole, inherited=inherited))
+        except InvalidInput as error:
+            subjects.append(_Subject(version, None, fault=str(error)))
+    by_source = {subject.version.source: subject for subject in subjects}
     for whole in (subject.resolved for subject in subjects if subject.resolved):
         names = {param.name for param in whole.params}
         for source in whole.lineage:
-            used_below.setdefault(source, set()).update(used(text_of(whole), whole.version.engine, names))
-            declared_below.setdefault(source, set()).update(names)
-    return [
-        replace(
-            subject,
-            used_below=frozenset(used_below.get(subject.version.source, ())),
-            declared_below=frozenset(declared_below.get(subject.version.source, ())),
-        )
-        for subject in subjects
-    ]
-
-
-def _subject(version: Version, parent_of: Callable[[str], Version | None]) -> _Subject:
-    try:
-        whole = resolve(version, parent_of)
-        parent = parent_of(version.inherits) if version.inherits else None
-        return _Subject(version, whole, inherited=frozenset(resolve(parent, parent_of).sections if parent else ()))
-    except InvalidInput as error:
-        return _Subject(version, None, fault=str(error))
+            by_source[source].used_below.update(used(text_of(whole), whole.version.engine, names))
+            by_source[source].declared_below.update(names)
+    return subjects
 
 
 # ---------------------------------------------------------------- rules

@@ -183,6 +183,8 @@ def _row(read: _Version, path: str, *, parent: str, inside: str = "") -> Migrati
     """Return a row; `parent` is the path of its parent, `inside` that of its sections below `path`."""
     sections = _sections(read.sections, f"{path}{inside}.sections")
     overriding = _overriding(read, path, sections)
+    if read.inherits:
+        parse_reference(read.inherits, where=f"{path}.inherits")
     version = Version(
         slug=check_slug(read.slug, where=f"{path}.slug"),
         branch=check_branch(read.branch, where=f"{path}.branch"),
@@ -192,7 +194,7 @@ def _row(read: _Version, path: str, *, parent: str, inside: str = "") -> Migrati
         override_sections=overriding,
         params=read_params(read.params, where=f"{path}.params"),
         engine=read.engine,
-        inherits=str(parse_reference(read.inherits, where=f"{path}.inherits")) if read.inherits else None,
+        inherits=read.inherits or None,
         metadata=_metadata(read.metadata, f"{path}{inside}"),
         tags=read.tags,
         author=read.author,

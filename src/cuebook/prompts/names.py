@@ -49,10 +49,6 @@ class Reference(Struct, frozen=True):
     branch: str | None = None
     number: int | None = None
 
-    def __str__(self) -> str:
-        branch = "" if self.branch is None else f"@{self.branch}"
-        return f"{self.slug}{branch}" if self.number is None else f"{self.slug}{branch}:{self.number}"
-
 
 def check_slug(slug: object, *, where: str = "slug") -> str:
     """Return a checked prompt id, such as `persona/helper` or `_meta/concise`; raise InvalidInput with the reason."""

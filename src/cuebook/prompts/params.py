@@ -20,7 +20,6 @@ MAX_NAME: Final = 64
 #: Maximum parameters of a prompt.
 MAX_PARAMS: Final = 200
 
-_TYPES: Final[Mapping[object, ParamType]] = {kind: kind for kind in get_args(ParamType)}
 _FIELDS: Final = frozenset({"name", "type", "required", "default", "description", "enum", "kind"})
 _INTEGER = re.compile(r"[+-]?[0-9]{1,100}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,100}(?:\.[0-9]{0,100})?|\.[0-9]{1,100})(?:[eE][+-]?[0-9]{1,3})?")
@@ -162,11 +161,10 @@ def _from_pico(key: object, value: object, where: str) -> Param:
 def _param(spec: Mapping[Any, Any], where: str) -> Param:
     """Return a parameter from an object's fields, each checked."""
     name = _name(spec.get("name"), where)
-    written = spec.get("type", spec.get("kind", "string"))
-    kind = _TYPES.get(written) if isinstance(written, str) else None
-    if kind is None:
+    kind = spec.get("type", spec.get("kind", "string"))
+    if kind not in get_args(ParamType):
         known = ", ".join(get_args(ParamType))
-        raise InvalidInput(f"{where}: {_shown(written)} is not a type. Available: {known}", where=where)
+        raise InvalidInput(f"{where}: {_shown(kind)} is not a type. Available: {known}", where=where)
     description = spec.get("description") or ""
     if not isinstance(description, str):
         raise InvalidInput(f"{where}: expected a string as its description", where=where)

@@ -228,7 +228,6 @@ def test_invalid_sections_are_rejected(name, why):
 )
 def test_references_round_trip(text, reference):
     assert parse_reference(text) == reference
-    assert str(reference) == text
 
 
 @pytest.mark.parametrize(

@@ -195,18 +195,18 @@ class ProjectPrompts(Prompts):
 
         Raises InvalidInput, BackendError for an invalid file.
         """
-        place, slug, branch = read_place(prompt), active.slug, active.branch
-        if place.number is not None or place.branch not in (None, branch):
+        reference, place = read_place(prompt), active.place
+        if reference.number is not None or reference.branch not in (None, active.branch):
             return None
         shelf, _, contents, agreed = await self._read(None, lenient=True)
-        ours = {path_of(slug, branch), *(path for place, (_, path) in agreed.items() if place == (slug, branch))}
+        ours = {shelf.display_name(path) for path in (path_of(*place), agreed.get(place, ("", ""))[1])}
         for path, why in contents.odd:
-            if path in {shelf.display_name(each) for each in ours}:
+            if path in ours:
                 raise InvalidInput(why, where=path)
-        own = replace(contents, prompts=tuple(each for each in contents.prompts if each.version.place == active.place))
-        families = await families_of(self._services, [slug])
+        own = replace(contents, prompts=tuple(each for each in contents.prompts if each.version.place == place))
+        families = await families_of(self._services, [active.slug])
         for each in await compare(self._services, own, families, agreed):
-            if each.place == (slug, branch) and each.state in ("changed", "both") and each.file is not None:
+            if each.place == place and each.state in ("changed", "both") and each.file is not None:
                 return shelf.display_name(each.path), replace(each.file, number=0, digest="")
         return None
 

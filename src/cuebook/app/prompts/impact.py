@@ -226,14 +226,14 @@ def _by_kind(turns: Sequence[tuple[Sequence[Gone], TurnAt | None]], measured: in
     for kind in sorted(kinds, key=lambda kind: (_ORDER.index(kind) if kind in _ORDER else len(_ORDER), kind)):
         blocks = [([tokens for other, tokens in gone if other == kind], at) for gone, at in turns]
         affected = [(tokens, at) for tokens, at in blocks if tokens]
-        count, total = len(affected), sum(len(tokens) for tokens, _ in affected)
+        total = sum(len(tokens) for tokens, _ in affected)
         changes.append(
             BlockChanges(
                 kind=kind,
-                turns=count,
-                share=round(count / measured, 4),
+                turns=len(affected),
+                share=round(len(affected) / measured, 4),
                 total=total,
-                mean=round(total / count, 2),
+                mean=round(total / len(affected), 2),
                 tokens=sum(sum(tokens) for tokens, _ in affected),
                 at=_newest(at for _, at in affected),
             )
