@@ -99,9 +99,9 @@ def read_control(value: Any) -> dict[str, Any]:
     return {} if value is None else _fields(check(value, _Control, "memoryControl").long_term_memory)
 
 
-def read_policy(value: Any, where: str = KEPT) -> dict[str, Any]:
-    """Return the policy fields that a stored policy sets. Raises InvalidInput naming the path."""
-    return _fields(check(value, _LongTermMemory, where))
+def read_policy(value: Any) -> Policy:
+    """Return a stored policy. Raises InvalidInput naming the path."""
+    return Policy(**_fields(check(value, _LongTermMemory, KEPT)))
 
 
 def _fields(long_term_memory: _LongTermMemory) -> dict[str, Any]:
@@ -116,9 +116,7 @@ def effective(control: Mapping[str, Any], kept: Any, defaults: Policy) -> Policy
     """Return the effective policy: the request's fields, over the stored ones, over the host's defaults if none is
     stored.
     """
-    base = defaults if not isinstance(kept, Mapping) else Policy(**read_policy(kept))
-    data = {name: getattr(base, name) for name in Policy.__struct_fields__}
-    return Policy(**(data | dict(control)))
+    return structs.replace(read_policy(kept) if isinstance(kept, Mapping) else defaults, **control)
 
 
 def policy_to_wire(policy: Policy) -> dict[str, Any]:
@@ -142,11 +140,9 @@ def read_places(
     if not policy.enabled:
         return ()
     places = personal_places(policy, participants) if participants.alone else ()
-    allowed = policy.organization and participants.organization and settings.enabled
-    return (
-        *places,
-        *([Place("organization", participants.organization)] if allowed and participants.organization else []),
-    )
+    if policy.organization and participants.organization and settings.enabled:
+        return (*places, Place("organization", participants.organization))
+    return places
 
 
 def personal_places(policy: Policy, participants: Participants) -> tuple[Place, ...]:
@@ -154,36 +150,31 @@ def personal_places(policy: Policy, participants: Participants) -> tuple[Place, 
     if not (policy.enabled and policy.items and participants.user):
         return ()
     places = [Place("user", participants.user)] if policy.user else []
-    return (
-        *places,
-        *([persona_place(participants.user, participants.persona)] if policy.persona and participants.persona else []),
-    )
+    if policy.persona and participants.persona:
+        places.append(persona_place(participants.user, participants.persona))
+    return tuple(places)
 
 
 def published_place(
     policy: Policy, participants: Participants, settings: LongTermMemory, *, may_publish: bool
 ) -> Place | None:
     """Return the organization that a turn may write to: named, enabled, shared with, allowed, with permission."""
-    wanted = policy.enabled and policy.items and policy.organization and policy.share and participants.organization
-    if not wanted or not may_publish or participants.organization is None:
-        return None
-    if not (settings.enabled and settings.allow_writes):
-        return None
-    return Place("organization", participants.organization)
+    shares = policy.share and not unshared(policy, participants, settings, may_publish=may_publish)
+    return Place("organization", participants.organization) if shares and participants.organization else None
 
 
 def unshared(policy: Policy, participants: Participants, settings: LongTermMemory, *, may_publish: bool) -> str:
     """Return why a turn that asks to share with an organization does not; "" if it does or does not ask."""
-    if not policy.share or published_place(policy, participants, settings, may_publish=may_publish):
-        return ""
     reasons = (
+        (not policy.share, ""),
         (not policy.enabled, "memory is disabled: `enabled` is false"),
         (not participants.organization, "the request names no organization"),
         (not policy.organization, "`scopes.organization` is false"),
         (not policy.items, "`storeAtomicDocs` is false"),
         (not may_publish, "the API key may not publish; it needs the role admin or higher"),
+        (not (settings.enabled and settings.allow_writes), "the organization's settings do not allow writing"),
     )
-    return next((reason for holds, reason in reasons if holds), "the organization's settings do not allow writing")
+    return next((reason for holds, reason in reasons if holds), "")
 
 
 def told_places(

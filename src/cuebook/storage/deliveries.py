@@ -13,7 +13,7 @@ from cuebook.interfaces.store import (
 )
 from cuebook.memory.corrections import OWN
 from cuebook.memory.owner_memories import FIRST, REPEAT
-from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, Policy, PolicyTerms, read_policy
+from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, PolicyTerms, read_policy
 from cuebook.records.conversation import Post
 from cuebook.records.key import Key
 from cuebook.records.memory import Correction, Item, Memory, Place, Scope, Summary
@@ -81,7 +81,7 @@ def _terms(row: ConversationRow, round_: int) -> tuple[PolicyTerms, ...]:
 
 
 def _read(turn: Row) -> PolicyTerms:
-    policy = Policy(**read_policy(json.loads(turn["policy"]))) if turn["policy"] else None
+    policy = read_policy(json.loads(turn["policy"])) if turn["policy"] else None
     return PolicyTerms(policy=policy, persona=turn["persona"] or "", shared=turn["shared"] or "", by=turn["by"] or "")
 
 
