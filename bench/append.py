@@ -113,7 +113,7 @@ def _bare_appends(connection: sqlite3.Connection, said: list[Draft]) -> list[Bar
     made = []
     for seq, draft in enumerate(said, head + 1):
         tokens, count = tokens + draft.tokens, count + 1
-        round_ = seq if draft.opens_round else round_
+        round_ = seq if draft.role == "user" else round_
         post = (
             tenant, no, seq, draft.id, seq - 1, 1, 0, round_, draft.sender, draft.recipient, draft.role, draft.state,
             draft.message, draft.small, None, None, None, draft.created_at, draft.tokens,
