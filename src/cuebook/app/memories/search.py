@@ -38,7 +38,7 @@ from cuebook.engine.core.conversation_items import items_at_head, line_of
 from cuebook.engine.core.recall import embed_query
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.delivery import deliver
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import SearchLook
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.excerpt import excerpt, pack
@@ -50,7 +50,7 @@ from cuebook.records.answer import Answer, Page
 from cuebook.records.erasure import Receipt
 from cuebook.records.key import Caller
 from cuebook.records.memory import Hit, Item, Scope
-from cuebook.records.memory_answers import ItemEntry, item_entry
+from cuebook.records.memory_answers import ItemEntry, StoredMemory, item_entry, stored_memory
 from cuebook.validate import check_known, refuse
 
 #: A longer post is shown as its best excerpt (on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
@@ -59,6 +59,10 @@ QUOTE_TOKENS = 120
 UNREAD = 48
 #: Maximum number of hits per search.
 MOST_HITS = 200
+#: Hits of a search for memories to forget, and memories that it returns.
+MATCHES, FORGETTABLE = 20, 10
+#: Maximum number of memories per `forget_known`.
+MOST_IDS = 100
 #: Longer texts, in characters, are compressed in a thread so that streams do not wait.
 LARGE = 20_000
 
@@ -298,6 +302,38 @@ class Memories(MemoryWriting, Forgetting):
         return await self.utility(
             conversation_ids, user=user, turns=turns, budget=budget, estimate=estimate, caller=caller
         )
+
+    async def forgettable(
+        self, query: str, *, conversation: str | None = None, user: str | None = None
+    ) -> Sequence[StoredMemory]:
+        """Return the memories that match a query and that the caller may forget, best first.
+
+        These are memories of the user and items of conversations; a matching post yields the items derived from it.
+        """
+        memories: dict[str, StoredMemory] = {}
+        for hit in await self.search(query, conversation=conversation, user=user, limit=MATCHES):
+            with suppress(NotFound):  # it was deleted meanwhile
+                names = [hit.memory_id]
+                if hit.kind == "post":
+                    items = await self.items(hit.conversation or "", user=user)
+                    names = [item.memory_id for item in items if set(item.sources) & set(hit.sources)]
+                for name in names:
+                    with suppress(Denied):
+                        memory = await self._own(name, user=user, organization=None)
+                        memories.setdefault(memory.id, stored_memory(memory))
+        return list(memories.values())[:FORGETTABLE]
+
+    async def forget_known(self, ids: Sequence[str], *, user: str | None = None, reason: str = "") -> Receipt:
+        """Delete memories by id, all or none, with everything derived from them. Return the receipt.
+
+        Raises InvalidInput, NotFound naming the unknown id, Conflict naming a hold, and, if `user` is given, Denied for
+        memories of the project or of another user.
+        """
+        if not 1 <= len(ids) <= MOST_IDS:
+            msg = f"ids: {len(ids)} memories. Provide 1 to {MOST_IDS}."
+            raise InvalidInput(msg, where="ids")
+        memories = [await self._own(each, user=user, organization=None) for each in ids]
+        return await self.forget(memories=[each.id for each in memories], reason=reason, by=user)
 
     async def prune(self, found: MemoryUsefulness, *, user: str | None = None) -> Receipt | None:
         """Delete the memories that `utility` proposes to drop. Return the receipt, None if there are none."""

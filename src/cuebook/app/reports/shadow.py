@@ -153,9 +153,8 @@ class ShadowCalls(Namespace):
         reported = [call.usage for call in calls if call.usage is not None and call.usage.input is not None]
         added = sorted(call.entry.added_ms for call in calls)
         models = sorted({call.entry.model for call in calls})
-        lost = sum((Counter(call.entry.lost) for call in passed), Counter[str]())
-        if shadow is not None and conversation is None and user is None:
-            lost.update(shadow.lost)
+        own_lost = shadow.lost if shadow is not None and conversation is None and user is None else {}
+        lost = sum((Counter(call.entry.lost) for call in passed), Counter(own_lost))
         truncated = {(call.conversation, seq) for call in calls for seq in call.entry.truncated_seqs}
         return ShadowReport(
             calls=len(calls),

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from cuebook import Cuebook, Posted
-from cuebook.app import by_hand
+from cuebook.app.memories.search import MOST_IDS
 from cuebook.app.turns.explanation import told_of, window_lines
 from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
 from cuebook.operations import Operation, operations_of, summary_of
@@ -159,7 +159,7 @@ async def forget(
     *,
     ids: Annotated[
         list[schemas.Text] | None,
-        Meta(description=f"Memory IDs from recall or from a query; at most {by_hand.MOST}."),
+        Meta(description=f"Memory IDs from recall or from a query; at most {MOST_IDS}."),
     ] = None,
     query: Annotated[str | None, Meta(description="Lists matching memories with their IDs. Forgets nothing.")] = None,
     conversation: Annotated[str | None, Meta(description="With a query: only memories of this conversation.")] = None,
@@ -177,14 +177,14 @@ async def forget(
         msg = "ids: pass either ids to forget, or a query to list candidates."
         raise InvalidInput(msg, where="ids")
     if ids is None:
-        memories = await by_hand.matching_memories(asker.cue, query or "", conversation=conversation, user=user)
+        memories = await asker.cue.memory.forgettable(query or "", conversation=conversation, user=user)
         if not memories:
             return "Nothing was forgotten: no memory matches.", schemas.ForgetResult()
         listed = "\n".join(f"{each.id}: {each.text}" for each in memories)
         text = "Nothing was forgotten yet. Ask the user which of these to forget, then call forget with their ids:"
         candidates = tuple(as_answer(schemas.MemoryCandidate, each) for each in memories)
         return f"{text}\n{listed}", schemas.ForgetResult(candidates=candidates)
-    receipt = await by_hand.forget(asker.cue, ids, user=user, reason=reason)
+    receipt = await asker.cue.memory.forget_known(ids, user=user, reason=reason)
     counts = ", ".join(f"{count:,} {kind}" for kind, count in receipt.counts.items() if count)
     text = f"Forgotten permanently ({counts or 'nothing'}). Receipt {receipt.id}, {receipt.state}."
     return text, schemas.ForgetResult(receipt=to_wire(receipt))
