@@ -26,7 +26,7 @@ async def test_turns_and_memory_work_on_postgresql(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(*next(iter(SECRET.items())))
-    stored_key(postgres_url, SECRET["CUEBOOK_KEY_SECRET"], create=True)
+    stored_key(postgres_url, SECRET["CUEBOOK_KEY_SECRET"], new=bytes(32))
     folder = project(tmp_path / "ann", postgres_url)
     async with Cuebook.open(folder, arguments={"memory.user": True}, worker=False) as cue:
         for text in ("I am allergic to walnuts.", "What shall I cook?", "Which nuts must I avoid?"):
@@ -92,6 +92,36 @@ def test_all_machines_have_one_key(postgres_url: str, tmp_path: Path) -> None:
     assert "does not exist. Copy it from another machine" in cuebook("conversation", "list", cwd=folder, **file).stderr
     assert cuebook("db", "init", cwd=folder, **file).returncode == 0
     assert cuebook("conversation", "list", cwd=folder, **file).returncode == 0
+
+
+async def test_a_copied_project_verifies_with_its_keys(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(*next(iter(SECRET.items())))
+    (tmp_path / "ann").mkdir()
+    (tmp_path / "ann" / "cuebook.toml").touch()
+    async with Cuebook.open(tmp_path / "ann", worker=False) as cue:
+        await cue.ask(Ask("I am allergic to walnuts.", "c1", user="ann"))
+        await cue.ask(Ask("I like figs.", "c2", user="bob"))
+        await cue.memory.forget(user="bob")
+        key = await cue.keys.new("editor", user="ann")
+        [receipt] = await cue.memory.receipts()
+    done = cuebook("db", "copy", "ann", postgres_url, cwd=tmp_path, **SECRET)
+    assert (done.returncode, "the digests are equal" in done.stdout) == (0, True), done.stderr
+    async with Cuebook.open(project(tmp_path / "server", postgres_url), worker=False) as cue:
+        assert (await cue.audit.verify()).ok
+        assert await cue.memory.receipts() == [receipt]
+        caller = await cue.keys.admit(key.token)
+        assert (caller.role, caller.user) == ("editor", "ann")
+        assert [each.id for each in await cue.conversations.list()] == ["c1"]
+    back = cuebook("db", "copy", postgres_url, "back.db", cwd=tmp_path, **SECRET)
+    assert back.returncode == 0, back.stderr
+    assert (tmp_path / "back.db.key").read_bytes() == (tmp_path / "ann/.cuebook/cuebook.db.key").read_bytes()
+    again = cuebook("db", "copy", "ann", postgres_url, cwd=tmp_path, **SECRET)
+    assert (again.returncode, "The target is not empty" in again.stderr) == (1, True)
+    other = cuebook("db", "copy", "back.db", "without.db", "--without-keys", cwd=tmp_path)
+    assert other.returncode == 0, other.stderr
+    assert not (tmp_path / "without.db.key").exists()
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ COMMANDS = {
     "optimizer": "Show and run the automatic tuning of summarization.",
     "organization": "Show and change the memory settings of an organization.",
     "settle": "Run pending background jobs and wait until none is left.",
-    "db": "Prepare a PostgreSQL database, and run a local server.",
+    "db": "Prepare and copy a PostgreSQL database, and run a local server.",
     "config": "Show every setting with its value and source.",
     "doctor": "Check the configuration and its dependencies.",
     "version": "Show the version.",

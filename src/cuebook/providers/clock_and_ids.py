@@ -37,13 +37,14 @@ class SystemDice:
         return f"{prefix}-{secrets.token_hex(10)}"
 
 
-def database_key(path: Path | None) -> bytes:
+def database_key(path: Path | None, *, new: bytes = b"") -> bytes:
     """Return the project's key from its file, which is created once and readable by its owner only.
 
-    Without a file, return a new key.
+    Without a file, return a new key. `new` is the one that a new file gets, by default a random one.
     """
+    new = new or secrets.token_bytes(KEY_BYTES)
     if path is None:
-        return secrets.token_bytes(KEY_BYTES)
+        return new
     try:
         return _read_key(path)
     except FileNotFoundError:
@@ -55,7 +56,7 @@ def database_key(path: Path | None) -> bytes:
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_hex(KEY_BYTES).encode() + b"\n")
+            file.write(new.hex().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileExistsError):

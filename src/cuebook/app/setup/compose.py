@@ -249,24 +249,24 @@ def key_file_of(config: Config) -> Path | None:
     return None if database_of(config).startswith(SERVERS) else file_beside_database(config, ".key")
 
 
-def key_of(config: Config, *, create: bool = False) -> bytes:
-    """Return the key of API keys, receipts and audit records. Blocks.
+def key_of(config: Config, *, new: bytes = b"") -> bytes:
+    """Return the key of API keys, receipts and audit records; `new` is stored if there is none. Blocks.
 
-    All machines of a server's database need the same key: it is created only with `create`. Raises InvalidInput.
+    All machines of a server's database need the same key, so it is not created without `new`. Raises InvalidInput.
     """
     file, database = key_file_of(config), database_of(config)
     if not database.startswith(SERVERS):
-        return database_key(file)
+        return database_key(file, new=new)
     if file is not None:
-        if not create and not file.exists():
+        if not new and not file.exists():
             msg = f"secrets.key_file: {file} does not exist. Copy it from another machine, or run `cuebook db init`."
             raise InvalidInput(msg, where="secrets.key_file")
-        return database_key(file)
+        return database_key(file, new=new)
     secret = os.environ.get(KEY_SECRET, "")
     if not secret:
         msg = f"A PostgreSQL database needs a key. Set {KEY_SECRET}, or secrets.key_file to a file on each machine."
         raise InvalidInput(msg, where="secrets.key_file")
-    return stored_key(database, secret, create=create)
+    return stored_key(database, secret, new=new)
 
 
 def _upstream(config: Config) -> HttpUpstream | None:

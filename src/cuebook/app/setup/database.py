@@ -1,11 +1,17 @@
 """Prepare and check a PostgreSQL database: its tables, the role of its connections, and the protection of tenants."""
 
 import os
+import secrets
+from pathlib import Path
 
 from cuebook.app.setup.compose import KEY_SECRET, database_of, key_of
+from cuebook.app.setup.project_files import load_config
 from cuebook.config import SERVERS, Config
-from cuebook.errors import InvalidInput
+from cuebook.errors import Conflict, InvalidInput
+from cuebook.providers.clock_and_ids import KEY_BYTES
 from cuebook.records.answer import Answer
+from cuebook.records.expression import counted
+from cuebook.storage.database.copying import Progress, copy
 from cuebook.storage.database.postgres import ROLE, connected, schema_of, upgrade, user_of
 from cuebook.storage.database.statements import VERSION
 
@@ -54,8 +60,44 @@ def init_database(config: Config) -> DatabaseUpgrade:
         msg = f"The database needs a key. Set {KEY_SECRET} to a long secret, or secrets.key_file to a file."
         raise InvalidInput(msg, where="secrets.key_file")
     before, after = upgrade(url)
-    key_of(config, create=True)
+    key_of(config, new=secrets.token_bytes(KEY_BYTES))
     return DatabaseUpgrade(before=before, schema=after)
+
+
+class DatabaseCopy(Answer, frozen=True, kw_only=True):
+    """A finished copy: the rows by table, and whether an interrupted copy was continued."""
+
+    rows: dict[str, int]
+    continued: bool
+
+    def __str__(self) -> str:
+        filled = [count for count in self.rows.values() if count]
+        return f"copied {counted(sum(filled), 'row')} of {counted(len(filled), 'table')}; the digests are equal"
+
+
+def copy_database(
+    source: str, target: str, *, with_keys: bool = True, progress: Progress = lambda *_: None
+) -> DatabaseCopy:
+    """Copy a database with the key of its audit records. Source and target are URLs, SQLite files or project folders.
+
+    Without keys, neither API keys nor that key are copied. Blocks. Raises NotFound, InvalidInput, Conflict.
+    """
+    old, new = _named(source), _named(target)
+    if with_keys:
+        key = key_of(old)
+        if key_of(new, new=key) != key:
+            msg = f"{target!r} has another key. Choose a target without one, or copy with --without-keys."
+            raise Conflict(msg)
+    copied = copy(database_of(old), database_of(new), with_keys=with_keys, progress=progress)
+    return DatabaseCopy(rows=copied.rows, continued=copied.continued)
+
+
+def _named(place: str) -> Config:
+    """Return the settings of a database that a command names."""
+    if Path(place).is_dir():
+        return load_config(place)
+    url = place if place.startswith(SERVERS) else str(Path(place).resolve())
+    return load_config(None, arguments={"store.url": url})
 
 
 def migrate_database(config: Config) -> DatabaseUpgrade:

@@ -1,4 +1,4 @@
-"""Commands `cuebook db init|migrate|check|start|stop|status`: prepare a PostgreSQL database, and run a local server."""
+"""Commands `cuebook db …`: prepare, check and copy a PostgreSQL database, and run a local server."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,18 +6,20 @@ from typing import Annotated
 import typer
 
 from cuebook.app.setup import embedded_postgres
-from cuebook.app.setup.database import check_database, init_database, migrate_database
+from cuebook.app.setup.database import check_database, copy_database, init_database, migrate_database
 from cuebook.cli.group import command, new_app
+from cuebook.cli.output import screen
 from cuebook.cli.state import State
 from cuebook.config import Config
 
 app = new_app(
-    "Prepare a PostgreSQL database, and run a local server.",
+    "Prepare and copy a PostgreSQL database, and run a local server.",
     "cuebook db init",
     "cuebook db check postgresql://cue@db.example.com/cue",
     "cuebook db start ./postgres",
 )
 
+_PLACE = "A project's folder, a SQLite file or a postgresql:// URL."
 Url = Annotated[str, typer.Argument(metavar="URL", help="postgresql://… Default: store.url.", show_default=False)]
 Data = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the server's data.", show_default=False)]
 
@@ -50,6 +52,33 @@ def check(state: State, url: Url = "") -> None:
     """Check the server, the role, the tables and the protection of tenants. Exits with 1 if a check fails."""
     found = check_database(_config(state, url))
     state.report(found, *found.lines(), failed=not found.ok)
+
+
+@command(
+    app,
+    "cuebook db copy . postgresql://cue@db.example.com/cue",
+    "cuebook db copy postgresql://cue@db.example.com/cue backup/cuebook.db --without-keys",
+    name="copy",
+)
+def copy(
+    state: State,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help=_PLACE, show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="An empty database.", show_default=False)],
+    *,
+    without_keys: Annotated[
+        bool, typer.Option("--without-keys", help="Copy neither API keys nor the key of receipts and the audit log.")
+    ] = False,
+) -> None:
+    """Copy a database to another one, from SQLite to PostgreSQL or back.
+
+    Stop all servers and workers of the source first. An interrupted copy continues when you repeat the command. In the
+    end, the digests of all tables are compared.
+    """
+    with screen.progress("copying") as advance:
+        done = copy_database(
+            source, target, with_keys=not without_keys, progress=lambda _, count, total: advance(count, total)
+        )
+    state.report(done, str(done))
 
 
 @command(app, "cuebook db start ./postgres", name="start")

@@ -25,8 +25,6 @@ T = TypeVar("T")
 
 #: Connections and threads per process.
 CONNECTIONS: Final = 8
-#: Bytes of the key.
-KEY_BYTES: Final = 32
 #: Attempts of a write that conflicts with others.
 ATTEMPTS: Final = 20
 #: The longest pause before the second attempt, in seconds; it doubles up to half a second.
@@ -275,8 +273,8 @@ def user_of(connection: Any) -> tuple[str, bool]:
 # ---- the key --------------------------------------------------------------------------------------------------------
 
 
-def stored_key(url: str, secret: str, *, create: bool = False) -> bytes:
-    """Return the key that a database stores, encrypted with `secret`. With `create`, store a new one if it has none.
+def stored_key(url: str, secret: str, *, new: bytes = b"") -> bytes:
+    """Return the key that a database stores, encrypted with `secret`. If it has none, store `new`.
 
     Blocks. Raises BackendError, and InvalidInput if there is no key, or for another secret.
     """
@@ -288,9 +286,9 @@ def stored_key(url: str, secret: str, *, create: bool = False) -> bytes:
         return AESGCM(Scrypt(salt=salt, length=32, n=1 << 15, r=8, p=1).derive(secret.encode()))
 
     with connected(url) as connection:
-        if create:
+        if new:
             salt, nonce = secrets.token_bytes(16), secrets.token_bytes(12)
-            body = salt + nonce + cipher(salt).encrypt(nonce, secrets.token_bytes(KEY_BYTES), None)
+            body = salt + nonce + cipher(salt).encrypt(nonce, new, None)
             connection.execute("INSERT INTO wrapped_key VALUES (1, %s) ON CONFLICT DO NOTHING", (body,))
         row = connection.execute("SELECT body FROM wrapped_key WHERE no = 1").fetchone()
     if row is None:
