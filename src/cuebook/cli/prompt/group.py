@@ -1,8 +1,6 @@
-"""Share options, the database connection and file sync between the `cuebook prompt` commands."""
+"""Share options and file sync between the `cuebook prompt` commands."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
@@ -10,10 +8,7 @@ from cuebook.app.cuebook import Cuebook
 from cuebook.app.prompts.files import pushes_by_itself
 from cuebook.cli.group import new_app
 from cuebook.cli.output import screen
-from cuebook.cli.state import State
 from cuebook.errors import CuebookError
-
-T = TypeVar("T")
 
 app = new_app(
     "Write, compare, test, select and roll back prompts.",
@@ -34,16 +29,6 @@ Number = Annotated[
 ]
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Author of the change. Default: your user name.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")]
-
-
-def wait(state: State, work: Callable[[Cuebook], Awaitable[T]]) -> T:
-    """Open the project's database, run one operation and close it."""
-
-    async def run() -> T:
-        async with state.open_async() as cue:
-            return await work(cue)
-
-    return asyncio.run(run())
 
 
 def slug_of(prompt: str) -> str:

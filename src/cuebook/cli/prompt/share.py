@@ -13,7 +13,7 @@ from cuebook.app.sync.sync import SyncResult, SyncStatus
 from cuebook.cli.group import command
 from cuebook.cli.operations import whoever
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import DryRun, app, wait, write_through
+from cuebook.cli.prompt.group import DryRun, app, write_through
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput, UnknownSigner
 from cuebook.records.answer import in_words
@@ -38,7 +38,7 @@ _CHANGES = {
     "cuebook prompt sync --status",
     name="sync",
 )
-def sync(
+async def sync(
     state: State,
     location: Annotated[
         str,
@@ -68,7 +68,8 @@ def sync(
         msg = "--rotate-key replaces the key at once. Use it alone, then sync."
         raise InvalidInput(msg, where="--rotate-key")
     if status or rotate_key:
-        shown = wait(state, lambda cue: cue.prompt_sync.rotate_key() if rotate_key else cue.prompt_sync.status())
+        async with state.open_async() as cue:
+            shown = await (cue.prompt_sync.rotate_key() if rotate_key else cue.prompt_sync.status())
         state.report(shown, *_lines(shown))
         return
 
@@ -79,22 +80,23 @@ def sync(
             await write_through(cue, *sorted(changed))
         return result
 
-    result = _trusting(state, trust, run)
+    result = await _trusting(state, trust, run)
     has_conflict = any(each.change == "conflict" for each in result.items)
     state.report(result, render=partial(_print, result), failed=has_conflict and not dry_run)
 
 
 @command(app, "cuebook prompt bundle team.bundle", name="bundle")
-def bundle(
+async def bundle(
     state: State, file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write.", show_default=False)]
 ) -> None:
     """Export all prompts, personas and presets to one signed file."""
-    made = wait(state, lambda cue: cue.prompt_sync.bundle(file))
+    async with state.open_async() as cue:
+        made = await cue.prompt_sync.bundle(file)
     state.report(made, f"wrote {file}: {made}")
 
 
 @command(app, "cuebook prompt unbundle team.bundle --dry-run", name="unbundle")
-def unbundle(
+async def unbundle(
     state: State,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Bundle to import.", show_default=False)],
     *,
@@ -113,7 +115,7 @@ def unbundle(
             await write_through(cue, *done.prompts)
         return done
 
-    done = _trusting(state, trust, run)
+    done = await _trusting(state, trust, run)
     lines: list[str] = []
     for name, new in done.conflicts.items():
         slug, _, branch = name.partition("@")
@@ -133,12 +135,13 @@ def _ways(slug: str, branch: str, other: str) -> tuple[str, ...]:
     )
 
 
-def _trusting(state: State, trust: list[str] | None, work: Callable[[Cuebook, str], Awaitable[T]]) -> T:
+async def _trusting(state: State, trust: list[str] | None, work: Callable[[Cuebook, str], Awaitable[T]]) -> T:
     """Run a sync. On a terminal, ask whether to trust each unknown key; without one, an unknown key is an error."""
     keys = list(trust or ())
     while True:
         try:
-            return wait(state, lambda cue: work(cue, " ".join(keys)))
+            async with state.open_async() as cue:
+                return await work(cue, " ".join(keys))
         except UnknownSigner as error:
             name = f"Project {error.project!r}" if error.project else "The bundle"
             if state.json or not screen.agreed(f"{name} is signed by {error.fingerprint}, a new key. Trust it?"):
