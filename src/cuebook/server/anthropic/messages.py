@@ -2,18 +2,15 @@
 
 from typing import Any
 
-from litestar import post
 from litestar.params import JSONBody
 from litestar.response.base import ASGIResponse
 from msgspec import Struct, json
 
 from cuebook.errors import InvalidInput
-from cuebook.server.api import types as wire
-from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, cue_of
 from cuebook.server.error_responses import AnthropicError, Failure
-from cuebook.server.json_body import RawBody, check_json
-from cuebook.server.openai.chat_completions import call_of, pass_through, relay
+from cuebook.server.json_body import check_json
+from cuebook.server.openai.chat_completions import call_of, pass_through, relay, wire_route
 from cuebook.server.route_parts import json_of
 
 
@@ -27,13 +24,7 @@ class MessageAsked(Struct, frozen=True):
     stream: bool | None = None
 
 
-@post(
-    "/v1/messages",
-    dto=RawBody[MessageAsked],
-    status_code=200,
-    responses=wire.openai_answers(dict[str, Any], AnthropicError),
-    operation_class=StreamsToo,
-)
+@wire_route("/v1/messages", MessageAsked, bad=AnthropicError)
 async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIResponse:
     """Answer a request of Anthropic's wire, and store it with its answer.
 
@@ -51,12 +42,7 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     return relay(request, body, cue.message, _error_event)
 
 
-@post(
-    "/v1/messages/count_tokens",
-    dto=RawBody[MessageAsked],
-    status_code=200,
-    responses=wire.openai_answers(dict[str, Any], AnthropicError),
-)
+@wire_route("/v1/messages/count_tokens", MessageAsked, bad=AnthropicError, streams=False)
 async def count_tokens(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIResponse:
     """Count a request's tokens: by the upstream if it supports Anthropic's wire, else by an estimate."""
     body: Any = data

@@ -1,4 +1,4 @@
-"""List, read and complete conversations and memories as MCP resources."""
+"""List, read and complete what MCP clients may read: conversations and memories as resources, and prompts."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -8,6 +8,7 @@ from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.answer import Wire, to_json
 from cuebook.records.expression import counted
 from cuebook.records.memory_answers import StoredMemory
+from cuebook.records.prompt import MAIN, Param
 from cuebook.server.mcp.schemas import Asker
 
 CONVERSATIONS: Final = "cuebook://conversations/"
@@ -100,6 +101,44 @@ async def _conversation(asker: Asker, name: str) -> tuple[str, str]:
 async def _one_memory(asker: Asker, name: str) -> tuple[str, str]:
     memory = await asker.cue.memory.get(name, user=asker.user(), caller=asker.caller)
     return "application/json", to_json(memory).decode()
+
+
+# ---- prompts --------------------------------------------------------------------------------------------------------
+
+
+#: Prompts per page.
+PROMPTS: Final = 100
+
+
+async def list_prompts(asker: Asker, cursor: str | None) -> Wire:
+    """Return a page of prompts by name, each with its arguments. Raises InvalidInput."""
+    prompts, items = asker.cue.prompts, []
+    page = await prompts.list(limit=PROMPTS, cursor=cursor or None)
+    for each in page:
+        if each.branch != MAIN:
+            continue  # it cannot be rendered by its name alone
+        resolved = await prompts.resolve(each.slug, branch=each.branch, version=each.number)
+        about = each.description or f"{each.slug} {each.semver}"
+        arguments = [_argument(param) for param in resolved.params]
+        items.append({"name": each.slug, "description": about, "arguments": arguments})
+    return {"prompts": items} | ({"nextCursor": page.next} if page.next is not None else {})
+
+
+async def get_prompt(asker: Asker, name: str, arguments: dict[str, str] | None) -> Wire:
+    """Render a prompt. Raises NotFound, and InvalidInput that names a missing or unknown parameter."""
+    rendered = await asker.cue.prompts.render(name, arguments or {})
+    version = await asker.cue.prompts.get(rendered.slug, branch=rendered.branch, version=rendered.version)
+    return {
+        "description": version.description or f"{rendered.slug} {rendered.semver}",
+        "messages": [{"role": "user", "content": {"type": "text", "text": rendered.text}}],
+    }
+
+
+def _argument(param: Param) -> Wire:
+    text = param.description if param.type == "string" else f"{param.description} ({param.type})".strip()
+    default = f"{text} Default: {param.default}".strip() if param.default else text
+    required = param.required and param.default is None
+    return {"name": param.name, **({"description": default} if default else {}), "required": required}
 
 
 # ---- completions ----------------------------------------------------------------------------------------------------

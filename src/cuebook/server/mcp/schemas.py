@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from cuebook import Cuebook
 from cuebook.records.answer import Answer, Wire, schema_of_time
+from cuebook.records.conversation_answers import BlockEntry, DroppedEntry
 from cuebook.records.key import Caller
 from cuebook.records.memory import KNOWLEDGE, Hit
 from cuebook.server.caller import caller_of, cue_of, header
@@ -92,18 +93,11 @@ class ForgetResult(Answer, frozen=True, kw_only=True):
     candidates: tuple[MemoryCandidate, ...] = ()
 
 
-class PromptBlock(Answer, frozen=True, kw_only=True):
-    """A block of a prompt; `text` is a preview unless `full` is set."""
-
-    kind: str
-    source: str
-    role: str
-    tokens: int
-    text: str
-
-
 class Explained(Answer, frozen=True, kw_only=True):
-    """A turn: the blocks of its prompt, what was left out, and why. Without blocks the prompt is not available."""
+    """A turn: the blocks of its prompt, what was left out, and why. Without blocks the prompt is not available.
+
+    The texts of the blocks are previews unless `full` is set.
+    """
 
     conversation_id: str
     turn: int
@@ -112,8 +106,8 @@ class Explained(Answer, frozen=True, kw_only=True):
     reply: str
     tokens: int | None
     budget: int | None
-    blocks: list[PromptBlock]
-    dropped: list[dict[str, Any]]
+    blocks: tuple[BlockEntry, ...]
+    dropped: tuple[DroppedEntry, ...]
     why: list[str]
     replay: str
 

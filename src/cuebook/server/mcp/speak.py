@@ -1,4 +1,4 @@
-"""Create the MCP server with the official SDK (an optional extra, imported lazily), and answer MCP over HTTP."""
+"""Create the MCP server with the official SDK, an optional extra that is imported lazily."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -7,9 +7,14 @@ from typing import Any, Final, Literal, get_args
 
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.records.answer import Wire
-from cuebook.server.caller import header
-from cuebook.server.mcp.prompts import get_prompt, list_prompts
-from cuebook.server.mcp.resources import TEMPLATES, complete, list_resources, read_resource
+from cuebook.server.mcp.resources import (
+    TEMPLATES,
+    complete,
+    get_prompt,
+    list_prompts,
+    list_resources,
+    read_resource,
+)
 from cuebook.server.mcp.schemas import Asker, CallContext
 from cuebook.server.mcp.telling import StdioNotifier, listen
 from cuebook.server.mcp.tools import call_tool, list_tools
@@ -20,8 +25,6 @@ conversations, remember for facts that matter later, and forget only what the us
 
 #: JSON-RPC's error code for unknown names and forbidden requests.
 INVALID_PARAMS: Final = -32602
-#: The first revision that allows JSON or event-stream answers; the media type of the latter.
-STREAMS, EVENTS = "2026-07-28", "text/event-stream"
 _Listed = Literal["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]
 #: Methods whose answers are private and must not be cached.
 _LISTS: tuple[_Listed, ...] = get_args(_Listed)
@@ -106,16 +109,3 @@ def _answers(asking: CallContext, unasked: StdioNotifier | None) -> dict[str, An
         "on_get_prompt": answering(lambda asker, params: get_prompt(asker, params.name, params.arguments)),
         "on_completion": answering(lambda asker, params: complete(asker, params.ref, params.argument)),
     }
-
-
-async def speak_on_request(server: Any, largest: int, scope: Any, receive: Any, send: Any) -> None:
-    """Answer one HTTP request of at most `largest` bytes, without a session.
-
-    The answer is JSON; in the newest revision also an event stream, if there is progress to report.
-    """
-    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-    plain = (header(scope, b"mcp-protocol-version") or "") < STREAMS or EVENTS not in (header(scope, b"accept") or "")
-    wire = StreamableHTTPSessionManager(server, json_response=plain, stateless=True, max_request_body_size=largest)
-    async with wire.run():
-        await wire.handle_request(scope, receive, send)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
 
 from msgspec import Meta, Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from cuebook import Cuebook, Posted
 from cuebook.app.memories.search import MOST_IDS
@@ -219,11 +219,8 @@ async def why(
         reply=_beginning(detail.reply, full),
         tokens=window.tokens if window else None,
         budget=window.budget if window else None,
-        blocks=[
-            as_answer(schemas.PromptBlock, each, text=_beginning(each.text, full))
-            for each in (window.blocks if window else ())
-        ],
-        dropped=data["window"]["dropped"] if window else [],
+        blocks=tuple(replace(each, text=_beginning(each.text, full)) for each in (window.blocks if window else ())),
+        dropped=window.dropped if window else (),
         why=list(told_of(data)),
     )
     lines = [

@@ -9,8 +9,11 @@ import msgspec
 from litestar import get, post, route
 from litestar.enums import HttpMethod
 from litestar.exceptions import MethodNotAllowedException
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.spec import Operation
 from litestar.params import FromPath, JSONBody
 from litestar.response.base import ASGIResponse
+from litestar.types import AsyncAnyCallable
 from msgspec import Struct
 
 from cuebook import Cuebook
@@ -21,7 +24,7 @@ from cuebook.records.key import holds_token
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, caller_of, cue_of, header, idempotency_key, is_ours, user_of
-from cuebook.server.error_responses import Failure, failure_of
+from cuebook.server.error_responses import Failure, OpenAIError, failure_of
 from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in, upstream_role
 from cuebook.server.json_body import RawBody, check_json
 from cuebook.server.route_parts import json_of
@@ -41,13 +44,21 @@ class ChatCompletion(Struct, frozen=True):
     stream: bool | None = None
 
 
-@post(
-    "/v1/chat/completions",
-    dto=RawBody[ChatCompletion],
-    status_code=200,
-    responses=wire.openai_answers(dict[str, Any]),
-    operation_class=StreamsToo,
-)
+def wire_route(
+    path: str, body: type[Struct], *, bad: type[Struct] = OpenAIError, streams: bool = True
+) -> Callable[[AsyncAnyCallable], HTTPRouteHandler]:
+    """Declare a POST route of a provider's wire, whose handler gets the body as bytes; `bad` is its error type."""
+    dto: Any = RawBody
+    return post(
+        path,
+        dto=dto[body],
+        status_code=200,
+        responses=wire.openai_answers(dict[str, Any], bad),
+        operation_class=StreamsToo if streams else Operation,
+    )
+
+
+@wire_route("/v1/chat/completions", ChatCompletion)
 async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) -> ASGIResponse:
     """Answer a chat completion. `messages` is the whole history.
 

@@ -3,17 +3,14 @@
 from functools import partial
 from typing import Any
 
-from litestar import post
 from litestar.params import FromPath, JSONBody
 from litestar.response.base import ASGIResponse
 from msgspec import Struct, json
 
-from cuebook.server.api import types as wire
-from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, check_first, cue_of
 from cuebook.server.error_responses import Failure
-from cuebook.server.json_body import RawBody, check_json
-from cuebook.server.openai.chat_completions import pass_through, relay
+from cuebook.server.json_body import check_json
+from cuebook.server.openai.chat_completions import pass_through, relay, wire_route
 from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, stored
 
 
@@ -27,13 +24,7 @@ class ResponseAsked(Struct, frozen=True):
     conversation: str | dict[str, Any] | None = None
 
 
-@post(
-    "/v1/responses",
-    dto=RawBody[ResponseAsked],
-    status_code=200,
-    responses=wire.openai_answers(dict[str, Any]),
-    operation_class=StreamsToo,
-)
+@wire_route("/v1/responses", ResponseAsked)
 async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIResponse:
     """Create a response. `previous_response_id` or `conversation` names what it continues, else `input` is complete.
 
@@ -47,9 +38,7 @@ async def responses(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIR
     return await _respond(request, data)
 
 
-@post(
-    "/v1/responses/compact", dto=RawBody[ResponseAsked], status_code=200, responses=wire.openai_answers(dict[str, Any])
-)
+@wire_route("/v1/responses/compact", ResponseAsked, streams=False)
 async def compact(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIResponse:
     """Compact a conversation by the upstream, and store its compaction item. 404 if the upstream cannot.
 

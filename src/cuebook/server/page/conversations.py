@@ -16,7 +16,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.turn import RETRY_OF, Turn, last_attempts
 from cuebook.server.caller import AnyRequest, caller_of, check_first, cue_of, user_of
 from cuebook.server.guard import name_in
-from cuebook.server.page.memories import go, preview
+from cuebook.server.page.memories import forget_page, go
 from cuebook.server.page.prompt_bar import kinds_shown
 from cuebook.server.page.render import base_url, place, show
 from cuebook.server.page.transcript import entries_of
@@ -120,15 +120,8 @@ async def ask_forget(request: AnyRequest, conversation: FromPath[str]) -> Respon
     cue, user, name = cue_of(request), user_of(request), name_in(conversation)
     await cue.conversations.get(name, user=user)
     await check_first(request, name, user, "Forgetting another user's conversation")
-    return show(
-        "forget.html",
-        view="Conversations",
-        what="this conversation",
-        text=name,
-        back=f"{ALL}/{place(name)}",
-        address=f"{ALL}/{place(name)}/forget",
-        preview=await preview(request, conversation=name, by=user),
-    )
+    about = {"view": "Conversations", "what": "this conversation", "text": name}
+    return await forget_page(request, f"{ALL}/{place(name)}", "", about, conversation=name, by=user)
 
 
 @post(ONE + "/forget", role="editor", status_code=303)

@@ -150,15 +150,9 @@ async def ask_forget(
     asker = _asker(request, user_id, organization)
     found = await cue_of(request).memory.get(name_in(memory), **asker)
     by = None if organization else asker["user"]
-    return show(
-        "forget.html",
-        view="Memories",
-        what="this memory",
-        text=found.text,
-        back=f"{ALL}/{place(found.id)}{query_of(user_id, organization)}",
-        address=f"{ALL}/{place(found.id)}/forget{query_of(user_id, organization)}",
-        preview=await preview(request, memories=[found.id], by=by),
-    )
+    about = {"view": "Memories", "what": "this memory", "text": found.text}
+    page, query = f"{ALL}/{place(found.id)}", query_of(user_id, organization)
+    return await forget_page(request, page, query, about, memories=[found.id], by=by)
 
 
 @post(ONE + "/forget", role="editor", status_code=303)
@@ -220,10 +214,16 @@ def query_of(user_id: str | None = None, organization: str | None = None, **more
     return f"?{query}" if query else ""
 
 
-async def preview(request: AnyRequest, **target: Any) -> Any:
-    """Return what a forget would delete and keep, one preview at a time. Raises Busy."""
+async def forget_page(
+    request: AnyRequest, page: str, query: str, about: dict[str, Any], **target: Any
+) -> Response[bytes]:
+    """Render what a forget would delete and keep, with the form that confirms it, one at a time. Raises Busy.
+
+    `about` names the target: its view, what it is, and its text. `page` and `query` are its address.
+    """
     async with request.app.state.measures.hold("a forget request"):
-        return to_wire(await cue_of(request).memory.would_forget(**target))
+        preview = to_wire(await cue_of(request).memory.would_forget(**target))
+    return show("forget.html", **about, back=page + query, address=f"{page}/forget{query}", preview=preview)
 
 
 def go(address: str) -> Redirect:
