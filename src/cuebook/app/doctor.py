@@ -336,9 +336,9 @@ async def _prompts(config: Config) -> AsyncIterator[Check]:
         more = f" and {len(altered) - NAMED:,} more" if len(altered) > NAMED else ""
         found = f"{', '.join(altered[:NAMED])}{more}: the text does not match its digest; the database was altered"
         yield Check("prompts", "fail", found, "restore it from its file, an export or a database backup")
-    elif contents.odd:
+    elif contents.invalid:
         advice = "fix it, then run `cuebook prompt push`; until then no edited prompt file is loaded"
-        yield Check("prompts", "warn", "; ".join([why for _, why in contents.odd][:NAMED]), advice)
+        yield Check("prompts", "warn", "; ".join([why for _, why in contents.invalid][:NAMED]), advice)
     elif unsaid:
         found = "; ".join(dict.fromkeys(unsaid))
         yield Check("prompts", "warn", found, "fix it; until then the built-in text is used")

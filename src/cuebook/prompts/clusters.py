@@ -23,7 +23,7 @@ LEAST: Final = 0.12
 #: Maximum prompts per run: the pairs of this many take some seconds.
 MOST: Final = 600
 #: Number of words that name a group.
-TOLD: Final = 5
+GROUP_WORDS: Final = 5
 
 #: Placeholders of a template; their names say nothing about the topic.
 _PLACE: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?|\{\{[^{}]*\}\}")
@@ -97,10 +97,10 @@ def _group(names: Sequence[str], like: Sequence[Sequence[float]], weights: Weigh
     means = [(sum(row) - row[at]) / (len(names) - 1) for at, row in enumerate(like)]
     members = [Member(name, round(mean, 4)) for name, mean in zip(names, means, strict=True)]
     members.sort(key=lambda each: (-each.likeness, each.name))
-    return Group(_told(names, weights), round(sum(means) / len(names), 4), tuple(members))
+    return Group(_words_of(names, weights), round(sum(means) / len(names), 4), tuple(members))
 
 
-def _told(names: Sequence[str], weights: Weights) -> tuple[str, ...]:
+def _words_of(names: Sequence[str], weights: Weights) -> tuple[str, ...]:
     """Return the words in at least two texts of a group, ordered by weight and rarity elsewhere."""
     holders = Counter(word for name in names for word in weights[name])
     everywhere = Counter(word for fields in weights.values() for word in fields)
@@ -110,7 +110,7 @@ def _told(names: Sequence[str], weights: Weights) -> tuple[str, ...]:
         own = held / len(names) - (everywhere[word] - held) / elsewhere
         if held > 1 and own > 0:
             values[word] = own * sum(weights[name].get(word, 0.0) for name in names)
-    return tuple(sorted(values, key=lambda word: (-values[word], word))[:TOLD])
+    return tuple(sorted(values, key=lambda word: (-values[word], word))[:GROUP_WORDS])
 
 
 def by_words(weights: Weights, one: str, other: str) -> float:
@@ -124,8 +124,8 @@ def weigh(texts: Mapping[str, str]) -> dict[str, dict[str, float]]:
     counts = {name: Counter(_WORD.findall(_PLACE.sub(" ", text).lower())) for name, text in texts.items()}
     holders = Counter(word for each in counts.values() for word in each)
     results: dict[str, dict[str, float]] = {}
-    for name, said in counts.items():
-        raw = {word: (1 + log(n)) * log((1 + len(texts)) / holders[word]) for word, n in said.items()}
+    for name, count in counts.items():
+        raw = {word: (1 + log(n)) * log((1 + len(texts)) / holders[word]) for word, n in count.items()}
         length = sqrt(sum(weight * weight for weight in raw.values())) or 1.0
         results[name] = {word: weight / length for word, weight in raw.items()}
     return results
@@ -146,8 +146,8 @@ _MOST: Final = 50
 _ANY_WORD = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 
-def near_duplicates(texts: Mapping[str, str], *, least: float = DUPLICATE) -> list[tuple[str, str, float]]:
-    """Return for each text its most similar predecessor with their similarity, if it is at least `least`."""
+def near_duplicates(texts: Mapping[str, str]) -> list[tuple[str, str, float]]:
+    """Return for each text its most similar predecessor with their similarity, if it is at least DUPLICATE."""
     sets = {name: shingles(text) for name, text in texts.items()}
     sets = {name: results for name, results in sets.items() if len(results) >= SHORTEST}
     frequency = Counter(shingle for results in sets.values() for shingle in results)
@@ -155,13 +155,13 @@ def near_duplicates(texts: Mapping[str, str], *, least: float = DUPLICATE) -> li
     pairs: list[tuple[str, str, float]] = []
     for name, results in sets.items():
         ordered = sorted(results, key=lambda shingle: (frequency[shingle], shingle))
-        prefix = ordered[: len(results) - ceil(least * len(results) - 1e-9) + 1]
+        prefix = ordered[: len(results) - ceil(DUPLICATE * len(results) - 1e-9) + 1]
         near: dict[str, float] = {}
         for other in {other for shingle in prefix for other in index.get(shingle, ())}:
             shared = len(results & sets[other])
             near[other] = shared / (len(results) + len(sets[other]) - shared)
         best = max(near, key=lambda other: (near[other], other), default="")
-        if best and near[best] >= least:
+        if best and near[best] >= DUPLICATE:
             pairs.append((best, name, near[best]))
         for shingle in prefix:
             places = index.setdefault(shingle, [])

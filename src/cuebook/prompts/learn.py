@@ -44,10 +44,10 @@ def score(
     Without a report of success (None, "unknown") the document counts a failure, so 0.8 is the maximum. `renormalise`
     omits the term instead and divides by the remaining 0.8.
     """
-    heard = 0.5 * sentiment + 0.3 * (1.0 - min(corrections, 10) * 0.1)
+    without_task = 0.5 * sentiment + 0.3 * (1.0 - min(corrections, 10) * 0.1)
     if missing == "renormalise" and outcome in (None, "unknown"):
-        return heard / 0.8
-    return heard + 0.2 * SUCCESS[outcome]
+        return without_task / 0.8
+    return without_task + 0.2 * SUCCESS[outcome]
 
 
 def ema(weight: float, scored: float) -> float:

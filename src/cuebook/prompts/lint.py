@@ -160,7 +160,6 @@ def lint(
     versions: Sequence[Version],
     *,
     count: Callable[[str], int],
-    max_tokens: int = MOST_TOKENS,
     known: Collection[str] = (),
 ) -> tuple[LintFinding, ...]:
     """Return the findings for these versions, the most severe first, then by prompt and place.
@@ -174,8 +173,8 @@ def lint(
         for rule in (_texts, _parents, _params, _front, _fields):
             findings += rule(subject)
         tokens = count(text_of(subject.resolved)) if subject.resolved else 0
-        if tokens > max_tokens:
-            message = f"has {tokens} tokens, with its ancestors; the limit is {max_tokens}"
+        if tokens > MOST_TOKENS:
+            message = f"has {tokens} tokens, with its ancestors; the limit is {MOST_TOKENS}"
             findings.append(_finding(subject, "too-long", "sections", message))
     findings += _duplicates(subjects)
     findings += _projects(subjects, {*known, *(each.slug for each in versions)})

@@ -65,15 +65,15 @@ class Docket:
         self.before: deque[Observation] = deque(maxlen=KEPT)
         self.now: deque[Observation] = deque(maxlen=KEPT)
         #: Begun conversations: the control's from before and since, the new version's first ones and the others.
-        self.said_before: deque[ConversationEvidence] = deque(maxlen=KEPT)
-        self.said_beside: deque[ConversationEvidence] = deque(maxlen=KEPT)
-        self.said_first: list[ConversationEvidence] = []
-        self.said_now: deque[ConversationEvidence] = deque(maxlen=KEPT)
+        self.control_before: deque[ConversationEvidence] = deque(maxlen=KEPT)
+        self.control_beside: deque[ConversationEvidence] = deque(maxlen=KEPT)
+        self.new_first: list[ConversationEvidence] = []
+        self.new_later: deque[ConversationEvidence] = deque(maxlen=KEPT)
         self._least = settings.least
         self._half = halved(settings)
         self._began = self._ended = Trial()
-        self._talks = EvidenceUnits()
-        self._said: dict[str, ConversationEvidence] = {}
+        self._units = EvidenceUnits()
+        self._conversations: dict[str, ConversationEvidence] = {}
         self._watched: set[str] = set()
 
     @property
@@ -99,13 +99,13 @@ class Docket:
         """Add observations of the two; `cut` if more exist than were read, so that enough are from before."""
         self.mark = mark
         drawn = [_drawn(each) for each in observations]
-        for unit in openings(each for each in drawn if each.conversation not in self._said):
+        for unit in openings(each for each in drawn if each.conversation not in self._conversations):
             self._began = self._bet(self._began, unit)
         for each in drawn:
             if (cut or (each.number == self.control and each.at < self.since)) and not self.watched:
                 self._watched.add(each.conversation)
-            self._say(each)
-        for unit in self._talks.add_observations(drawn, now):
+            self._add_to_conversation(each)
+        for unit in self._units.add_observations(drawn, now):
             self._ended = self._bet(self._ended, unit)
             if unit.number == self.control and unit.at < self.since:
                 self.before.append(unit)
@@ -115,16 +115,16 @@ class Docket:
     def _bet(self, trial: Trial, unit: Observation) -> Trial:
         return bet(trial, unit, new=self.new, since=self.since, settings=self._half)
 
-    def _say(self, observation: Observation) -> None:
-        evidence = self._said.get(observation.conversation) if observation.conversation else None
+    def _add_to_conversation(self, observation: Observation) -> None:
+        evidence = self._conversations.get(observation.conversation) if observation.conversation else None
         if evidence is None:
             evidence = ConversationEvidence(observation)
             if observation.conversation:
-                self._said[observation.conversation] = evidence
+                self._conversations[observation.conversation] = evidence
             if evidence.number == self.control:
-                (self.said_before if evidence.at < self.since else self.said_beside).append(evidence)
+                (self.control_before if evidence.at < self.since else self.control_beside).append(evidence)
             elif evidence.at >= self.since:
-                (self.said_first if len(self.said_first) < UNAIDED.baseline else self.said_now).append(evidence)
+                (self.new_first if len(self.new_first) < UNAIDED.baseline else self.new_later).append(evidence)
         evidence.add(observation)
 
 
@@ -156,10 +156,10 @@ def course(
             bets[name] = tuple(points)
     means = dict[int, tuple[tuple[float, float], ...]]()
     for number in (control, new):
-        said = [each for each in talks(drawn) if each.number == number]
-        last = [said[max(0, at - RUNNING) : at] for at in range(1, len(said) + 1)]
+        conversations = [each for each in talks(drawn) if each.number == number]
+        last = [conversations[max(0, at - RUNNING) : at] for at in range(1, len(conversations) + 1)]
         running = [statistics.fmean(each.score for each in some) for some in last]
-        means[number] = tuple((each.at, mean) for each, mean in zip(said, running, strict=True))
+        means[number] = tuple((each.at, mean) for each, mean in zip(conversations, running, strict=True))
     return Course(means=means, wealth=bets)
 
 

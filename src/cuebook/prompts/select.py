@@ -105,8 +105,8 @@ def epsilon_greedy(
     `roll` is one number in [0, 1) and decides both: below `epsilon` it explores, and its position there selects which.
     Raises InvalidInput naming a weight that is not finite or a signal outside [0, 1], NotFound if no variant is left.
     """
-    heard = checked(signals)
-    choices = [_scored(version, branch, heard) for version, branch in _eligible(variants)]
+    strengths = checked(signals)
+    choices = [_scored(version, branch, strengths) for version, branch in _eligible(variants)]
     best = max(range(len(choices)), key=lambda at: (choices[at].total_score, -at))
     even = epsilon / len(choices)
     chances = [even + (1.0 - epsilon if at == best else 0.0) for at in range(len(choices))]
@@ -130,10 +130,10 @@ def thompson(
     `uniform`, in [0, 1), and once per variant from `gauss` (mean, sd). The propensities are integrals, exact to 1e-5,
     and need no draws. 20 variants with 6 signals: about 1 ms. Raises like `epsilon_greedy`.
     """
-    heard, offered = checked(signals), _eligible(variants)
+    strengths, offered = checked(signals), _eligible(variants)
     evidence = [posteriors.get(branch.name, Posterior()) for _, branch in offered]
     names = tuple(sorted({*declared(variants), *(name for each in evidence for name in each.signals)}))
-    x = features(names, heard)
+    x = features(names, strengths)
     beliefs = [
         _belief(aligned(each, names), _prior(names, version.context_weights), x)
         for each, (version, _) in zip(evidence, offered, strict=True)
@@ -145,7 +145,7 @@ def thompson(
         drawn = [gauss(mean, sd) for mean, sd in beliefs]
         picked = drawn.index(max(drawn))
     choices = [
-        structs.replace(_scored(*each, heard), total_score=mean)
+        structs.replace(_scored(*each, strengths), total_score=mean)
         for each, (mean, _) in zip(offered, beliefs, strict=True)
     ]
     expected = max(mean for mean, _ in beliefs)
@@ -206,13 +206,13 @@ def checked(signals: Mapping[str, Any]) -> dict[str, float]:
     if len(signals) > MOST_SIGNALS:
         msg = f"signals: {len(signals)} signals exceed the limit of {MOST_SIGNALS}. Send fewer."
         raise InvalidInput(msg, where="signals")
-    heard: dict[str, float] = {}
+    strengths: dict[str, float] = {}
     for name, value in signals.items():
-        heard[name] = float(value) if isinstance(value, bool) else finite(value, f"signals.{name}")
-        if not 0.0 <= heard[name] <= 1.0:
+        strengths[name] = float(value) if isinstance(value, bool) else finite(value, f"signals.{name}")
+        if not 0.0 <= strengths[name] <= 1.0:
             msg = f"signals.{name}: {value!r} is out of range. Use a number from 0 to 1."
             raise InvalidInput(msg, where=f"signals.{name}")
-    return heard
+    return strengths
 
 
 def _eligible(variants: Sequence[Variant]) -> list[Variant]:

@@ -130,8 +130,8 @@ def test_missing_overrides_and_parents_are_reported():
 
 
 def test_length_emptiness_description_and_misspelled_keys_are_checked():
-    assert rules_found(prompt("word " * 100), max_tokens=124) == [("too-long", "sections")]
-    assert rules_found(prompt("word " * 100), max_tokens=125) == []
+    assert rules_found(prompt("word " * 4_001)) == [("too-long", "sections")]
+    assert rules_found(prompt("word " * 4_000)) == []
     assert rules_found(prompt("  ")) == [("empty", "sections")]
     assert rules_found(prompt(description=" ")) == [("no-description", "description")]
     text = "---\ndescription: x\ninherit: base\noverrides: [a]\nowner: me\n---\nHi"

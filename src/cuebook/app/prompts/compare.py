@@ -96,9 +96,9 @@ def wanted(source: PromptFile, active: Version | None) -> Version:
     version = source.version
     if active is None:
         return version
-    if not source.said:
+    if not source.keys:
         version = replace(active, sections=version.sections, override_sections={})
-    return raised(version, active, stated="version" in source.said)
+    return raised(version, active, stated="version" in source.keys)
 
 
 async def _state(services: Services, text: str, active: Version | None, base: str | None) -> tuple[State, int]:

@@ -200,7 +200,7 @@ class ProjectPrompts(Prompts):
             return None
         shelf, _, contents, agreed = await self._read(None, lenient=True)
         ours = {shelf.display_name(path) for path in (path_of(*place), agreed.get(place, ("", ""))[1])}
-        for path, why in contents.odd:
+        for path, why in contents.invalid:
             if path in ours:
                 raise InvalidInput(why, where=path)
         own = replace(contents, prompts=tuple(each for each in contents.prompts if each.version.place == place))
@@ -331,7 +331,7 @@ def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[BranchP
         return standing.text, standing.path
     semver = semvers.get(standing.place, file.semver)
     base = text_hash(replace(file, semver=semver)), standing.path
-    if not source.said or ("version" in source.said and source.version.semver == semver):
+    if not source.keys or ("version" in source.keys and source.version.semver == semver):
         return base
     data = shelf.bytes_of(source.path)
     if data_hash(data) != source.data:  # edited meanwhile

@@ -22,11 +22,10 @@ from cuebook.app.files import write_whole
 from cuebook.errors import BackendError, InvalidInput, TooLarge
 from cuebook.prompts import registry as registries
 from cuebook.prompts.files import read_file, read_stated
-from cuebook.prompts.names import check_branch, check_slug
+from cuebook.prompts.names import ENDING, check_branch, check_slug
 from cuebook.prompts.pages import MAX_FILE
 from cuebook.records.prompt import MAIN, BranchPlace, Version
 
-ENDING = ".md"
 #: Documentation for people, not a prompt.
 README = "README.md"
 #: Maximum file size in bytes: a character has at most four.
@@ -42,14 +41,14 @@ class PromptFile(Struct, frozen=True, kw_only=True):
     path: str
     data: str
     version: Version
-    said: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
 
 
 class Contents(Struct, frozen=True, kw_only=True):
-    """A folder's content. `fault` is the error of an unreadable registry, `odd` lists invalid files with reasons."""
+    """A folder's content. `fault` is the error of an unreadable registry, `invalid` has invalid files with reasons."""
 
     prompts: tuple[PromptFile, ...]
-    odd: tuple[tuple[str, str], ...] = ()
+    invalid: tuple[tuple[str, str], ...] = ()
     registry: registries.Registry | None = None
     fault: InvalidInput | None = None
 
@@ -83,7 +82,7 @@ class PromptFolder:
         registry, fault = self._registry()
         entries = {entry.path: entry for entry in registry.entries} if registry else {}
         results: dict[BranchPlace, PromptFile] = {}
-        odd: list[tuple[str, str]] = []
+        invalid: list[tuple[str, str]] = []
         for path, why in self._paths():
             try:
                 each = self._prompt(path, why, entries.get(path), fault)
@@ -91,8 +90,8 @@ class PromptFolder:
             except (InvalidInput, BackendError) as error:
                 if not lenient:
                     raise
-                odd.append((self.display_name(path), str(error)))
-        return Contents(prompts=tuple(results.values()), odd=tuple(odd), registry=registry, fault=fault)
+                invalid.append((self.display_name(path), str(error)))
+        return Contents(prompts=tuple(results.values()), invalid=tuple(invalid), registry=registry, fault=fault)
 
     def _check_alone(self, each: PromptFile, other: PromptFile) -> None:
         """Check that no two files contain the same prompt. Raises InvalidInput."""
@@ -197,7 +196,7 @@ class PromptFolder:
             raise InvalidInput(f"{fault}; {file_name} has no front matter and needs it: {way}", where=fault.where)
         if not keys and entry is not None:
             version = replace(registries.complete(version, entry), number=0)
-        return PromptFile(path=path, data=data_hash(data), version=version, said=keys)
+        return PromptFile(path=path, data=data_hash(data), version=version, keys=keys)
 
     # ---- writing
 

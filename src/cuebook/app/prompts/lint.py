@@ -29,11 +29,11 @@ async def lint_prompts(
     Without `shelf`, lint the stored prompts. An invalid file is a finding of the rule `unreadable`; the others are
     still linted.
     """
-    versions, odd = await _versions(services, shelf)
+    versions, invalid = await _versions(services, shelf)
     named = {_known(slug, {each.slug for each in versions}) for slug in slugs}
     findings = await asyncio.to_thread(lint, versions, count=services.count, known=_others(services))
     chosen = [each for each in findings if not named or each.slug.partition("@")[0] in named]
-    return [*(() if slugs else odd), *chosen]
+    return [*(() if slugs else invalid), *chosen]
 
 
 def _known(slug: str, known: Collection[str]) -> str:
@@ -78,8 +78,8 @@ async def _versions(services: Services, shelf: PromptFolder | None) -> tuple[Seq
     fresh = {
         place: replace(version, number=heads[place].number if place in heads else 0) for place, version in files.items()
     }
-    odd = [
+    invalid = [
         LintFinding(rule="unreadable", severity="error", slug="", where=where, message=message)
-        for where, message in prompt_files.odd
+        for where, message in prompt_files.invalid
     ]
-    return list((heads | fresh).values()), odd
+    return list((heads | fresh).values()), invalid

@@ -179,7 +179,7 @@ class PromptReading(Namespace):
 
         asked = ["render", slug, params or {}, branch, version, label, whose]
         place = await self._run_once(idempotency_key, asked, RenderedPrompt, logged, user=by)
-        return await self._said_before(place)
+        return await self._with_logged_text(place)
 
     @operation("GET /api/prompts/{slug}", role="viewer")
     async def show(
@@ -345,9 +345,9 @@ class PromptReading(Namespace):
             EdgeWeights(
                 branch=branch,
                 number=number,
-                points=tuple((each.at, each.score, weight) for each, weight in zip(said, trail(said), strict=True)),
+                points=tuple((each.at, each.score, weight) for each, weight in zip(group, trail(group), strict=True)),
             )
-            for (_, branch, number), said in sorted(by_version.items())
+            for (_, branch, number), group in sorted(by_version.items())
         ]
 
     async def course(self, slug: str, event: PromptEvent) -> Course:
@@ -454,7 +454,7 @@ class PromptReading(Namespace):
         [chained] = await services.audit.append(Scope(), [record])
         return replace(rendered, audit_seq=chained.seq)
 
-    async def _said_before(self, rendered: RenderedPrompt) -> RenderedPrompt:
+    async def _with_logged_text(self, rendered: RenderedPrompt) -> RenderedPrompt:
         """Return a render with the text of its audit record, "" if that was erased."""
         records = await self._services.audit.records(Scope(), after=(rendered.audit_seq or 0) - 1, limit=1)
         text = records[0].texts.get("interpolated_text") if records else None

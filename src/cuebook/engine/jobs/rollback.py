@@ -182,15 +182,15 @@ async def _by_the_past(services: Services, contest: Contest) -> RollbackStatus:
 async def _unaided(services: Services, contest: Contest) -> RollbackStatus:
     """Judge without a control version: by the previous version, or by the version's own first conversations."""
     docket = contest.docket
-    before = _ones(docket.said_before)
-    first, now = _ones(docket.said_first), _ones(docket.said_now)
+    before = _ones(docket.control_before)
+    first, now = _ones(docket.new_first), _ones(docket.new_later)
     before, now = (first, now) if len(before) < UNAIDED.baseline else (before, [*first, *now])
     means, recent = [each.score for each in before], [each.score for each in now] if contest.speaks else []
     verdict = sigma(means, recent, UNAIDED)
     if verdict.decision != "rollback":
         return verdict
     until, began = now[0].at, now[-UNAIDED.window :][0].at
-    beside = [each.score for each in _ones(docket.said_beside) if each.at >= began]
+    beside = [each.score for each in _ones(docket.control_beside) if each.at >= began]
     others = [(means, beside), *await _others(services, contest, (until, began), UNAIDED)]
     return sigma(means, recent, UNAIDED, others=others)
 
