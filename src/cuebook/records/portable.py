@@ -25,6 +25,7 @@ from cuebook.records.conversation import (
     REMOVED_PART_TYPES,
     RENAMED_PART_TYPES,
     Conversation,
+    LoadedConversation,
     Part,
     Post,
     Round,
@@ -38,16 +39,6 @@ _OURS = "cuebook"
 _NOT_IN_D = frozenset({"text", "reasoning", "file", "audio", "refusal", "opaque"})
 _KNOWN = PART_TYPES | REMOVED_PART_TYPES | RENAMED_PART_TYPES.keys()
 _T = TypeVar("_T")
-
-
-class PortableConversation(Struct, frozen=True, kw_only=True):
-    """A conversation with its rounds, and fields of TaskWeaver without a counterpart here."""
-
-    conversation: Conversation
-    rounds: tuple[Round, ...] = ()
-    plugins: tuple[Any, ...] = ()
-    roles: tuple[str, ...] = ()
-    enabled: bool = True
 
 
 # ---------------------------------------------------------------- writing
@@ -90,15 +81,15 @@ def round_to_dict(round_: Round) -> dict[str, Any]:
     }
 
 
-def conversation_to_dict(transcript: PortableConversation) -> dict[str, Any]:
+def conversation_to_dict(loaded: LoadedConversation) -> dict[str, Any]:
     """Write a conversation with its rounds. Without its head, a reader would assume the last post."""
-    conversation = transcript.conversation
+    conversation = loaded.conversation
     return {
         "id": conversation.id,
-        "plugins": _plain(list(transcript.plugins), "plugins"),
-        "roles": list(transcript.roles),
-        "enabled": transcript.enabled,
-        "rounds": [round_to_dict(round_) for round_ in transcript.rounds],
+        "plugins": [],
+        "roles": [],
+        "enabled": True,
+        "rounds": [round_to_dict(round_) for round_ in loaded.rounds],
         _OURS: {"head": conversation.head, "last_seq": conversation.last_seq} | _rest(conversation, "id"),
     }
 
@@ -133,9 +124,6 @@ class _RoundDict(Struct, frozen=True, kw_only=True):
 
 class _ConversationDict(Struct, frozen=True, kw_only=True):
     id: str = ""
-    plugins: tuple[Any, ...] = ()
-    roles: tuple[str, ...] = ()
-    enabled: bool = True
     rounds: tuple[_RoundDict, ...] = ()
     cuebook: Mapping[str, Any] = {}
 
@@ -155,8 +143,11 @@ def part_from_dict(data: object, *, where: str = "") -> Part | None:
     return Part(RENAMED_PART_TYPES.get(kind, kind), content, extra, part_dict.id)
 
 
-def conversation_from_dict(data: object, *, where: str = "") -> PortableConversation:
-    """Parse a conversation with its rounds. A missing id becomes "": the caller assigns one."""
+def conversation_from_dict(data: object, *, where: str = "") -> LoadedConversation:
+    """Parse a conversation with its rounds. A missing id becomes "": the caller assigns one.
+
+    TaskWeaver's plugins, roles and whether it is enabled have no counterpart here.
+    """
     conversation_dict, last = check(data, _ConversationDict, where), 0
     rounds: list[Round] = []
     for each, path in _placed(conversation_dict.rounds, join(where, "rounds")):
@@ -164,13 +155,8 @@ def conversation_from_dict(data: object, *, where: str = "") -> PortableConversa
         last = rounds[-1].posts[-1].seq if rounds[-1].posts else last
     base = {"head": last, "last_seq": last}
     own = {"id": conversation_dict.id}
-    return PortableConversation(
-        conversation=check({**base, **conversation_dict.cuebook, **own}, Conversation, join(where, _OURS)),
-        rounds=tuple(rounds),
-        plugins=tuple(_plain(each, path) for each, path in _placed(conversation_dict.plugins, join(where, "plugins"))),
-        roles=conversation_dict.roles,
-        enabled=conversation_dict.enabled,
-    )
+    conversation = check({**base, **conversation_dict.cuebook, **own}, Conversation, join(where, _OURS))
+    return LoadedConversation(conversation=conversation, rounds=tuple(rounds))
 
 
 def _placed(items: Iterable[_T], path: str) -> Iterator[tuple[_T, str]]:

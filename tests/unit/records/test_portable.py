@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
-from cuebook.records.conversation import PART_TYPES, Conversation, Part, Post, Round, SharedEntry
+from cuebook.records.conversation import PART_TYPES, Conversation, LoadedConversation, Part, Post, Round, SharedEntry
 from cuebook.records.portable import (
-    PortableConversation,
     conversation_from_dict,
     conversation_to_dict,
     part_from_dict,
@@ -47,11 +46,9 @@ CONVERSATION = st.builds(
     metadata=st.dictionaries(TEXT, JSON, max_size=2),
 )  # fmt: skip
 TRANSCRIPT = st.builds(
-    PortableConversation,
+    LoadedConversation,
     conversation=CONVERSATION,
     rounds=st.lists(ROUND, max_size=2).map(tuple),
-    plugins=st.lists(JSON, max_size=2).map(tuple),
-    roles=st.lists(TEXT, max_size=2).map(tuple),
 )
 SENDER = TEXT | st.just(msgspec.UNSET)
 
@@ -134,7 +131,7 @@ def test_keys_are_taskweavers_and_ours_are_under_one_more():
         id="conv-1", no=1, user="u1", persona=None, participants=("u1",), head=3, last_seq=3, turns=1, generation=1,
         created_at=1.0, updated_at=2.0,
     )  # fmt: skip
-    written = conversation_to_dict(PortableConversation(conversation=conversation, rounds=(round_,)))
+    written = conversation_to_dict(LoadedConversation(conversation=conversation, rounds=(round_,)))
     assert list(written) == ["id", "plugins", "roles", "enabled", "rounds", "cuebook"]
     assert list(written["rounds"][0]) == ["id", "user_query", "state", "post_list", "cuebook"]
     assert written["cuebook"]["participants"] == ["u1"]
@@ -203,7 +200,6 @@ def test_posts_of_a_taskweaver_file_are_numbered_in_order():
         ("round-3", 3, "created"),
     ]
     assert transcript.conversation.head == transcript.conversation.last_seq == 3
-    assert transcript.enabled
     assert conversation_from_dict(conversation_to_dict(transcript)) == transcript
 
 

@@ -36,9 +36,7 @@ def write_transcript(value: LoadedConversation, *, form: Format = "cuebook", one
         messages = [msgspec.json.decode(chat) for chat in chats if chat]
         about = {"id": conversation.id, "user": conversation.user}
         return _dump({key: value for key, value in about.items() if value} | {"messages": messages}, one_line=one_line)
-    document = portable.conversation_to_dict(
-        portable.PortableConversation(conversation=conversation, rounds=value.rounds)
-    )
+    document = portable.conversation_to_dict(value)
     return _yaml(document) if form == "taskweaver-yaml" else _dump(document, one_line=one_line)
 
 
