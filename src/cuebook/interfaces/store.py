@@ -39,7 +39,7 @@ class CorrectionInput(Struct, frozen=True, kw_only=True):
 
 
 class MemoryLook(Struct, frozen=True, kw_only=True):
-    """A turn's query for memories: the request's policy, and numbers by relevance and without a query."""
+    """A turn's query for memories: the request's policy, and who asks."""
 
     control: Mapping[str, Any] = {}
     defaults: Policy = Policy()
@@ -48,7 +48,6 @@ class MemoryLook(Struct, frozen=True, kw_only=True):
     otherwise: str = ""  # the persona if neither the request nor the conversation names one
     organization: str | None = None
     text: str = ""
-    limit: int = 24
 
 
 class MemoryQuery(Struct, frozen=True, kw_only=True):

@@ -60,8 +60,7 @@ def memory_context(
         places = tuple(each for each in places if each.kind != "organization")
     if not places:
         return MemoryMatches(policy=policy, settings=settings)
-    memory_query = MemoryQuery(text=memory_look.text, dense=dense, limit=memory_look.limit, standing=memory_look.limit)
-    matched = find(transaction, places, memory_query, search_cache)
+    matched = find(transaction, places, MemoryQuery(text=memory_look.text, dense=dense), search_cache)
     memories = list(matched.memories)
     for id_ in set(keep) - {each.id for each in memories}:
         again = with_sources(transaction, by_memory_id(transaction, id_))

@@ -20,7 +20,7 @@ from cuebook.engine.turn.compare import prefix_ratio
 from cuebook.engine.turn.system_prompt import spoken, values_of
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.interfaces import ModelRequest
-from cuebook.interfaces.store import MemoryLook, MemoryQuery
+from cuebook.interfaces.store import MemoryQuery
 from cuebook.memory.scopes import SHARED_WITH, SHARING_ALLOWED, SPOKEN_WITH, Participants, read_places
 from cuebook.prompts.names import DEFAULT, Reference, own_prompt, parse_reference
 from cuebook.records.conversation import messages_digest
@@ -224,10 +224,7 @@ async def _memories_at(services: Services, scope: Scope, recorded: RecordedTurn,
         return SelectedMemories()
     query = recorded.query
     text = query.text if query else ""
-    limit = MemoryLook().limit
-    memory_query = MemoryQuery(
-        text=text, dense=await embed_query(services, text) if text else None, at=when, limit=limit, standing=limit
-    )
+    memory_query = MemoryQuery(text=text, dense=await embed_query(services, text) if text else None, at=when)
     matched = await services.store.memories.find(scope, places, memory_query)
     memories = tuple(
         replace(each, valid_to=None)
