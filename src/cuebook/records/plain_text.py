@@ -38,10 +38,7 @@ def plain(markdown: str) -> str:
         return markdown.strip()
     if any(token.level >= _DEEPEST - 1 for token in tokens):
         return markdown.strip()
-    page = _Page()
-    for token in tokens:
-        page.read(token)
-    return "\n".join(line.rstrip() for line in "".join(page.pieces).split("\n")).strip()
+    return "\n".join(line.rstrip() for line in _blocks(tokens).split("\n")).strip()
 
 
 @functools.cache
@@ -95,68 +92,44 @@ def _emphasis(state: "StateInline", silent: bool) -> bool:  # noqa: FBT001  the 
     return True
 
 
-class _Page:
-    """The state of the conversion of a document's blocks, and the text written so far."""
+def _blocks(tokens: Sequence["Token"]) -> str:
+    """Return the text of a document's blocks."""
+    pieces: list[str] = []
+    gap = bullet = ""  # the separator before the next block, and its prefix
+    lists: list[str] = []  # the kinds of the open lists
+    cell = 0
+    for token in tokens:
+        match token.type:
+            case "bullet_list_open" | "ordered_list_open":
+                gap = gap if lists else _BREAK
+                lists.append(token.type)
+            case "bullet_list_close" | "ordered_list_close":
+                lists.pop()
+                gap = gap if lists else _BREAK
+            case "list_item_open":
+                bullet = f"{token.info}. " if lists[-1] == "ordered_list_open" else "- "
+            case "paragraph_open":
+                gap = (gap or "\n") if token.hidden else _BREAK
+            case "heading_open" | "table_open":
+                gap = _BREAK
+            case "tr_open" | "table_close":
+                gap, cell = gap or "\n", 0
+            case "th_open" | "td_open":
+                cell += 1
+                gap = ", " if cell > 1 else gap
+            case _ if token.content or token.type == "inline":
+                is_code = token.type != "inline"
+                text = token.content.rstrip("\n") if is_code else _inline(token.children or [])
+                text = text if cell > 1 else _indented(text, bullet, level=len(lists))
+                pieces += (_BREAK if is_code else gap, text)
+                gap = bullet = ""
+    return "".join(pieces)
 
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.gap = ""  # the separator before the next block
-        self.bullet = ""  # the prefix of the next block
-        self.lists: list[str] = []  # the kinds of the open lists
-        self.cell = 0
 
-    def read(self, token: "Token") -> None:
-        """Process the next token of a document."""
-        step = getattr(self, f"_{token.type}", None)
-        if step is not None:
-            step(token)
-        elif token.type == "inline":
-            self._write(_inline(token.children or []))
-        elif token.content:
-            self.gap = _BREAK
-            self._write(token.content.rstrip("\n"))
-
-    def _write(self, text: str) -> None:
-        if self.cell <= 1:
-            indent = "  " * (len(self.lists) - bool(self.bullet))
-            text = indent + self.bullet + text.replace("\n", "\n" + indent + " " * len(self.bullet))
-        self.pieces += (self.gap, text)
-        self.gap = self.bullet = ""
-
-    def _list_open(self, token: "Token") -> None:
-        self.gap = self.gap if self.lists else _BREAK
-        self.lists.append(token.type)
-
-    def _list_close(self, _: "Token") -> None:
-        self.lists.pop()
-        self.gap = self.gap if self.lists else _BREAK
-
-    _bullet_list_open = _ordered_list_open = _list_open
-    _bullet_list_close = _ordered_list_close = _list_close
-
-    def _list_item_open(self, token: "Token") -> None:
-        self.bullet = f"{token.info}. " if self.lists[-1] == "ordered_list_open" else "- "
-
-    def _paragraph_open(self, token: "Token") -> None:
-        self.gap = (self.gap or "\n") if token.hidden else _BREAK
-
-    def _heading_open(self, _: "Token") -> None:
-        self.gap = _BREAK
-
-    _table_open = _heading_open
-
-    def _tr_open(self, _: "Token") -> None:
-        self.gap = self.gap or "\n"
-        self.cell = 0
-
-    def _th_open(self, _: "Token") -> None:
-        self.cell += 1
-        self.gap = ", " if self.cell > 1 else self.gap
-
-    _td_open = _th_open
-
-    def _table_close(self, _: "Token") -> None:
-        self.cell = 0
+def _indented(text: str, bullet: str, *, level: int) -> str:
+    """Return a block inside `level` lists: indented, with the bullet of its item if it is the first there."""
+    indent = "  " * (level - bool(bullet))
+    return indent + bullet + text.replace("\n", "\n" + indent + " " * len(bullet))
 
 
 def _inline(tokens: Sequence["Token"]) -> str:
