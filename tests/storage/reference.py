@@ -72,8 +72,8 @@ class Reference:
         scope: Scope,
         talk: ReferenceConversation,
         idempotency: tuple[str, bytes] | None,
-        turn: int = 0,
-        step: int = 0,
+        turn: int,
+        step: int,
     ) -> None:
         if idempotency is None:
             return
@@ -106,7 +106,6 @@ class Reference:
                 talk.updated_at = max(talk.updated_at, batch.now)
                 if not talk.until and not all(draft.is_result for draft in fresh):
                     _leave(talk)
-            self._bind(scope, talk, batch.idempotency)
             return Appended(len(fresh), len(talk.posts))
 
     def open(self, scope: Scope, opening: StepStart) -> Lease:

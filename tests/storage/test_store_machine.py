@@ -154,11 +154,6 @@ class StoreMachine(RuleBasedStateMachine):
             batch = Batch(conversation=name, drafts=(*self.drafts(said), again), now=self.now)
             self.both(which, Append(scope=Scope(), batch=batch))
 
-    @rule(which=WHICH, scope=SCOPES, said=SAYINGS, key=st.sampled_from(["k1", "k2", "k3"]))
-    def append_under_a_key(self, which, scope, said, key):
-        batch = Batch(conversation="c", drafts=self.drafts(said), now=self.now, idempotency=(key, b"digest"))
-        self.both(which, Append(scope=scope, batch=batch))
-
     @rule(said=st.lists(SAYINGS, min_size=2, max_size=6), name=NAMES)
     def append_at_once(self, said, name):
         """Append concurrently through both stores: any order, no gap, nothing lost."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -21,7 +22,7 @@ from cuebook.app.arguments import (
 )
 from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.keys import record_of
-from cuebook.app.namespace import Namespace, append_once, check_first
+from cuebook.app.namespace import Namespace, append, check_first
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
 from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
 from cuebook.engine.core.services import read_zone
@@ -103,15 +104,12 @@ class Conversations(Namespace):
             len(each.message if isinstance(each, Posted) else str(each.get("content", ""))) > LARGE for each in posts
         )
         drafts = await asyncio.to_thread(draft_all) if large else draft_all()
-        key = None
-        if idempotency_key:
-            data = b"".join(draft.digest for draft in drafts)
-            asked = msgspec.json.encode([conversation, parent]) + data
-            key = (idempotency_key, self._services.settings.request_digest(asked))
         batch = Batch(
             conversation=conversation, drafts=drafts, time_zone=time_zone, now=now, persona=persona, parent=parent
         )
-        return await append_once(self._services, Scope(user=user), batch, key)
+        work = partial(append, self._services, Scope(user=user), batch)
+        asked = ["append", conversation, parent, [draft.digest.hex() for draft in drafts]]
+        return await self._run_once(idempotency_key, asked, Appended, work, user=user)
 
     def _draft(
         self, value: Posted | Mapping[str, Any], number: int, user: str | None, persona: str | None, now: float

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import structs
 
-from cuebook.engine.core.services import Key, Services
-from cuebook.errors import Conflict, InvalidInput, KeyReused, NotFound
+from cuebook.engine.core.services import Services
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import Batch
 from cuebook.memory.scopes import Participants, personal_places
 from cuebook.records.answer import from_json, to_json
@@ -30,17 +30,20 @@ class Namespace:
         self._services = services
 
     async def _run_once(
-        self, key: str, asked: Any, kind: Any, work: Callable[[], Awaitable[T]], *, user: str | None = None
+        self, key: str | None, asked: Any, kind: Any, work: Callable[[], Awaitable[T]], *, user: str | None = None
     ) -> T:
         """Run an operation, or return its stored answer, parsed as `kind`. `asked` identifies the request.
 
-        Keys are separate per user. Raises KeyReused if the key was used with a different request, InvalidInput.
+        Without a key, run it. Keys are separate per user. Raises KeyReused if the key was used with a different
+        request, InvalidInput.
         """
+        if not key:
+            return await work()
         settings, store = self._services.settings, self._services.store
         digest = settings.request_digest(_written(asked))
         stored_key = settings.keyed_digest_of((check_key(key), digest)) or (key, digest)
         scope, now = Scope(user=user or None), self._services.clock.now()
-        request = store.keyed_request(scope, stored_key[0], digest, at=now)
+        request = store.keyed_request(scope, stored_key[0], digest, name=key, at=now)
         stored = await store.answer_of(request)
         if stored is None:
             try:
@@ -56,30 +59,11 @@ class Namespace:
         return first
 
 
-async def appended_before(services: Services, scope: Scope, key: Key | None) -> Appended | None:
-    """Return what an earlier request with the same key appended, None for a new key. Raises KeyReused."""
-    answered = await services.find_idempotency_key(scope, key) if key else None
-    if key is None or answered is None:
-        return None
-    if answered.digest != key[1]:
-        msg = f"Idempotency-Key {key[0]!r} was used with a different request. Choose a new key."
-        raise KeyReused(msg, where="Idempotency-Key")
-    return msgspec.json.decode(answered.response, type=Appended)
-
-
-async def append_once(services: Services, scope: Scope, batch: Batch, key: Key | None) -> Appended:
-    """Store a batch of the caller's posts, or return what an earlier request with the same key appended."""
-    if repeated := await appended_before(services, scope, key):
-        return repeated
+async def append(services: Services, scope: Scope, batch: Batch) -> Appended:
+    """Store a batch of the caller's posts."""
     places = personal_places(services.settings.memory_policy, Participants(user=scope.user, persona="-"))
-    delivers, digest = bool(batch.drafts and places), services.settings.keyed_digest_of(key)
-    batch = structs.replace(batch, user=scope.user, idempotency=digest, delivers=delivers)
-    try:
-        appended = await services.store.append(scope, batch)
-    except Conflict:  # an identical concurrent request may have been stored first
-        if repeated := await appended_before(services, scope, key):
-            return repeated
-        raise
+    batch = structs.replace(batch, user=scope.user, delivers=bool(batch.drafts and places))
+    appended = await services.store.append(scope, batch)
     services.notify_jobs()
     return appended
 

@@ -196,7 +196,6 @@ class Batch(Struct, frozen=True, kw_only=True):
     user: str | None = None
     persona: str | None = None
     parent: str | None = None  # id of the post before the first one; None = the head, ROOT = none
-    idempotency: tuple[str, bytes] | None = None  # key and digest of the request
     delivers: bool = False  # the posts are delivered beyond the conversation
     time_zone: str | None = None  # stored in the conversation's metadata; None changes nothing
     metadata: Mapping[str, Any] = {}  # likewise, by name
@@ -242,7 +241,7 @@ class StepStart(Struct, frozen=True, kw_only=True):
     utility: bool = False  # the turn is a utility call, and so is its conversation
     frame: tuple[bytes, bytes] | None = None  # digests of the first and last words of a conversation's first message
     project: str | None = None  # likewise
-    idempotency: tuple[str, bytes] | None = None
+    idempotency: tuple[str, bytes] | None = None  # key and digest of the request
     audit: tuple[Record, ...] = ()  # rendered prompts; these join the chain
     calls: tuple[MetapromptTask, ...] = ()  # tasks of the turn's reflection; empty = none requested
     outcome: tuple[int, Outcome] | None = None  # feedback of the caller's message on an earlier turn, by its number
@@ -371,16 +370,15 @@ class DueConversation(Struct, frozen=True):
 
 
 class StoredAnswer(Struct, frozen=True):
-    """The stored answer of an Idempotency-Key: its request's digest, and the opened step or the result.
+    """The stored answer of an Idempotency-Key: its request's digest, and the opened step; turn 0 for another request.
 
     A key whose step ended without a complete answer can be reused for the same request.
     """
 
     digest: bytes
-    conversation: str = ""
-    turn: int = 0
-    response: bytes = b""
-    step: int = 0
+    conversation: str
+    turn: int
+    step: int
 
 
 # ---- reflections -----------------------------------------------------------------------------------------

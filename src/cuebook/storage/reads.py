@@ -180,14 +180,12 @@ class ConversationReader(Noun):
 
     @read
     def answered(self, transaction: Transaction, key: str) -> StoredAnswer | None:
-        """Return the stored answer of an Idempotency-Key, or None."""
+        """Return what an Idempotency-Key was used for, or None."""
         row = transaction.one("idempotency_get", key=access.own_key(transaction.scope, key))
         if row is None:
             return None
-        turn, response = row["turn"], row["response"]
-        if not turn:
-            return StoredAnswer(row["digest"], row["id"], response=response)
-        return StoredAnswer(row["digest"], row["id"], turn, step=int(response or 1))
+        step = int(row["response"] or 1) if row["turn"] else 0
+        return StoredAnswer(row["digest"], row["id"], row["turn"], step)
 
     @read
     def conversation(self, transaction: Transaction, conversation: str) -> Conversation:

@@ -60,9 +60,9 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
     def _delete(self, transaction: Transaction, conversation: str) -> dict[str, int]:
         return erasure.delete(transaction, conversation)
 
-    def keyed_request(self, scope: Scope, key: str, digest: bytes, *, at: float) -> KeyedRequest:
-        """Return a request with an Idempotency-Key in its stored form; `digest` identifies the request."""
-        return KeyedRequest(tenant=scope.tenant, key=own_key(scope, key), digest=digest, at=at)
+    def keyed_request(self, scope: Scope, key: str, digest: bytes, *, name: str, at: float) -> KeyedRequest:
+        """Return a request with an Idempotency-Key: its stored form and its name; `digest` identifies the request."""
+        return KeyedRequest(tenant=scope.tenant, key=own_key(scope, key), digest=digest, name=name, at=at)
 
     async def answer_of(self, request: KeyedRequest) -> bytes | None:
         """Return the stored answer of a request with an Idempotency-Key, None if it must run. Raises KeyReused."""

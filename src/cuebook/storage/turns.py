@@ -88,8 +88,7 @@ class TurnStore(Noun):
         for text in opening.texts.values():
             keep(row, text.encode("utf-8", "surrogatepass"))
         if opening.idempotency:
-            step = str(lease.step).encode()
-            bind(row, opening.idempotency, turn=lease.turn, response=step, now=opening.now)
+            bind(row, opening.idempotency, turn=lease.turn, step=lease.step, now=opening.now)
         if opening.outcome is not None:
             turn, outcome = opening.outcome
             outcomes.note(row, replace(outcome, next_turn=lease.turn), turn=turn)

@@ -11,7 +11,7 @@ from cuebook.records.memory import Scope
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, raise_epoch
 from cuebook.storage.audit import chained
-from cuebook.storage.database.columns import encode, encode_json
+from cuebook.storage.database.columns import encode_json
 from cuebook.storage.database.transaction import Noun, Transaction, write, write_all
 from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
 
@@ -48,12 +48,8 @@ class ConversationWriter(Noun):
                 leave_waiting(row, now=batch.now)
         if fresh:
             row.run("delivery_wanted" if batch.delivers else "delivery_again")
-        answer = Appended(len(fresh), row.last_seq)
-        if batch.idempotency:
-            response = encode(answer)
-            bind(row, batch.idempotency, turn=0, response=response, now=batch.now)
         transaction.failpoint("append.stored")
-        return answer
+        return Appended(len(fresh), row.last_seq)
 
     @write
     def move_head(self, transaction: Transaction, conversation: str, post: str, *, now: float) -> Conversation:
@@ -172,13 +168,13 @@ def _seq_of(row: ConversationRow, post: str) -> int:
     return int(data["seq"])
 
 
-def bind(row: ConversationRow, idempotency: tuple[str, bytes], *, turn: int, response: bytes, now: float) -> None:
-    """Bind an Idempotency-Key to the result of its request, in the same transaction.
+def bind(row: ConversationRow, idempotency: tuple[str, bytes], *, turn: int, step: int, now: float) -> None:
+    """Bind an Idempotency-Key to the step that answers its request, in the same transaction.
 
     A key whose step has no complete answer is bound again. Raises Conflict if another request has it.
     """
     key, digest = idempotency
-    values = {"digest": digest, "turn": turn, "response": response, "now": now}
+    values = {"digest": digest, "turn": turn, "response": str(step).encode(), "now": now}
     values["key"] = access.own_key(row.transaction.scope, key)
     inserted = row.run("idempotency_insert", **values).rowcount
     if not inserted and not row.run("idempotency_rebind", **values).rowcount:

@@ -6,9 +6,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from cuebook.app.namespace import append_once, appended_before
+from cuebook.app.namespace import Namespace, append
 from cuebook.engine.core.drafts import dated
-from cuebook.engine.core.services import Key, Services
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import Batch
@@ -35,11 +34,8 @@ _TICK_S: Final = 0.001
 _encode = msgspec.json.Encoder().encode
 
 
-class OpenAIConversations:
+class OpenAIConversations(Namespace):
     """Conversations as OpenAI clients see them. `user` is the caller; None is the project's owner."""
-
-    def __init__(self, services: Services) -> None:
-        self._services = services
 
     async def has(self, conversation: str, *, user: str | None = None) -> bool:
         """Return whether a conversation belongs to this project: it exists, or its id shows that it existed."""
@@ -58,11 +54,13 @@ class OpenAIConversations:
         drafts = self._drafts(items or [], user=user, owner=user)
         seed = f"{user}\x00{idempotency_key}" if idempotency_key else self._services.dice.new_id("conv")
         name = conversation_id(self._services.settings.request_digest(seed.encode()))
-        key = self._key(idempotency_key, ["conversations", items, metadata])
-        now, metadata = self._services.clock.now(), {ATTACHED: attached}
-        batch = Batch(conversation=name, drafts=drafts, now=now, metadata=metadata)
-        await append_once(self._services, Scope(user=user), batch, key)
-        return await self.get(name, user=user)
+        batch = Batch(conversation=name, drafts=drafts, now=self._services.clock.now(), metadata={ATTACHED: attached})
+
+        async def work() -> dict[str, Any]:
+            await append(self._services, Scope(user=user), batch)
+            return await self.get(name, user=user)
+
+        return await self._run_once(idempotency_key, ["conversations", items, metadata], dict, work, user=user)
 
     async def get(self, conversation: str, *, user: str | None = None) -> dict[str, Any]:
         """Return a conversation with its client's metadata. Raises NotFound."""
@@ -92,18 +90,18 @@ class OpenAIConversations:
         if not drafts:
             msg = "items: empty. Send at least one."
             raise InvalidInput(msg, where="items")
-        key = self._key(idempotency_key, ["items", conversation, items])
-        appended, posts = await appended_before(self._services, scope, key), []
-        if appended is None:
+
+        async def work() -> dict[str, Any]:
             posts = await self._repeated_posts(scope, stored, drafts)
-            zone = self._services.settings.zone_of(None, stored)
-            new = dated(drafts[len(posts) :], zone)
+            new = dated(drafts[len(posts) :], self._services.settings.zone_of(None, stored))
             batch = Batch(conversation=conversation, drafts=new, now=self._services.clock.now(), begins=False)
-            appended = await append_once(self._services, scope, batch, key)
-        posts += await self._services.store.posts(
-            scope, conversation, after=appended.last_seq - appended.stored, limit=appended.stored, path=False
-        )
-        return _page([item async for item in self._items(scope, stored, posts)], more=False)
+            appended = await append(self._services, scope, batch)
+            posts += await self._services.store.posts(
+                scope, conversation, after=appended.last_seq - appended.stored, limit=appended.stored, path=False
+            )
+            return _page([item async for item in self._items(scope, stored, posts)], more=False)
+
+        return await self._run_once(idempotency_key, ["items", conversation, items], dict, work, user=user)
 
     async def _repeated_posts(self, scope: Scope, conversation: Conversation, drafts: Sequence[Draft]) -> list[Post]:
         """Return the posts at the head that the first drafts repeat, starting with a turn's answer."""
@@ -191,9 +189,6 @@ class OpenAIConversations:
             )
             for number, message in enumerate(read_items(items, "items"))
         )  # fmt: skip
-
-    def _key(self, idempotency_key: str | None, asked: Sequence[Any]) -> Key | None:
-        return (idempotency_key, self._services.settings.request_digest(_encode(asked))) if idempotency_key else None
 
     # ---- reading -----------------------------------------------------------------------------------------------------
 

@@ -189,11 +189,12 @@ class KeyedRequest:
     """A request with an Idempotency-Key: each of its writes happens once, and records its result in its transaction.
 
     After a crash, the same request runs again. Its writes that are durable return their recorded results instead.
-    `key` is the key's stored form, `digest` that of the request's content.
+    `key` is the key's stored form, `name` the key itself, `digest` that of the request's content.
     """
 
-    def __init__(self, *, tenant: str, key: str, digest: bytes, at: float) -> None:
+    def __init__(self, *, tenant: str, key: str, digest: bytes, name: str, at: float) -> None:
         self._place = {"tenant": tenant, "key": key}
+        self._name = name
         self._digest = digest
         self._at = at
         self._writes = 0
@@ -248,7 +249,7 @@ class KeyedRequest:
     def _row(self, transaction: Transaction) -> Row | None:
         row = transaction.one("idempotency_get", **self._place)
         if row is not None and (row["digest"] != self._digest or row["turn"]):
-            msg = "The Idempotency-Key was used with a different request. Choose a new key."
+            msg = f"Idempotency-Key {self._name!r} was used with a different request. Choose a new key."
             raise KeyReused(msg, where="Idempotency-Key")
         return row
 
