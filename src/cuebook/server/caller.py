@@ -12,7 +12,7 @@ from litestar.types import Scope
 from cuebook import Cuebook
 from cuebook.app import namespace
 from cuebook.errors import InvalidInput
-from cuebook.records.key import PREFIX, Caller
+from cuebook.records.key import Caller
 
 #: The longest Idempotency-Key: a UUID has 36 characters, a digest 128.
 LONGEST_KEY = 255
@@ -108,8 +108,3 @@ def check_named(request: AnyRequest, *, user: str | None = None, organization: s
     if caller is not None:
         caller.acts_as(user, header(request.scope, b"x-user-id"))
         caller.check_organization(organization)
-
-
-def is_ours(authorization: str) -> bool:
-    """Return whether an Authorization header contains a Cuebook key, which is never forwarded."""
-    return authorization.partition(" ")[2].strip().startswith(PREFIX)

@@ -1,5 +1,9 @@
-"""Detect changes of lists and resources for an MCP client by polling digests of what it may read."""
+"""Notify MCP clients of changes of lists and resources, found by polling digests of what a client may read.
 
+Notifications go on a subscription stream, or over stdio for older protocol revisions.
+"""
+
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing, suppress
 from hashlib import blake2b
@@ -7,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from cuebook.errors import Denied, InvalidInput, NotFound
-from cuebook.records.answer import to_wire
+from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound
+from cuebook.records.answer import Wire, to_wire
 from cuebook.records.memory import Scope
 from cuebook.server.mcp.resources import CONVERSATIONS, conversations, memories, named_in, read_resource
 from cuebook.server.mcp.schemas import Asker
@@ -19,6 +23,9 @@ TOOLS, PROMPTS, RESOURCES = "tools", "prompts", "resources"
 MOST: Final = 100
 #: Maximum number of memories checked for changes of the resource list.
 WATCHED: Final = 10_000
+
+#: Seconds until a failed poll is retried.
+PAUSE_S: Final = 5.0
 
 _encode = msgspec.json.Encoder().encode
 
@@ -111,3 +118,108 @@ async def _resource(asker: Asker, uri: str) -> Any:
     if uri.startswith(CONVERSATIONS):
         return to_wire(await asker.cue.conversations.get(named_in(uri, CONVERSATIONS), user=asker.user()))
     return await read_resource(asker, uri)
+
+
+# ---- notifications --------------------------------------------------------------------------------------------------
+
+
+async def listen(asker: Asker, again: Again, context: Any, params: Any) -> Any:
+    """Send changes on this request's stream until it ends or the caller's key is invalid.
+
+    The acknowledgment lists the readable resources.
+    """
+    from mcp.server.subscriptions import (
+        InMemorySubscriptionBus,
+        ListenHandler,
+        PromptsListChanged,
+        ResourcesListChanged,
+        ResourceUpdated,
+        ToolsListChanged,
+    )
+
+    value = params.notifications
+    flags = {
+        TOOLS: value.tools_list_changed,
+        PROMPTS: value.prompts_list_changed,
+        RESOURCES: value.resources_list_changed,
+    }
+    events: dict[str, Any] = {
+        TOOLS: ToolsListChanged(),
+        PROMPTS: PromptsListChanged(),
+        RESOURCES: ResourcesListChanged(),
+    }
+    watched = ChangeWatcher()
+    await watched.add(asker, [name for name, wanted in flags.items() if wanted])
+    uris = await watched.add_readable(asker, dict.fromkeys(value.resource_subscriptions or ()))
+    bus = InMemorySubscriptionBus()
+    stream = ListenHandler(bus)
+
+    async def publish() -> None:
+        try:
+            with suppress(CuebookError):
+                async with aclosing(news(watched, again)) as changed:
+                    async for name in changed:
+                        await bus.publish(events.get(name) or ResourceUpdated(uri=name))
+        finally:
+            stream.close()
+
+    publishing = asyncio.create_task(publish())  # starts when the stream, which subscribes at once, first awaits
+    try:
+        granted = value.model_copy(update={"resource_subscriptions": uris})
+        return await stream(context, params.model_copy(update={"notifications": granted}))
+    finally:
+        publishing.cancel()
+        with suppress(asyncio.CancelledError):
+            await publishing
+
+
+class StdioNotifier:
+    """Sends notifications over stdio to clients of protocol revisions without subscription streams."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._watched = ChangeWatcher()
+        self._telling: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+
+    async def begin(self, context: Any, _: Any) -> None:
+        """Start to notify of changed lists, once the client is initialized."""
+        async with self._starting:
+            await self._watched.add(self._asker, (PROMPTS, RESOURCES))
+        if self._telling is None:
+            self._telling = asyncio.create_task(self._tell(context.session))
+
+    async def started(self) -> None:
+        """Wait until the lists are watched: a change before that would not be noticed."""
+        async with self._starting:
+            pass
+
+    async def subscribe(self, _: Any, params: Any) -> Wire:
+        """Notify of a resource too. Raises NotFound, InvalidInput."""
+        await self._watched.add(self._asker, (str(params.uri),))
+        return {}
+
+    async def unsubscribe(self, _: Any, params: Any) -> Wire:
+        """Stop notifying of a resource."""
+        self._watched.drop(str(params.uri))
+        return {}
+
+    async def aclose(self) -> None:
+        """Stop all notifications."""
+        if self._telling is not None:
+            self._telling.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._telling
+
+    async def _tell(self, session: Any) -> None:
+        lists = {PROMPTS: session.send_prompt_list_changed, RESOURCES: session.send_resource_list_changed}
+
+        async def look_up_asker() -> Asker:
+            return self._asker
+
+        while True:
+            with suppress(CuebookError):  # for example a busy store: retried below
+                async with aclosing(news(self._watched, look_up_asker)) as changed:
+                    async for name in changed:
+                        await (lists[name]() if name in lists else session.send_resource_updated(name))
+            await asyncio.sleep(PAUSE_S)

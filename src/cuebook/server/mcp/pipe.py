@@ -15,9 +15,9 @@ from typing import Any
 
 from cuebook import Config, Cuebook
 from cuebook.records.key import Caller
+from cuebook.server.mcp.changes import StdioNotifier
 from cuebook.server.mcp.schemas import Asker, CallContext
 from cuebook.server.mcp.speak import new_server
-from cuebook.server.mcp.telling import StdioNotifier
 
 #: Bytes read at once.
 PIECE = 65_536

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, get_args
 
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.records.answer import Wire
+from cuebook.server.mcp.changes import StdioNotifier, listen
 from cuebook.server.mcp.resources import (
     TEMPLATES,
     complete,
@@ -16,7 +17,6 @@ from cuebook.server.mcp.resources import (
     read_resource,
 )
 from cuebook.server.mcp.schemas import Asker, CallContext
-from cuebook.server.mcp.telling import StdioNotifier, listen
 from cuebook.server.mcp.tools import call_tool, list_tools
 
 INSTRUCTIONS = """\

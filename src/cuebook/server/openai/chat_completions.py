@@ -20,10 +20,10 @@ from cuebook import Cuebook
 from cuebook.app.cuebook import Head, RelayCall, RelayRequest
 from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
 from cuebook.records.answer import to_json
-from cuebook.records.key import holds_token
+from cuebook.records.key import PREFIX, holds_token
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
-from cuebook.server.caller import AnyRequest, caller_of, cue_of, header, idempotency_key, is_ours, user_of
+from cuebook.server.caller import AnyRequest, caller_of, cue_of, header, idempotency_key, user_of
 from cuebook.server.error_responses import Failure, OpenAIError, failure_of
 from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in, upstream_role
 from cuebook.server.json_body import RawBody, check_json
@@ -248,12 +248,12 @@ def _as_they_came(headers: Iterable[tuple[str, str]]) -> Headers:
 
 
 def _headers(raw: Any) -> dict[str, str]:
+    """Return a request's headers without Cuebook keys, which are never forwarded."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key, text = name.decode("latin-1"), value.decode("latin-1")
-        if holds_token(text) or (key == "authorization" and is_ours(text)):
-            continue
-        if key == "x-api-key" and is_ours(f"Bearer {text}"):
+        is_ours = key in ("authorization", "x-api-key") and text.rpartition(" ")[2].startswith(PREFIX)
+        if is_ours or holds_token(text):
             continue
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
