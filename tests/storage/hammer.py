@@ -148,8 +148,8 @@ class Task:
         )  # fmt: skip
         previous = found.previous.version if found.previous else 0
         result = CompactionResult(
-            conversation=conversation, previous_version=previous, summary=summary, added=(item,), ended=(),
-            repeated=found.items[:1], now=self._now,
+            conversation=conversation, previous_version=previous, summary=summary, now=self._now,
+            items=(*found.items[:1], item),
         )  # fmt: skip
         await self._do(Save(scope=OWNER, compacted=result))
 

@@ -203,8 +203,7 @@ class Reference:
         upto = compacted.summary.upto_seq
         if version != compacted.previous_version or upto < mark or upto not in talk.path(talk.head):
             return False
-        touched = (*compacted.ended, *compacted.repeated, *compacted.added)
-        talk.digests.append(Digest(len(talk.digests) + 1, version, compacted.summary, touched))
+        talk.digests.append(Digest(len(talk.digests) + 1, version, compacted.summary, compacted.items))
         return True
 
     def move_head(self, scope: Scope, conversation: str, post: str, *, now: float) -> None:

@@ -560,7 +560,7 @@ async def tell_canary(store, conversation):
     ]  # fmt: skip
     await store.append(OWNER, batch(*said, conversation=conversation))
     remembered = item(CANARY, f"likes {CANARY}", subject=CANARY, name=CANARY)
-    assert await store.save_summary(OWNER, result(0, 2, conversation, added=(remembered,)))
+    assert await store.save_summary(OWNER, result(0, 2, conversation, items=(remembered,)))
     scene = await store.scene(OWNER, PathQuery(conversation=conversation))
     lease = await store.open(
         OWNER,

@@ -302,7 +302,7 @@ class StoreMachine(RuleBasedStateMachine):
                 version=0, upto_seq=upto, upto_at=self.now, path_digest=bytes(16), markdown=f"up to {upto}",
                 memory_json={}, profile="neutral", made_by="rules", created_at=self.now,
             ),
-            added=(made,), ended=tuple(ended), repeated=tuple(repeated), now=self.now, no=found.conversation.no,
+            items=(*ended, *repeated, made), now=self.now, no=found.conversation.no,
         )  # fmt: skip
 
     @staticmethod

@@ -342,10 +342,8 @@ class CompactionResult(Struct, frozen=True, kw_only=True):
     conversation: str
     previous_version: int
     summary: Summary
-    added: tuple[Item, ...]
-    ended: tuple[Item, ...]
-    repeated: tuple[Item, ...]
     now: float
+    items: tuple[Item, ...] = ()  # new and changed ones
     no: int = 0  # the conversation's number when loaded, because an id may be reused; 0 disables the check
     audit: tuple[Record, ...] = ()  # the model's instructions; joins the chain with the summary
     sinks: tuple[str, ...] = ()  # further receivers

@@ -69,7 +69,6 @@ def resolve(version: Version, parent_of: Callable[[str], Version | None]) -> Res
         sections=sections,
         params=tuple(params.values()),
         lineage=tuple(each.source for each in line),
-        digests=tuple(each.digest for each in line),
     )
 
 

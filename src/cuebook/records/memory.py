@@ -50,9 +50,7 @@ class Line(Struct, frozen=True, kw_only=True):
     text: str
     when: float  # Unix seconds
     round: int = 0
-    tokens: int = 0
     calls: bool = False  # makes tool calls
-    failed: bool = False  # is a tool result that reports an error
     own: bool = True  # of a user's post: the conversation's user sent it, not another participant
 
 

@@ -84,7 +84,6 @@ class ResolvedVersion(Struct, frozen=True, kw_only=True):
     sections: Mapping[str, str]  # in render order
     params: tuple[Param, ...] = ()
     lineage: tuple[str, ...] = ()  # the sources of all merged versions, oldest ancestor first, itself last
-    digests: tuple[str, ...] = ()  # their digests, in the same order
 
 
 class Label(Answer, frozen=True, kw_only=True):

@@ -81,9 +81,8 @@ class SummaryStore(Noun):
         mark, stands = mark_on(row, runs)
         if stands != compacted.previous_version or upto < mark or not on_path(runs, upto):
             return False
-        items = (*compacted.ended, *compacted.repeated, *compacted.added)
         previous, sinks = compacted.previous_version, compacted.sinks
-        insert_summary(row, compacted.summary, items, previous=previous, sinks=sinks)
+        insert_summary(row, compacted.summary, compacted.items, previous=previous, sinks=sinks)
         count, tokens = backlog(row, tip_at(row, row.head), upto)
         row.run("corrections_done", corrected=compacted.summary.corrected)
         values = {"mark": upto, "backlog": count, "backlog_tokens": tokens, "now": compacted.now}

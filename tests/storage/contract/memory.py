@@ -36,7 +36,7 @@ def digest(upto: int, markdown: str = "so far", **changes: Any) -> Summary:
 
 def result(previous: int, upto: int, conversation: str = "c", **changes: Any) -> CompactionResult:
     """Return a pass's result."""
-    values: dict[str, Any] = {"added": (), "ended": (), "repeated": (), "now": NOW}
+    values: dict[str, Any] = {"now": NOW}
     return CompactionResult(
         **values | {"conversation": conversation, "previous_version": previous, "summary": digest(upto)} | changes
     )
@@ -138,7 +138,7 @@ class SummaryContract:
         first = await read(store, 4)
         assert [post.message for post in first.posts] == ["a", "b", "c", "d"]
         assert (first.previous, first.items, first.scope, first.conversation.id) == (None, (), OWNER, "c")
-        assert await store.save_summary(OWNER, result(0, 4, added=(item("i"),), now=NOW + 7))
+        assert await store.save_summary(OWNER, result(0, 4, items=(item("i"),), now=NOW + 7))
         second = await read(store)
         assert [post.message for post in second.posts] == ["e", "f"]
         assert second.previous == digest(4, version=1)
@@ -194,7 +194,7 @@ class SummaryContract:
         await say(store, "c", *drafts("secret one", "two"))
         before = await read(store)
         await store.delete(OWNER, "c")
-        late = result(0, 2, no=before.conversation.no, added=(item("i", "secret"),))
+        late = result(0, 2, no=before.conversation.no, items=(item("i", "secret"),))
         assert not await store.save_summary(OWNER, late)
         await say(store, "c", *drafts("begun", "again"))
         assert not await store.save_summary(OWNER, late)
@@ -246,38 +246,38 @@ class ItemContract:
             "i", "Zoë moved", category="people", sources=("p1", "p2"), subject="zoe", trust="tool", confidence=0.75,
             valid_from=NOW, supersedes="h", name="Zoë", status="active", seq=2, weight=0.25,
         )  # fmt: skip
-        assert await store.save_summary(OWNER, result(0, 2, added=(whole,)))
+        assert await store.save_summary(OWNER, result(0, 2, items=(whole,)))
         assert await store.items(OWNER, "c") == [whole]
 
     async def test_ended_items_are_returned_only_on_request(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
         old, new = item("old"), item("new", "likes coffee", supersedes="old", seq=3)
-        assert await store.save_summary(OWNER, result(0, 2, added=(old,)))
+        assert await store.save_summary(OWNER, result(0, 2, items=(old,)))
         ended = item("old", valid_to=NOW + 5)
-        assert await store.save_summary(OWNER, result(1, 4, ended=(ended,), added=(new,)))
+        assert await store.save_summary(OWNER, result(1, 4, items=(ended, new)))
         assert await store.items(OWNER, "c") == [new]
         assert await store.items(OWNER, "c", ended=True) == [ended, new]
         assert (await read(store)).items == (ended, new)
 
     async def test_a_repeated_item_gets_stronger(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
-        assert await store.save_summary(OWNER, result(0, 2, added=(item("i"),)))
+        assert await store.save_summary(OWNER, result(0, 2, items=(item("i"),)))
         again = item("i", sources=("p1", "p3"), confidence=0.9, weight=0.5, seq=3)
-        assert await store.save_summary(OWNER, result(1, 4, repeated=(again,)))
+        assert await store.save_summary(OWNER, result(1, 4, items=(again,)))
         assert await store.items(OWNER, "c") == [again]
 
     async def test_another_branch_sees_its_own_items(self, store: Store) -> None:
         await say(store, "c", *drafts(*"abcd"))
         tea, cake = item("tea"), item("cake", "likes cake")
-        assert await store.save_summary(OWNER, result(0, 2, added=(tea, cake)))
+        assert await store.save_summary(OWNER, result(0, 2, items=(tea, cake)))
         ended = item("tea", valid_to=NOW)
         stronger = item("cake", "likes cake", confidence=1.0, sources=("p1", "p4"), seq=4)
         new = item("new", "met Ann", seq=4)
-        assert await store.save_summary(OWNER, result(1, 4, ended=(ended,), repeated=(stronger,), added=(new,)))
+        assert await store.save_summary(OWNER, result(1, 4, items=(ended, stronger, new)))
         assert await store.items(OWNER, "c") == [stronger, new]
         await say(store, "c", draft("edit", "no"), parent="p2")
         assert await store.items(OWNER, "c", ended=True) == [cake, tea]
-        assert await store.save_summary(OWNER, result(1, 5, ended=(ended,)))
+        assert await store.save_summary(OWNER, result(1, 5, items=(ended,)))
         assert await store.items(OWNER, "c") == [cake], "the item ended on this branch too"
         await store.move_head(OWNER, "c", "p4", now=NOW)
         assert await store.items(OWNER, "c") == [stronger, new]

@@ -295,7 +295,7 @@ class PagesContract:
     async def store_everything(self, store: Store) -> Any:
         """Store one record of every kind. Return what was then loaded."""
         await say(store, "c", *drafts(*"abcd"), draft("big", "long " * 3000))
-        assert await store.save_summary(OWNER, result(0, 2, added=(item("i"),)))
+        assert await store.save_summary(OWNER, result(0, 2, items=(item("i"),)))
         await say(store, "c", draft("e", "apples"), parent="p3")
         await end(store, await begin(store, draft("q", "ask"), idempotency=("k", b"1")), answer())
         lease = await begin(store, draft("q2", "ask"))

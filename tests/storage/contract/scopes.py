@@ -144,7 +144,7 @@ class ScopesContract:
     async def test_a_deleted_conversation_is_gone(self, store: Store) -> None:
         await say(store, "c", *drafts("apples", "two"), draft("big", "long " * 3000))
         await say(store, "d", *drafts("apples"))
-        assert await store.save_summary(OWNER, result(0, 2, added=(item("i"),)))
+        assert await store.save_summary(OWNER, result(0, 2, items=(item("i"),)))
         await end(store, await begin(store, draft("q", "ask"), idempotency=("k", b"1")), answer())
         await begin(store, draft("q2", "ask"))
         await store.delete(OWNER, "c")

@@ -69,7 +69,6 @@ def test_the_example_of_the_specification_resolves():
         sections={"identity": "I am an agent.\n\nI write code.", "constraints": "Be exact.", "tools": "Use git."},
         params=(Param(name="user"),),
         lineage=("prompt:base-agent@main:3", "prompt:coding-agent@main:1"),
-        digests=("d1", "d2"),
     )
     assert list(found.sections) == ["identity", "constraints", "tools"]
     assert text_of(found) == "I am an agent.\n\nI write code.\n\nBe exact.\n\nUse git."
@@ -87,7 +86,6 @@ def test_a_resolved_parent_gives_an_equal_child(layers):
     assert list(whole.sections.items()) == list(short.sections.items())
     assert whole.params == short.params
     assert whole.lineage == (*parent.lineage, child.source)
-    assert whole.digests == (*parent.digests, child.digest)
 
 
 @given(st.lists(SECTIONS, min_size=3, max_size=3))

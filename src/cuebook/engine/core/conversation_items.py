@@ -8,7 +8,7 @@ from cuebook.memory.quotes import quotes_of
 from cuebook.memory.recall import unlearned
 from cuebook.memory.supersede import merge, unmarked
 from cuebook.memory.tokenizer import normal
-from cuebook.records.conversation import ASSISTANT, ERROR, SYSTEM, TOOL, Conversation, Post
+from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Conversation, Post
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import ITEM, Correction, Item, Line, Memory, Scope, Source
 
@@ -111,8 +111,6 @@ def line_of(post: Post, own: Collection[str] | None = None) -> Line:
         text="" if post.state == GONE or unlearned(post.role, post.message) else post.message,
         when=post.created_at,
         round=post.round,
-        tokens=post.tokens,
         calls=bool(post.calls),
-        failed=any(part.type == ERROR for part in post.parts),
         own=own is None or post.sender in own,
     )

@@ -181,10 +181,9 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
     items = {item.id: item for item in source.items}
     promotions = await promoted(services, scope, conversation, posts, [*kept, *new])
     raised = [item for item in corrected(promotions, source.corrections, news=True) if item.id not in items]
-    added = (*new, *raised)
-    repeated = tuple(item for item in kept if item.id in items and item != items[item.id])
+    changed = [item for item in kept if item != items[item.id]]
     stored = _result(
-        services, source, summary, added=added, repeated=repeated, audit=records, sinks=tuple(services.sinks)
+        services, source, summary, items=(*changed, *new, *raised), audit=records, sinks=tuple(services.sinks)
     )
     return "stored" if await services.store.save_summary(scope, stored) else "nothing"
 
@@ -212,7 +211,6 @@ def _result(services: Services, source: CompactionInput, summary: Summary, **mor
         conversation=source.conversation.id,
         previous_version=summary.version - 1,
         summary=summary,
-        ended=(),
         now=services.clock.now(),
         no=source.conversation.no,
         epoch=source.epoch,
@@ -399,7 +397,7 @@ async def compress_by_hand(
     summarized = Pass(source=source, posts=source.posts[:end], lines=lines[:end], profile=profile, zone=zone)
     more = {"tainted": before.tainted if before else "", "made_by": "caller"}
     summary = _summary(services, summarized, markdown, before.memory_json if before else _EMPTY, **more)
-    return await services.store.save_summary(scope, _result(services, source, summary, added=(), repeated=()))
+    return await services.store.save_summary(scope, _result(services, source, summary))
 
 
 # ---- Promoted posts -------------------------------------------------------------------------------------------------
