@@ -185,6 +185,11 @@ class Conversation(Struct, frozen=True, kw_only=True):
     utility: bool = False  # a utility call of a client: a title, tags, a rewritten query …
 
 
+def is_guest(conversation: Conversation, user: str | None) -> bool:
+    """Return whether a user is a guest in another user's conversation."""
+    return user is not None and conversation.user not in (None, user)
+
+
 class LoadedConversation(Struct, frozen=True, kw_only=True):
     """A conversation with its posts, and the rounds of its head's path unless the posts are of all branches."""
 

@@ -23,7 +23,7 @@ from cuebook.app.arguments import (
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
 from cuebook.engine.core.context_limits import limits_of, recorded_limits, target_of
-from cuebook.engine.core.conversation_items import as_memory, is_guest, item_of, parted
+from cuebook.engine.core.conversation_items import as_memory, item_of, parted
 from cuebook.engine.core.recall import answers
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.optimizer import analyze
@@ -36,6 +36,7 @@ from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, owner_of, persona_place
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
+from cuebook.records.conversation import is_guest
 from cuebook.records.key import Caller
 from cuebook.records.memory import KINDS, Correction, Dense, Hit, Item, Memory, Place, Scope
 from cuebook.records.memory_answers import StoredMemory, stored_memory
@@ -48,7 +49,7 @@ from cuebook.window.budget import allot, untuned
 async def check_item(services: Services, name: str, user: str | None) -> None:
     """Check that the caller may change an item: only the conversation's first user may. Raises Denied, NotFound."""
     conversation, _ = parted(name) or ("", "")
-    if conversation and await is_guest(services, Scope(user=user), conversation):
+    if conversation and is_guest(await services.store.conversation(Scope(user=user), conversation), user):
         msg = f"Cannot change memory {name!r}: only the first user of its conversation may."
         raise Denied(msg)
 

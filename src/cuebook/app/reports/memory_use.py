@@ -17,7 +17,7 @@ from cuebook.memory import scopes
 from cuebook.memory.scopes import matter_of
 from cuebook.memory.tokenizer import words
 from cuebook.records.answer import Answer, as_answer
-from cuebook.records.conversation import Conversation
+from cuebook.records.conversation import Conversation, is_guest
 from cuebook.records.expression import lowered
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
 from cuebook.records.prompt import Version
@@ -314,7 +314,7 @@ async def _named(services: Services, scope: Scope, names: Sequence[str]) -> Asyn
 
 
 async def _last(services: Services, scope: Scope, conversation: Conversation, turns: int) -> list[Turn]:
-    if not conversation.turns or (scope.user is not None and conversation.user not in (None, scope.user)):
+    if not conversation.turns or is_guest(conversation, scope.user):
         return []
     found = await services.store.turns(scope, conversation.id, last=turns)
     return [each for each in reversed(found) if each.steps and each.state == "finished"]

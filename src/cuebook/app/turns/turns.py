@@ -32,7 +32,7 @@ from cuebook.operations import Argument, operation
 from cuebook.prompts.learn import score as score_of
 from cuebook.records.answer import Page, as_answer
 from cuebook.records.conversation import Conversation as StoredConversation
-from cuebook.records.conversation import PathPost, messages_digest
+from cuebook.records.conversation import PathPost, is_guest, messages_digest
 from cuebook.records.conversation_answers import (
     ListedTurn,
     ReplayEntry,
@@ -92,7 +92,8 @@ class Turns(Namespace):
         check_number(n)
         scope = Scope(user=user)
         turn = await self._services.store.turn(scope, conversation, n)
-        return _for_guest(turn) if await self._is_guest(scope, conversation) else turn
+        guest = user is not None and is_guest(await self._services.store.conversation(scope, conversation), user)
+        return _for_guest(turn) if guest else turn
 
     @operation(
         "GET /api/conversations/{conversation}/turns",
@@ -128,7 +129,7 @@ class Turns(Namespace):
             turns = await self._after(scope, found, start, most + 1, all_attempts=all_attempts)
             more = write_cursor("turns", turns[most - 1].n, no=found.no) if len(turns) > most else None
             turns = turns[:most]
-        if _is_guest(found, scope):
+        if is_guest(found, user):
             turns = [_for_guest(each) for each in turns]
         return Page(items=tuple(map(listed_turn, turns)), next=more)
 
@@ -311,9 +312,6 @@ class Turns(Namespace):
             raise NotFound(msg)
         return turn_feedback(known)
 
-    async def _is_guest(self, scope: Scope, conversation: str) -> bool:
-        return scope.user is not None and _is_guest(await self._services.store.conversation(scope, conversation), scope)
-
     def _step(self, turn: Turn, step: int | None) -> Step:
         for each in turn.steps:
             if each.n == (step or turn.steps[-1].n):
@@ -337,7 +335,7 @@ class Turns(Namespace):
 
     async def _render(self, scope: Scope, conversation: str, manifest: Manifest) -> Replay:
         found = await self._services.store.conversation(scope, conversation)
-        if _is_guest(found, scope) and any(text.source.startswith(_MEMORY) for text in manifest.volatile):
+        if is_guest(found, scope.user) and any(text.source.startswith(_MEMORY) for text in manifest.volatile):
             reason = "contains memories of other conversations, visible only to the conversation's first user"
             return Replay(verdict="withheld", digest="", window=None, reason=reason)
         try:
@@ -359,11 +357,6 @@ def check_number(n: int) -> None:
     if not 1 <= n <= HIGHEST:
         msg = f"Unknown turn {n}. Turns are numbered from 1."
         raise NotFound(msg)
-
-
-def _is_guest(conversation: StoredConversation, scope: Scope) -> bool:
-    """Return whether the caller is a guest in another user's conversation."""
-    return scope.user is not None and conversation.user not in (None, scope.user)
 
 
 def _for_guest(turn: Turn) -> Turn:

@@ -11,6 +11,7 @@ from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.engine.replay.redecide import WindowDiff, answer_to, instead, redecide
 from cuebook.errors import Denied, InvalidInput
 from cuebook.prompts.names import parse_reference
+from cuebook.records.conversation import is_guest
 from cuebook.records.conversation_answers import PostsLeftOut, WhatIfEntry, WindowChange, block_entry, window_entry
 from cuebook.records.memory import NO_MODEL, Scope
 
@@ -33,7 +34,7 @@ async def what_if(
 ) -> WindowDiff:
     """Return what a turn's first window would have been. Raises InvalidInput, NotFound, Denied."""
     stored = await services.store.conversation(scope, conversation)
-    if scope.user is not None and stored.user not in (None, scope.user):
+    if is_guest(stored, scope.user):
         msg = "What-if replay denied: only the first user of the conversation may use it."
         raise Denied(msg)
     for where, values in (("withPrompt", with_prompt), ("without", without)):

@@ -58,15 +58,6 @@ async def item_of(services: Services, scope: Scope, name: str) -> tuple[str, Ite
     return None if best is None else (conversation, best)
 
 
-async def is_guest(services: Services, scope: Scope, conversation: str) -> bool:
-    """Return whether the caller is a guest in another user's conversation. Only that user may change its items.
-
-    Raises NotFound.
-    """
-    known = await services.store.conversation(scope, conversation)
-    return scope.user is not None and known.user not in (None, scope.user)
-
-
 def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = ()) -> Memory:
     """Return an item as a memory of its conversation."""
     return Memory(

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from cuebook.engine.core.conversation_items import is_guest, item_of, parted
+from cuebook.engine.core.conversation_items import item_of, parted
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import erase_mirror, signing_key, verifying_key
 from cuebook.engine.jobs.delivery import DELIVERY
@@ -24,6 +24,7 @@ from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.prompts.chain import is_signed, sign
 from cuebook.records.answer import Time
+from cuebook.records.conversation import is_guest
 from cuebook.records.erasure import ForgetPreview, Kind, Receipt, Target, salted
 from cuebook.records.memory import Correction, Scope
 from cuebook.storage.erasure import ErasureInput
@@ -120,7 +121,7 @@ async def _from_conversations(
         if parted(name):
             with suppress(NotFound):
                 item = await item_of(services, scope, name)
-                if item is not None and not await is_guest(services, scope, item[0]):
+                if item is not None and not is_guest(await services.store.conversation(scope, item[0]), scope.user):
                     correction = correction_of(item[0], item[1].sources, item[1].text, "")
                     corrections.append(correction)
                     of_it = await store.said_in(scope, item[0], correction.posts)

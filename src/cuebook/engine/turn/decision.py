@@ -30,6 +30,7 @@ from cuebook.memory.scopes import (
     unshared,
 )
 from cuebook.records.answer import Time
+from cuebook.records.conversation import is_guest
 from cuebook.records.prompt import Outcome
 from cuebook.records.turn import ASKED, BRANCH, RECALLED, RETRY_OF, SHADOW, SIDE
 from cuebook.window.partition import tuning_metadata
@@ -64,8 +65,8 @@ def decision_of(
         published_place(known.policy, participants, known.settings, may_publish=ask.may_publish) if known else None
     )
     shared = published.id if published else ""  # the organization whose memory gets the posts
-    is_guest = ask.user is not None and conversation.user not in (None, ask.user)
-    sets_policy = ask.memory_control is not None and not is_guest  # a guest cannot change the conversation's policy
+    # a guest cannot change the conversation's policy
+    sets_policy = ask.memory_control is not None and not is_guest(conversation, ask.user)
     metadata |= _memory_terms(scene, position, participants, shared) | _request_terms(request, position)
     metadata |= {} if moves_head else {BRANCH: SIDE}
     metadata |= _retried(scene, position, plan.query_seq)
