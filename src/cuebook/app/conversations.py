@@ -21,9 +21,9 @@ from cuebook.app.arguments import (
     User,
 )
 from cuebook.app.check_arguments import check_append, check_users
-from cuebook.app.keys import record_of
 from cuebook.app.namespace import Namespace, append, check_first
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
+from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
 from cuebook.engine.core.services import read_zone
 from cuebook.engine.jobs.compaction import compress_by_hand
@@ -460,7 +460,7 @@ class Conversations(Namespace):
         """Set the participants besides the first user. Nobody else can see the conversation. Raises NotFound."""
         check_users(participants)
         values = {"conversation": conversation, "participants": [*participants]}
-        record = record_of(self._services, f"conversation:{conversation}", "participants", by=by, said=values)
+        record = receipt(self._services, f"conversation:{conversation}", "participants", agent=by, context=values)
         await self._services.store.participate(Scope(user=user), conversation, participants, audit=[record])
         return await self.get(conversation, user=user)
 
@@ -475,10 +475,10 @@ class Conversations(Namespace):
         scope, store = Scope(user=user), self._services.store
         await check_first(self._services, conversation, user, caller, "Forgetting another user's conversation")
         await store.conversation(scope, conversation)
-        receipt = await forget(self._services, scope, Target("conversation", (conversation,)))
-        if not receipt.counts.get("conversations"):  # a concurrent call deleted it first
+        counts = (await forget(self._services, scope, Target("conversation", (conversation,)))).counts
+        if not counts.get("conversations"):  # a concurrent call deleted it first
             await store.conversation(scope, conversation)
-        return receipt.counts
+        return counts
 
 
 def _seen(rounds: Sequence[Round], role: str | None, *, include_failed: bool) -> Sequence[Round]:

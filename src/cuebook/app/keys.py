@@ -13,8 +13,7 @@ from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput, Unproven
 from cuebook.operations import Argument, operation
-from cuebook.records.answer import Page, Wire, to_wire
-from cuebook.records.audit import Record
+from cuebook.records.answer import Page, to_wire
 from cuebook.records.key import (
     OF_ONE_USER,
     ROLES,
@@ -31,7 +30,6 @@ from cuebook.records.key import (
     write_token,
 )
 from cuebook.records.memory import DEFAULT_TENANT, Scope
-from cuebook.records.prompt import Version
 
 DAY_S = 86_400.0
 #: Maximum validity in days of a key that expires.
@@ -103,7 +101,7 @@ class Keys(Namespace):
         )
         token = write_token(key.id, secrets.token_bytes(SECRET_BYTES))
         entry = key_entry(key, now=now)
-        record = record_of(self._services, f"key:{key.id}", "key-new", by=by, said=to_wire(entry))
+        record = receipt(self._services, f"key:{key.id}", "key-new", agent=by, context=to_wire(entry))
         digest = digest_of_token(token, self._services.settings.key)
         await self._services.store.keys.add(Scope(self._tenant), key, digest, audit=[record])
         return NewKey(**structs.asdict(entry), token=token)
@@ -130,7 +128,7 @@ class Keys(Namespace):
     ) -> KeyEntry:
         """Revoke a key permanently, effective from the next request. Raises NotFound."""
         check_text(key, "key")
-        record = record_of(self._services, f"key:{key}", "key-revoke", by=by, said={"id": key})
+        record = receipt(self._services, f"key:{key}", "key-revoke", agent=by, context={"id": key})
         now = self._services.clock.now()
         revoked = await self._services.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[record])
         return key_entry(revoked, now=now)
@@ -156,9 +154,3 @@ class Keys(Namespace):
             msg = "Invalid API key: unknown, expired or revoked. Create another with `cuebook key new`."
             raise Unproven(msg)
         return Caller(role=key.role, tenant=key.tenant, user=key.user, organizations=key.organizations, key=key.id)
-
-
-def record_of(services: Services, about: str, event: str, *, by: str, said: Wire) -> Record:
-    """Return the audit record of a change to a key, an organization or a conversation's participants."""
-    record = receipt(services, Version(slug=about), event, agent=by, context=said)
-    return structs.replace(record, selection=None)

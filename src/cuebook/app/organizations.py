@@ -6,8 +6,9 @@ import msgspec
 from msgspec import Meta
 
 from cuebook.app.arguments import OWNER, Actor, CallerOf, IdempotencyKey
-from cuebook.app.keys import LONGEST, record_of
+from cuebook.app.keys import LONGEST
 from cuebook.app.namespace import Namespace
+from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
 from cuebook.operations import Argument, operation
 from cuebook.records.key import OrganizationMemoryChange, OrganizationSettings, checked
@@ -54,6 +55,6 @@ class Organizations(Namespace):
         caller.check_organization(organization)
         change = checked(memory)
         value = {"memory": msgspec.to_builtins(change)}
-        record = record_of(self._services, f"organization:{organization}", "organization", by=by, said=value)
+        record = receipt(self._services, f"organization:{organization}", "organization", agent=by, context=value)
         store, now = self._services.store.keys, self._services.clock.now()
         return await store.change_organization(Scope(), organization, change, now=now, audit=[record])

@@ -6,7 +6,6 @@ from statistics import fmean
 from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
-from msgspec.structs import replace
 
 from cuebook.app.reports.prices import Prices
 from cuebook.engine.core.audit_records import receipt
@@ -20,7 +19,6 @@ from cuebook.records.answer import Answer, as_answer
 from cuebook.records.conversation import Conversation, is_guest
 from cuebook.records.expression import lowered
 from cuebook.records.memory import NO_MODEL, NO_MODEL_LABEL, Memory, Scope
-from cuebook.records.prompt import Version
 from cuebook.records.turn import CacheEstimate, Turn
 from cuebook.window.post_forms import whole
 from cuebook.window.window import text_of
@@ -168,8 +166,8 @@ class Measure:
         """Return the memories that the caller may know."""
         if self._calls:
             context = {"turns": self._turns, "calls": self._calls, "memories": len(self._uses)}
-            record = receipt(self._services, Version(slug="eval"), "leave-one-out", context=context)
-            await self._services.audit.append(self._scope, [replace(record, selection=None)])
+            record = receipt(self._services, "eval", "leave-one-out", context=context)
+            await self._services.audit.append(self._scope, [record])
         found = [(await self._memory(name), uses) for name, uses in self._uses.items()]
         known = [(memory, uses) for memory, uses in found if memory is not None]
         verdicts = {each.id: self._verdict(each, uses) for each, uses in known}

@@ -16,7 +16,7 @@ SUMMARY = 200
 
 def receipt(
     services: Services,
-    version: Version,
+    about: Version | str,
     event: str,
     *,
     agent: str = "",
@@ -27,7 +27,12 @@ def receipt(
     selection: Mapping[str, Any] | None = None,
     conversation: str = "",
 ) -> Record:
-    """Return the record of an action on a version. Secrets are redacted. Texts are salted and can be erased."""
+    """Return the record of an action on a version, or on something else by its name.
+
+    Secrets are redacted. Texts are salted and can be erased.
+    """
+    version = Version(slug=about) if isinstance(about, str) else about
+    place = {"branch": version.branch, "number": version.number}
     name = services.dice.new_id("salt").encode()
     salt = hashlib.blake2b(name, key=services.settings.key[:64], digest_size=SALT_SIZE * len(PERSONAL)).digest()
     bare = Record(
@@ -42,9 +47,7 @@ def receipt(
         seq=0,
         render_id=render_id,
         digest=version.digest,
-        selection=dict(selection, branch=version.branch, number=version.number)
-        if selection
-        else {"branch": version.branch, "number": version.number},
+        selection=None if isinstance(about, str) else {**(selection or {}), **place},
         conversation=conversation,
     )
     values = {

@@ -350,13 +350,13 @@ async def answer_to(services: Services, scope: Scope, recorded: RecordedTurn, wi
     digests = {"recorded": recorded.manifest.digest, "asked": messages_digest(window.messages)}
     record = receipt(
         services,
-        Version(slug=f"turn/{recorded.turn.n}"),
+        f"turn/{recorded.turn.n}",
         PURPOSE,
         context={"turn": recorded.turn.n, **digests},
         output=answer,
         conversation=recorded.conversation.id,
     )
-    await services.audit.append(scope, [replace(record, selection=None)])
+    await services.audit.append(scope, [record])
     return answer
 
 
