@@ -19,8 +19,6 @@ from cuebook.records.memory import Scope
 
 #: Maximum length of a reason, in characters.
 REASON = 500
-#: Maximum length of a hold's id, in characters.
-LONGEST_ID = 200
 #: Maximum number of ids in one forget call.
 MOST = 10_000
 

@@ -10,6 +10,7 @@ Scores are integers from 0 to 100 (hundredths): 0.3 as a sum of tenths in floati
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from math import inf
 from typing import Final, Literal
 
 import msgspec
@@ -216,8 +217,6 @@ class PathJudgement:
 BASE: Final = 50
 HOUR_S: Final = 3600.0
 DAY_S: Final = 86_400.0
-#: Recency points: within the last hour, the last day, and older.
-_RECENT: Final = (20, 10, -10)
 _SHORT_CHARACTERS: Final = 20
 _SHORT: Final = -20
 _EMPTY: Final = -30
@@ -244,7 +243,7 @@ def standing(text: str, role: str) -> int:
 
 def recency(age_s: float) -> int:
     """Return the points for a post's age, in hundredths; a post from the future counts as new."""
-    return _RECENT[0] if age_s <= HOUR_S else _RECENT[1] if age_s <= DAY_S else _RECENT[2]
+    return 20 if age_s <= HOUR_S else 10 if age_s <= DAY_S else -10
 
 
 def clamped(points: int) -> int:
@@ -274,8 +273,8 @@ class Scores:
             at = bisect_right(self._times, when)
         self.numbers.insert(at, number)
         self._times.insert(at, when)
-        for scores, given in zip(self._by_age, _RECENT, strict=True):
-            scores.insert(at, clamped(points + given))
+        for scores, age_s in zip(self._by_age, (0.0, DAY_S, inf), strict=True):
+            scores.insert(at, clamped(points + recency(age_s)))
 
     def at(self, now: float) -> bytes:
         """Return every post's score at a time, in the order of `numbers`."""

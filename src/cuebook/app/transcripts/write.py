@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,7 +19,6 @@ from cuebook.wire.responses_items import without_items
 Format = Literal["cuebook", "openai", "taskweaver-json", "taskweaver-yaml"]
 #: Fields that are always written, even if empty.
 _ALWAYS = frozenset({"id", "sendFrom", "message"})
-FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 def write_transcript(value: LoadedConversation, *, form: Format = "cuebook", one_line: bool = False) -> str:
