@@ -109,7 +109,7 @@ def _uncorrected(memories: Sequence[Memory], fresh: Sequence[Item]) -> list[Item
 
 def _item(memory: Memory) -> Item:
     sources = tuple(f"{each.conversation}{_APART}{each.post}" for each in memory.sources)
-    return Item(**_shared(memory), sources=sources, superseded_by=memory.ended_by)
+    return Item(**shared_fields(memory), sources=sources, superseded_by=memory.ended_by)
 
 
 def _memory(place: Place, item: Item, before: Memory | None, now: float) -> Memory:
@@ -119,10 +119,12 @@ def _memory(place: Place, item: Item, before: Memory | None, now: float) -> Memo
         id=item.id, kind=place.kind, owner=place.id, category=item.category, text=item.text, created_at=now
     )
     used_at = now if repeated else base.used_at
-    return replace(base, **_shared(item), sources=tuple(sorted(sources)), ended_by=item.superseded_by, used_at=used_at)
+    return replace(
+        base, **shared_fields(item), sources=tuple(sorted(sources)), ended_by=item.superseded_by, used_at=used_at
+    )
 
 
-def _shared(value: Item | Memory) -> dict[str, Any]:
+def shared_fields(value: Item | Memory) -> dict[str, Any]:
     """Return the fields that items and memories have in common, except the sources."""
     return {name: getattr(value, name) for name in _SHARED}
 

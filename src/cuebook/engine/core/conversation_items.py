@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from cuebook.engine.core.services import Services
 from cuebook.memory.corrections import corrected
+from cuebook.memory.owner_memories import shared_fields
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.recall import unlearned
 from cuebook.memory.supersede import merge, unmarked
@@ -60,22 +61,13 @@ async def item_of(services: Services, scope: Scope, name: str) -> tuple[str, Ite
 
 def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = ()) -> Memory:
     """Return an item as a memory of its conversation."""
+    supersedes = f"{ITEM}{conversation}:{item.supersedes}" if item.supersedes else None
+    ended_by = f"{ITEM}{conversation}:{item.superseded_by}" if item.superseded_by else None
     return Memory(
-        id=named(conversation, item),
+        **shared_fields(item) | {"id": named(conversation, item), "supersedes": supersedes},
         kind="conversation",
         owner=conversation,
-        category=item.category,
-        text=item.text,
-        name=item.name,
-        subject=item.subject,
-        status=item.status,
-        trust=item.trust,
-        confidence=item.confidence,
-        weight=item.weight,
-        valid_from=item.valid_from,
-        valid_to=item.valid_to,
-        supersedes=f"{ITEM}{conversation}:{item.supersedes}" if item.supersedes else None,
-        ended_by=f"{ITEM}{conversation}:{item.superseded_by}" if item.superseded_by else None,
+        ended_by=ended_by,
         written=normal(item.text) in {normal(each.text) for each in written},
         sources=tuple(Source(conversation, post) for post in item.sources),
     )
