@@ -367,8 +367,8 @@ class DueConversation(Struct, frozen=True):
     trigger: float | None = None  # the tuned usage from which profile `budget` compacts
 
 
-class StoredAnswer(Struct, frozen=True):
-    """The stored answer of an Idempotency-Key: its request's digest, and the opened step; turn 0 for another request.
+class IdempotencyRecord(Struct, frozen=True):
+    """The request that used an Idempotency-Key: its digest, and the step that it opened; turn 0 for another request.
 
     A key whose step ended without a complete answer can be reused for the same request.
     """

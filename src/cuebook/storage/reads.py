@@ -10,11 +10,11 @@ from operator import attrgetter
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import (
     Alignment,
+    IdempotencyRecord,
     PathQuery,
     PostSpot,
     Scene,
     SearchLook,
-    StoredAnswer,
     StoredPath,
 )
 from cuebook.prompts.inherit import DEPTH
@@ -179,13 +179,13 @@ class ConversationReader(Noun):
         return [text_of(transaction, message, body) for message, body in found]
 
     @read
-    def answered(self, transaction: Transaction, key: str) -> StoredAnswer | None:
+    def idempotency_record(self, transaction: Transaction, key: str) -> IdempotencyRecord | None:
         """Return what an Idempotency-Key was used for, or None."""
         row = transaction.one("idempotency_get", key=access.own_key(transaction.scope, key))
         if row is None:
             return None
         step = int(row["response"] or 1) if row["turn"] else 0
-        return StoredAnswer(row["digest"], row["id"], row["turn"], step)
+        return IdempotencyRecord(row["digest"], row["id"], row["turn"], step)
 
     @read
     def conversation(self, transaction: Transaction, conversation: str) -> Conversation:

@@ -274,7 +274,7 @@ class PromptContract:
         assert await observe(finish=True) == 1, "the result is recorded in the transaction of the write"
         with pytest.raises(AnsweredError):
             await observe()
-        told = await store.answered(HERE, "k")
+        told = await store.idempotency_record(HERE, "k")
         assert told is not None
         assert (told.digest, told.turn) == (b"asked", 0)
         same = store.keyed_request(HERE, "k", b"asked", name="k", at=BEGINNING)
@@ -288,7 +288,7 @@ class PromptContract:
         request = store.keyed_request(HERE, "k", b"asked", name="k", at=BEGINNING)
         with pytest.raises(Conflict, match="has changed"), request.running():
             await store.prompts.save(HERE, [late], by="ann", now=BEGINNING)
-        assert await store.answered(HERE, "k") is None
+        assert await store.idempotency_record(HERE, "k") is None
         again = store.keyed_request(HERE, "k", b"asked", name="k", at=BEGINNING)
         with again.running():
             await store.prompts.save(HERE, [msgspec.structs.replace(late, base=1)], by="ann", now=BEGINNING)

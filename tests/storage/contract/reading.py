@@ -306,7 +306,7 @@ class PagesContract:
         """Load the stored records."""
         assert await path_of(store, "c") == ["p1", "p2", "p3", "e", "q", "a", "q2"]
         found = await store.search(OWNER, words("apples"), conversation="c")
-        return await state_of(store, OWNER, "c"), found, await store.answered(OWNER, "k")
+        return await state_of(store, OWNER, "c"), found, await store.idempotency_record(OWNER, "k")
 
 
 class ReadingContract(SceneContract, AlignContract, SearchContract, PagesContract):

@@ -153,7 +153,7 @@ class ScopesContract:
                 await CALLS[name](store, OWNER)
         assert (await store.search(OWNER, words("apples"), conversation="c")).found == ()
         assert len((await store.search(OWNER, words("apples"), conversation=None)).found) == 1
-        assert await store.answered(OWNER, "k") is None
+        assert await store.idempotency_record(OWNER, "k") is None
         assert [due.conversation for due in await store.due()] == ["d"]
         assert await store.expire(now=NOW + 9999) == 0
         assert (await store.check())["conversations"] == 1

@@ -310,9 +310,9 @@ class IdempotencyContract:
     """The contract of idempotency keys."""
 
     async def test_a_key_returns_the_turn_it_opened(self, store: Store) -> None:
-        assert await store.answered(OWNER, "k") is None
+        assert await store.idempotency_record(OWNER, "k") is None
         lease = await begin(store, draft("q", "ask"), idempotency=("k", b"digest"))
-        found = await store.answered(OWNER, "k")
+        found = await store.idempotency_record(OWNER, "k")
         assert found is not None
         assert (found.digest, found.conversation, found.turn, found.step) == (b"digest", "c", lease.turn, 1)
 
@@ -321,7 +321,7 @@ class IdempotencyContract:
         await end(store, lease, answer(), waiting=True)
         result = draft("r", "done", role="tool")
         await end(store, await begin(store, result, turn=1, idempotency=("k2", b"2")), answer("b"))
-        found = [await store.answered(OWNER, key) for key in ("k1", "k2")]
+        found = [await store.idempotency_record(OWNER, key) for key in ("k1", "k2")]
         assert [(each.turn, each.step) for each in found if each] == [(1, 1), (1, 2)]
 
     @pytest.mark.parametrize("state", ["failed", "interrupted"])
@@ -330,7 +330,7 @@ class IdempotencyContract:
         with pytest.raises(Conflict):
             await begin(store, draft("q2", "other"), idempotency=("k", b"2"))
         await begin(store, idempotency=("k", b"1"))
-        found = await store.answered(OWNER, "k")
+        found = await store.idempotency_record(OWNER, "k")
         assert found is not None
         assert (found.turn, found.step) == (2, 1)
         with pytest.raises(Conflict):
@@ -345,10 +345,10 @@ class IdempotencyContract:
     async def test_keys_belong_to_their_user(self, store: Store) -> None:
         ann, bob = Scope(user="ann"), Scope(user="bob")
         await begin(store, draft("q", "ask"), conversation="hers", scope=ann, idempotency=("k", b"1"))
-        assert await store.answered(bob, "k") is None
-        assert await store.answered(Scope("other", "ann"), "k") is None
+        assert await store.idempotency_record(bob, "k") is None
+        assert await store.idempotency_record(Scope("other", "ann"), "k") is None
         await begin(store, draft("q", "ask"), conversation="his", scope=bob, idempotency=("k", b"2"))
-        found = await store.answered(ann, "k")
+        found = await store.idempotency_record(ann, "k")
         assert found is not None
         assert found.conversation == "hers"
 
@@ -365,15 +365,15 @@ class IdempotencyContract:
             await begin(store, draft("q", "ask"), conversation=name, now=NOW + n, idempotency=(name, b"1"))
         assert await store.forget_keys(before=NOW) == 0
         assert await store.forget_keys(before=NOW + 3, limit=2) == 2
-        assert [bool(await store.answered(OWNER, f"k{n}")) for n in range(4)] == [False, False, True, True]
+        assert [bool(await store.idempotency_record(OWNER, f"k{n}")) for n in range(4)] == [False, False, True, True]
         assert await store.forget_keys(before=NOW + 3) == 1
-        assert await store.answered(OWNER, "k3")
+        assert await store.idempotency_record(OWNER, "k3")
         await begin(store, draft("q", "ask"), conversation="again", idempotency=("k0", b"another request"))
 
     async def test_keys_are_deleted_with_their_conversation(self, store: Store) -> None:
         await begin(store, draft("q", "ask"), idempotency=("k", b"1"))
         await store.delete(OWNER, "c")
-        assert await store.answered(OWNER, "k") is None
+        assert await store.idempotency_record(OWNER, "k") is None
 
 
 class TurnsContract(OpeningContract, ClosingContract, IdempotencyContract):

@@ -18,7 +18,7 @@ from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.engine.core.scheduling import ConversationQueue, ForegroundGate
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink
-from cuebook.interfaces.store import StoredAnswer
+from cuebook.interfaces.store import IdempotencyRecord
 from cuebook.memory.rolling import Compaction
 from cuebook.memory.scopes import Policy
 from cuebook.prompts.presets import NONE as NO_PRESETS
@@ -315,10 +315,10 @@ class Services(Struct, kw_only=True):
         """Wake the background worker: work may be due."""
         self.wakeup.set()
 
-    async def find_idempotency_key(self, scope: Scope, key: Key) -> StoredAnswer | None:
+    async def idempotency_record(self, scope: Scope, key: Key) -> IdempotencyRecord | None:
         """Return what an Idempotency-Key was used for, None for a new key."""
         digest = self.settings.keyed_digest_of(key)
-        return await self.store.answered(scope, digest[0]) if digest else None
+        return await self.store.idempotency_record(scope, digest[0]) if digest else None
 
     async def expire(self) -> int:
         """End turns whose lease has expired."""

@@ -10,7 +10,7 @@ from cuebook.engine.core.drafts import dated
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.experiences import SOURCE
 from cuebook.engine.turn.history import HistoryPosition
-from cuebook.engine.turn.plan import WindowPlan, dropped_to_wire
+from cuebook.engine.turn.plan import WindowPlan
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.engine.turn.utility_frames import frame_of
@@ -32,7 +32,7 @@ from cuebook.memory.scopes import (
 from cuebook.records.answer import Time
 from cuebook.records.conversation import is_guest
 from cuebook.records.prompt import Outcome
-from cuebook.records.turn import ASKED, BRANCH, RECALLED, RETRY_OF, SHADOW, SIDE
+from cuebook.records.turn import ASKED, BRANCH, RECALLED, RETRY_OF, SHADOW, SIDE, Dropped
 from cuebook.window.partition import tuning_metadata
 
 
@@ -188,11 +188,17 @@ def reply_metadata(
             "stablePrefixRatio": window.stable_prefix_ratio,
             "cache": dict(window.cache),
             "anchors": [{"name": anchor.name, "after": anchor.after} for anchor in window.anchors],
-            "dropped": [dropped_to_wire(each) for each in window.dropped],
+            "dropped": [_dropped_to_wire(each) for each in window.dropped],
             **({"context": context} if (context := plan.request.limits.metadata()) else {}),
             **tuning_metadata(plan.tuning),
         },
     }
+
+
+def _dropped_to_wire(each: Dropped) -> dict[str, Any]:
+    """Return an omitted item as INTERFACE defines it."""
+    place = {"from": each.first, "to": each.last} if each.first else {"source": each.source}
+    return {"kind": each.kind, **place, "count": each.count, "tokens": each.tokens, "reason": each.reason}
 
 
 def rolling_summary(scene: Scene, profile: CompactionProfile) -> dict[str, Any]:

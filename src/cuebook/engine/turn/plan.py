@@ -410,12 +410,3 @@ def _post_line(hit: Hit, query: Query | None, room: int, count: Counter, *, zone
     if hit.tokens > most and query is not None:
         text = excerpt(hit.text, query, most - 12, count) if most > 24 else ""
     return f"- [{day}] {hit.speaker}: {' '.join(text.split())}" if text else ""
-
-
-# ---- As shown -------------------------------------------------------------------------------------------------------
-
-
-def dropped_to_wire(each: Dropped) -> dict[str, Any]:
-    """Return an omitted item as INTERFACE defines it."""
-    place = {"from": each.first, "to": each.last} if each.first else {"source": each.source}
-    return {"kind": each.kind, **place, "count": each.count, "tokens": each.tokens, "reason": each.reason}

@@ -14,7 +14,7 @@ from cuebook.engine.core.context_limits import ModelTarget
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Key, Services
 from cuebook.errors import KeyReused
-from cuebook.interfaces.store import StoredAnswer, StoredPath
+from cuebook.interfaces.store import IdempotencyRecord, StoredPath
 from cuebook.records.memory import Scope
 from cuebook.records.turn import Ask, Step, Turn, Usage
 from cuebook.window.post_forms import whole
@@ -122,25 +122,25 @@ async def find_stored_reply(services: Services, request: TurnRequest) -> StoredR
     if request.key is None:
         return None
     scope, (name, digest) = request.scope, request.key
-    answered = await services.find_idempotency_key(scope, request.key)
-    if answered is None:
+    record = await services.idempotency_record(scope, request.key)
+    if record is None:
         return None
-    if answered.digest != digest or not answered.turn:
+    if record.digest != digest or not record.turn:
         msg = f"Idempotency-Key {name!r} was used with a different request. Choose a new key."
         raise KeyReused(msg, where="Idempotency-Key")
-    turn, step = await _ended(services, scope, answered)
+    turn, step = await _ended(services, scope, record)
     if step.state != "finished":
         return None
-    messages = await _choices(services, scope, answered.conversation, step, most=request.choices)
-    no = (await services.store.conversation(scope, answered.conversation)).no
-    return StoredReply(conversation=answered.conversation, no=no, turn=turn, step=step, messages=messages)
+    messages = await _choices(services, scope, record.conversation, step, most=request.choices)
+    no = (await services.store.conversation(scope, record.conversation)).no
+    return StoredReply(conversation=record.conversation, no=no, turn=turn, step=step, messages=messages)
 
 
-async def _ended(services: Services, scope: Scope, answered: StoredAnswer) -> tuple[Turn, Step]:
+async def _ended(services: Services, scope: Scope, record: IdempotencyRecord) -> tuple[Turn, Step]:
     """Wait for the step of a key. End a step whose process died."""
     while True:
-        turn = await services.store.turn(scope, answered.conversation, answered.turn)
-        step = turn.steps[answered.step - 1]
+        turn = await services.store.turn(scope, record.conversation, record.turn)
+        step = turn.steps[record.step - 1]
         if step.state != "running":
             return turn, step
         await services.expire()

@@ -91,7 +91,7 @@ async def open_step(
                     if not in_parallel:
                         await wait_until_free(services, scope, name)
                 except Conflict:
-                    if request.key and await services.find_idempotency_key(scope, request.key):
+                    if request.key and await services.idempotency_record(scope, request.key):
                         return None
                 else:
                     return OpenStep(services, request, position, decision, lease)
