@@ -111,6 +111,12 @@ def awaits_owner(row: ConversationRow) -> bool:
     return row.user is None and not row.last_seq
 
 
+def accessible(transaction: Transaction, conversation: str) -> ConversationRow | None:
+    """Return a conversation's row if it exists and the caller may see it."""
+    row = by_id(transaction, conversation)
+    return row if row is not None and visible(row, transaction.scope) else None
+
+
 def find(transaction: Transaction, conversation: str) -> ConversationRow | None:
     """Return a conversation's row if it exists. Raises NotFound for a conversation of somebody else."""
     row = by_id(transaction, conversation)

@@ -6,10 +6,8 @@ from collections import Counter
 from cuebook.memory.corrections import says
 from cuebook.records.memory import Correction
 from cuebook.records.turn import Manifest
-from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, keep_corrections, raise_epoch, unuse
 from cuebook.storage.database.columns import decode, encode_json
-from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.memories import deliver_anew
 from cuebook.storage.tree import tip_at
 
@@ -65,9 +63,3 @@ def _from_windows(row: ConversationRow) -> int:
         if value.pop(_ROLLING, None) is not None:
             row.run("turn_metadata", n=turn["n"], metadata=encode_json(value))
     return sum(unuse(row.transaction, row.no, digest) for digest in digests)
-
-
-def conversation_of(transaction: Transaction, conversation: str) -> ConversationRow | None:
-    """Return a conversation's row if it exists and the caller may see it."""
-    row = access.by_id(transaction, conversation)
-    return row if row is not None and access.visible(row, transaction.scope) else None

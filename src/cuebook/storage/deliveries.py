@@ -316,7 +316,7 @@ class MemoryStore(Noun):
         places: Sequence[Place] | None = None,
     ) -> list[Memory]:
         """Return the memories with an id, one per place."""
-        found = memories.with_sources(transaction, memories.by_memory_id(transaction, id))
+        found = memories.with_sources(transaction, transaction.records(Memory, "memory_by_id", id=id))
         return [each for each in found if places is None or each.place in places]
 
     @write

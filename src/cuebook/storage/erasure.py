@@ -28,10 +28,10 @@ from cuebook.records.prompt import Observation
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, conversation_row, raise_epoch
 from cuebook.storage.audit import read_record
-from cuebook.storage.corrections import conversation_of, forgotten
+from cuebook.storage.corrections import forgotten
 from cuebook.storage.database.columns import decode, encode, encode_json
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write
-from cuebook.storage.memories import ErasureTally, by_memory_id, take, unlearn
+from cuebook.storage.memories import ErasureTally, take, unlearn
 from cuebook.storage.prompts import nameless
 from cuebook.storage.reads import ConversationReader
 from cuebook.storage.redact import ErasedPosts, redact, redact_posts, stop
@@ -301,7 +301,7 @@ _Subject = tuple[list[ConversationRow], list[Memory], list[tuple[ConversationRow
 def _find(transaction: Transaction, erasing: ErasureInput) -> _Subject:
     target = erasing.target
     named = Target("conversation", tuple(erasing.posts)) if target.kind == "item" else target
-    told = [(conversation_of(transaction, each.conversation), each) for each in erasing.corrections]
+    told = [(access.accessible(transaction, each.conversation), each) for each in erasing.corrections]
     rows, memories = list(_named_rows(transaction, named)), _named_memories(transaction, target)
     return rows, memories, [(row, each) for row, each in told if row]
 
@@ -377,8 +377,7 @@ def _named_rows(transaction: Transaction, target: Target) -> Iterator[Conversati
     """Yield the rows of the named conversations, or of those that the named users own or speak in."""
     if target.kind == "conversation":
         for name in dict.fromkeys(target.ids):
-            row = access.by_id(transaction, name)
-            if row is not None and access.visible(row, transaction.scope):
+            if (row := access.accessible(transaction, name)) is not None:
                 yield row
     elif target.kind == "user":
         for user in _users(transaction.scope, target):
@@ -396,7 +395,7 @@ def _named_memories(transaction: Transaction, target: Target) -> list[Memory]:
         elif target.kind == "organization" and user is None:
             items += transaction.records(Memory, "memory_of_place", kind="organization", owner=name)
         elif target.kind == "memory":
-            items += by_memory_id(transaction, name.removeprefix("memory:"))
+            items += transaction.records(Memory, "memory_by_id", id=name.removeprefix("memory:"))
     if target.kind == "memory" and user is not None:
         own = {row.no for row in transaction.records(Memory, "memories_of_user", user=user)}
         items = [row for row in items if row.no in own]

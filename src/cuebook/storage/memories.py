@@ -63,7 +63,7 @@ def memory_context(
     matched = find(transaction, places, MemoryQuery(text=memory_look.text, dense=dense), search_cache)
     memories = list(matched.memories)
     for id_ in set(keep) - {each.id for each in memories}:
-        again = with_sources(transaction, by_memory_id(transaction, id_))
+        again = with_sources(transaction, transaction.records(Memory, "memory_by_id", id=id_))
         memories += [each for each in again if each.place in places]
     return replace(matched, memories=tuple(memories), policy=policy, places=places, settings=settings)
 
@@ -128,7 +128,7 @@ def _add_newer(transaction: Transaction, known: dict[int, Memory], at: float | N
         id_ = todo.pop()
         if id_ not in ids:
             ids.add(id_)
-            for row in by_memory_id(transaction, id_):
+            for row in transaction.records(Memory, "memory_by_id", id=id_):
                 if at is None or row.valid_from <= at:
                     known[row.no] = row
                     todo += [row.ended_by] if row.ended_by is not None else []
@@ -220,11 +220,6 @@ def place_token(tenant: str, place: Place) -> str:
     return "p" + digest_of(f"{tenant}\x00{place.kind}\x00{place.id}".encode())[:10].hex()
 
 
-def wanted(row: ConversationRow) -> None:
-    """Mark a conversation as due for delivery."""
-    row.run("delivery_wanted")
-
-
 # ---- rows -----------------------------------------------------------------------------------------------------------
 
 
@@ -282,11 +277,6 @@ def remove(transaction: Transaction, no: int) -> int:
     transaction.run("memory_sources_delete", no=no)
     transaction.run("memory_text_delete", no=no)
     return transaction.run("memory_delete", no=no).rowcount
-
-
-def by_memory_id(transaction: Transaction, id_: str) -> list[Memory]:
-    """Return the memories with an id, one per place, without their sources."""
-    return transaction.records(Memory, "memory_by_id", id=id_)
 
 
 def with_sources(transaction: Transaction, results: Sequence[Memory]) -> list[Memory]:

@@ -80,7 +80,7 @@ class TurnStore(Noun):
         named = {"mode": opening.mode, "project": opening.project, "timeZone": opening.time_zone, KEPT: opening.policy}
         keep_named(row, named)
         if opening.delivers:
-            memories.wanted(row)
+            row.run("delivery_wanted")
         memories.used(transaction, opening.uses, by=USE, now=opening.now)
         lease = _begin_step(row, opening, base_seq=tip.seq, holder=holders.own_name())
         if opening.calls:
