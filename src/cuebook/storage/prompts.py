@@ -167,22 +167,18 @@ class PromptStore(Noun):
         first, other = numbers
         place = {"slug": slug, "branch": branch}
         span = {"one": first, "other": other, "after": after, "limit": limit}
-        results = transaction.run("prompt_observations_behind", **place, **span).fetchall()
+        found = transaction.run("prompt_observations_behind", **place, **span).fetchall()
         corrected = transaction.value("prompt_observations_revised", **place) or 0
-        return (
-            [decode(Observation, body) for _, body in reversed(results)],
-            results[0][0] if results else after,
-            corrected,
-        )
+        observations = [decode(Observation, body) for _, body in reversed(found)]
+        return observations, found[0][0] if found else after, corrected
 
     @read
     def observations(
-        self, transaction: Transaction, slug: str, *, branch: str | None = None, since: float = 0.0, limit: int = 5000
+        self, transaction: Transaction, slug: str, *, branch: str | None = None, limit: int = 5000
     ) -> list[Observation]:
         """Return a prompt's newest `limit` observations, oldest first."""
-        values = {"slug": slug, "branch": branch, "limit": limit}
-        found = [decode(Observation, body) for (body,) in transaction.run("prompt_observations", **values)]
-        return [each for each in reversed(found) if each.at >= since]
+        found = transaction.run("prompt_observations", slug=slug, branch=branch, limit=limit).fetchall()
+        return [decode(Observation, body) for (body,) in reversed(found)]
 
 
 # ---- reading --------------------------------------------------------------------------------------------------------

@@ -193,14 +193,11 @@ class ConversationReader(Noun):
         return access.need(transaction, conversation).record()
 
     @read
-    def conversations(
-        self, transaction: Transaction, *, limit: int, cursor: str | None = None, utility: bool = False
-    ) -> Page[Conversation]:
-        """List the caller's conversations, or with `utility` the utility calls, most recent first."""
+    def conversations(self, transaction: Transaction, *, limit: int, cursor: str | None = None) -> Page[Conversation]:
+        """List the caller's conversations without utility calls, most recent first."""
         limit = max(1, limit)
         before, before_no = read_cursor(cursor)
-        place = {"before": before, "before_no": before_no, "limit": limit + 1, "utility": int(utility)}
-        items = transaction.rows("conversations_page", **place)
+        items = transaction.rows("conversations_page", before=before, before_no=before_no, limit=limit + 1)
         entries = items[:limit]
         more = f"{entries[-1]['updated_at']!r}:{entries[-1]['no']}" if len(items) > limit else None
         return Page(items=tuple(record(Conversation, row) for row in entries), next=more)

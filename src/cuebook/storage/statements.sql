@@ -122,9 +122,9 @@ UNION SELECT message, body FROM post WHERE tenant = :tenant AND seq = 1 AND conv
     ORDER BY no DESC LIMIT :limit);
 
 -- name: conversations_page
--- Select a page of a tenant's conversations or of its utility calls, newest first, from a cursor on.
+-- Select a page of a tenant's conversations without utility calls, newest first, from a cursor on.
 SELECT *, user_id AS "user" FROM conversation
-WHERE tenant = :tenant AND utility = :utility AND (updated_at < :before OR (updated_at = :before AND no < :before_no))
+WHERE tenant = :tenant AND utility = 0 AND (updated_at < :before OR (updated_at = :before AND no < :before_no))
     AND (:user IS NULL OR (user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(participants) WHERE value = :user))
 ORDER BY updated_at DESC, no DESC LIMIT :limit;
 
