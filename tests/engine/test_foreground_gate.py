@@ -65,7 +65,7 @@ async def test_the_optimizer_waits_before_each_conversation_and_completes_all(tm
         for name in ("one", "other"):
             await cue.append(name, [Posted(sender="user", message=f"Question {n} of {name}?") for n in range(10)])
         over, began = cue.services.foreground.begin(), time.monotonic()  # a call waits the whole time
-        assert await run_due(cue.services, OPTIMIZER) == (2, False)
+        assert (await run_due(cue.services, OPTIMIZER)).done == 2
         assert time.monotonic() - began >= 2 * MAX_WAIT_S
         over.close()
         assert await cue.settle(timeout=0) == {}

@@ -13,7 +13,7 @@ from cuebook import Ask, Cuebook
 from cuebook.engine import jobs
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs import JOBS
-from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job, RunResult, run_due
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
@@ -90,7 +90,7 @@ async def test_every_piece_runs_once_and_failed_ones_do_not_block_others(
     cue: Cuebook, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = Queue([1, 3, 5, 7, -2, 2, 4, 6, 8])
-    assert await run_due(cue.services, queue.job()) == (4, False)
+    assert await run_due(cue.services, queue.job()) == RunResult(done=4)
     assert sorted(queue.ran) == [-2, 1, 2, 3, 4, 5, 6, 7, 8]
     assert queue.numbers == [1, 3, 5, 7, -2]
     assert "Background job queue failed for number 1: odd" in caplog.text
@@ -98,15 +98,15 @@ async def test_every_piece_runs_once_and_failed_ones_do_not_block_others(
 
 async def test_a_long_backlog_is_loaded_in_batches(cue: Cuebook) -> None:
     queue = Queue(range(0, 200, 2))
-    assert await run_due(cue.services, queue.job()) == (100, False)
+    assert await run_due(cue.services, queue.job()) == RunResult(done=100)
     assert max(queue.limits) == 3
 
 
 async def test_a_job_stops_when_its_time_is_over(cue: Cuebook) -> None:
     queue = Queue([1, 3, 5, 7, 2, 4])
-    assert await run_due(cue.services, queue.job(), patience_s=0.0) == (1, True)
+    assert await run_due(cue.services, queue.job(), patience_s=0.0) == RunResult(done=1, is_cut=True)
     assert queue.numbers == [1, 3, 5, 7, 4], "failed pieces take no time from the others"
-    assert await run_due(cue.services, Queue([1, 3]).job(), patience_s=0.0) == (0, False)
+    assert await run_due(cue.services, Queue([1, 3]).job(), patience_s=0.0) == RunResult()
 
 
 async def test_a_failing_query_is_logged(cue: Cuebook, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,5 +114,5 @@ async def test_a_failing_query_is_logged(cue: Cuebook, caplog: pytest.LogCapture
         msg = "no database"
         raise InvalidInput(msg)
 
-    assert await run_due(cue.services, Job(name="query", due=due, run=Queue([]).run)) == (0, False)
+    assert await run_due(cue.services, Job(name="query", due=due, run=Queue([]).run)) == RunResult()
     assert "Background job query failed: no database" in caplog.text

@@ -288,7 +288,7 @@ async def test_a_failing_embedder_leaves_task_rules(project):
     async with cue_on(project, embedder=embedder) as cue:
         assert (await sentiments_of(cue, CALM))[0]["task"] == "coding"
         embedder.fails = True
-        assert await run_due(cue.services, TASK_EXAMPLES) == (0, False)
+        assert (await run_due(cue.services, TASK_EXAMPLES)).done == 0
         assert await TASK_EXAMPLES.due(cue.services, DueQuery()) == [], "it is not called repeatedly"
         embedder.fails = False
         assert (await sentiments_of(cue, CALM))[0]["task"] == "coding"

@@ -20,6 +20,7 @@ WHOLE = {
     # the newest rows in the order of an index, up to a limit
     "answers_at_heads", "token_reports",
     # queues: each row is pending work
+    "claims_count", "claims_drop", "claims_of", "claims_renew",
     "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "outcomes_due",
     "leases_held", "receipts_pending", "reflections_due", "tuning_changed", "turns_left",
 }  # fmt: skip

@@ -56,7 +56,7 @@ class OutcomeStore(Noun):
 
     @read_all
     def due(self, transaction: Transaction, *, limit: int) -> list[tuple[str, str, int]]:
-        """Return turns with a due outcome, in a fixed order: tenant, conversation and number."""
+        """Return turns with a due outcome, from tenants in turn, by conversation and number."""
         return transaction.run("outcomes_due", limit=limit).fetchall()
 
     @write

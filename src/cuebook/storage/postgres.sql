@@ -86,3 +86,7 @@ SELECT pg_current_wal_insert_lsn() - '0/0';
 -- Select the version of the server, and how many damaged pages it has found (none if it computes no checksums).
 SELECT current_setting('server_version') AS version, coalesce(checksum_failures, 0) AS damaged
 FROM pg_stat_database WHERE datname = current_database();
+
+-- name: claims_now
+-- Select the time of the database in seconds. The transaction does not wait for the disk: a lost claim costs only time.
+SELECT extract(epoch FROM clock_timestamp())::double precision FROM set_config('synchronous_commit', 'off', true);

@@ -253,6 +253,11 @@ CREATE TABLE outcome (
 ) WITHOUT ROWID;
 CREATE INDEX outcome_due ON outcome (tenant, conversation, turn) WHERE due = 1;
 
+CREATE TABLE claim (
+    tenant TEXT NOT NULL, job TEXT NOT NULL, piece TEXT NOT NULL, holder TEXT NOT NULL, until REAL NOT NULL,
+    PRIMARY KEY (tenant, job, piece)
+) WITHOUT ROWID;
+
 -- Full-text indexes of (scope, key) rows, by rowid of what they index.
 CREATE VIRTUAL TABLE post_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');
 CREATE VIRTUAL TABLE memory_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');

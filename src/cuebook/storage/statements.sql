@@ -795,8 +795,9 @@ ON CONFLICT (tenant, conversation) DO UPDATE SET due = 1;
 UPDATE delivery SET due = 1 WHERE tenant = :tenant AND conversation = :no;
 
 -- name: deliveries_due
--- Select conversations that are due for delivery and have no running turn.
-SELECT c.tenant, c.id FROM delivery d JOIN conversation c ON c.no = d.conversation WHERE d.due = 1 AND c.lease_until = 0 LIMIT :limit;
+-- Select conversations that are due for delivery and have no running turn, from tenants in turn.
+SELECT c.tenant, c.id FROM delivery d JOIN conversation c ON c.no = d.conversation WHERE d.due = 1 AND c.lease_until = 0
+ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY c.no), c.no LIMIT :limit;
 
 -- name: delivery_get
 -- Select the delivery state of a conversation.
@@ -904,7 +905,7 @@ LEFT JOIN tuning t ON t.tenant = c.tenant AND t.conversation = c.no
 WHERE c.last_seq >= :least AND c.last_seq > coalesce(t.seen_seq, 0)
     AND coalesce(t.updated_at, 0) <= :before AND (:tenant IS NULL OR c.tenant = :tenant)
     AND (:user IS NULL OR (c.user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user))
-ORDER BY c.no LIMIT :limit;
+ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY c.no), c.no LIMIT :limit;
 
 -- name: tuning_totals
 -- Select the totals of a tenant's runs, of one conversation or of those of a user.
@@ -994,7 +995,8 @@ WITH RECURSIVE tenants (tenant) AS (
 SELECT c.tenant, c.id AS conversation, c.no, coalesce(e.upto, 0) AS upto, c.last_seq FROM tenants t
 CROSS JOIN conversation c INDEXED BY conversation_recent ON c.tenant = t.tenant AND c.updated_at >= :since
 LEFT JOIN embedded e ON e.tenant = c.tenant AND e.scope = 'c' || c.no AND e.model = :model
-WHERE c.last_seq > coalesce(e.upto, 0) AND c.utility = 0 ORDER BY c.updated_at DESC, c.no DESC LIMIT :limit;
+WHERE c.last_seq > coalesce(e.upto, 0) AND c.utility = 0
+ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY c.updated_at DESC, c.no DESC), c.updated_at DESC, c.no DESC LIMIT :limit;
 
 -- name: places_due
 -- Select places changed since a time with texts after the last embedded one.
@@ -1276,10 +1278,10 @@ DELETE FROM correction WHERE tenant = :tenant AND conversation = :no;
 
 -- name: corrections_due
 -- Select conversations whose current summary lacks a correction.
-SELECT DISTINCT c.tenant, c.id FROM correction k JOIN conversation c ON c.no = k.conversation
+SELECT c.tenant, c.id FROM correction k JOIN conversation c ON c.no = k.conversation
 WHERE k.due = 1 AND c.mark > 0 AND k.no > (SELECT s.corrected FROM summary s
     WHERE s.tenant = k.tenant AND s.conversation = k.conversation AND s.upto_seq = c.mark ORDER BY s.version DESC LIMIT 1)
-LIMIT :limit;
+GROUP BY c.tenant, c.no, c.id ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY c.no), c.no LIMIT :limit;
 
 -- name: corrections_done
 -- Mark corrections as included in a summary.
@@ -1308,7 +1310,8 @@ SELECT r.tenant, c.id, min(r.turn * 1000000 + r.n) AS place, count(*) AS due FRO
 JOIN conversation c ON c.no = r.conversation
 JOIN turn t ON t.tenant = r.tenant AND t.conversation = r.conversation AND t.n = r.turn
 WHERE r.due = 1 AND t.state <> 'running' AND (:id IS NULL OR (r.tenant = :tenant AND c.id = :id))
-GROUP BY r.tenant, r.conversation, c.id LIMIT :limit;
+GROUP BY r.tenant, r.conversation, c.id
+ORDER BY row_number() OVER (PARTITION BY r.tenant ORDER BY r.conversation), r.conversation LIMIT :limit;
 
 -- name: reflections_waiting
 -- Count the due reflections of a conversation.
@@ -1363,7 +1366,8 @@ UPDATE outcome SET due = 0, taught = :taught WHERE tenant = :tenant AND conversa
 -- Select turns whose outcome was not yet applied.
 SELECT o.tenant, c.id AS conversation, o.turn FROM outcome o
 CROSS JOIN conversation c ON c.no = o.conversation
-WHERE o.due = 1 ORDER BY o.tenant, o.conversation, o.turn LIMIT :limit;
+WHERE o.due = 1
+ORDER BY row_number() OVER (PARTITION BY o.tenant ORDER BY o.conversation, o.turn), o.conversation LIMIT :limit;
 
 -- name: delete_outcomes
 -- Delete the outcomes of a conversation's turns.
@@ -1450,3 +1454,36 @@ WHERE t.tenant = :tenant AND t.conversation = :no AND t.round BETWEEN :first AND
 -- Select the turn and step of each answer in some rounds.
 SELECT s.reply_seq, s.turn, s.n FROM turn t JOIN step s ON s.tenant = t.tenant AND s.conversation = t.conversation AND s.turn = t.n
 WHERE t.tenant = :tenant AND t.conversation = :no AND t.round IN (SELECT CAST(value AS INTEGER) FROM json_each(:rounds)) AND s.reply_seq > 0;
+
+-- name: claims_now
+-- Select the time of the database in seconds.
+SELECT (julianday('now') - 2440587.5) * 86400.0;
+
+-- name: claims_count
+-- Count the claims of background work.
+SELECT count(*) FROM claim;
+
+-- name: claims_of
+-- Select the claims of some jobs.
+SELECT tenant, job, piece, holder, until FROM claim WHERE job IN (SELECT value FROM json_each(:jobs));
+
+-- name: claim_put
+-- Store a claim of background work, or replace one.
+INSERT INTO claim (tenant, job, piece, holder, until) VALUES (:tenant, :job, :piece, :holder, :until)
+ON CONFLICT (tenant, job, piece) DO UPDATE SET holder = excluded.holder, until = excluded.until;
+
+-- name: claims_renew
+-- Extend the claims of a worker whose time is not over.
+UPDATE claim SET until = :until WHERE holder = :holder AND until > :now;
+
+-- name: claim_end
+-- End a worker's claim: its work is finished.
+UPDATE claim SET until = :now WHERE tenant = :tenant AND job = :job AND piece = :piece AND holder = :holder AND until > :now;
+
+-- name: claim_drop
+-- Delete a worker's claim.
+DELETE FROM claim WHERE tenant = :tenant AND job = :job AND piece = :piece AND holder = :holder;
+
+-- name: claims_drop
+-- Delete claims that ended before a time.
+DELETE FROM claim WHERE until < :before;

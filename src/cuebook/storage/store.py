@@ -8,6 +8,7 @@ from cuebook.records.memory import Scope
 from cuebook.storage import erasure
 from cuebook.storage.access import own_key
 from cuebook.storage.audit import AuditStore
+from cuebook.storage.claims import ClaimStore
 from cuebook.storage.conversation_list import ConversationListStore
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.postgres import PostgresDatabase
@@ -39,6 +40,7 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         self.prompts = PromptStore(database)
         self.outcomes = OutcomeStore(database)
         self.audit = AuditStore(database)
+        self.claims = ClaimStore(database)
         self.vectors = VectorStore(database)
         self.tuning = TuningStore(database)
         self.erasure = ErasureStore(database, self)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cuebook.storage.store import Store
+from storage.contract.claims import ClaimsContract
 from storage.contract.conversation_list import ConversationListContract
 from storage.contract.keys import KeysContract
 from storage.contract.last_turn import LastTurnContract
@@ -41,6 +42,7 @@ class StoreContract(
     VectorsContract,
     PlacesContract,
     ConversationListContract,
+    ClaimsContract,
 ):
     """The whole contract. A subclass defines `make_store`, and `reopen` if data outlives the store object."""
 

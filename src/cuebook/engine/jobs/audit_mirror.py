@@ -75,7 +75,7 @@ async def _run(services: Services, _: Scope, __: int) -> bool:
     return await keep_mirror(services)
 
 
-AUDIT_MIRROR = Job(name="audit", due=_due, run=_run)
+AUDIT_MIRROR = Job(name="audit", due=_due, run=_run, is_local=True)
 
 
 async def keep_mirror(services: Services, *, closing: bool = False) -> bool:

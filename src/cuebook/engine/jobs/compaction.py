@@ -16,7 +16,7 @@ from msgspec import Struct
 from cuebook.engine.core.conversation_items import line_of, own_senders
 from cuebook.engine.core.instructions import BROKEN, Instruction, background_answer, instruct, instruction_record
 from cuebook.engine.core.services import Services
-from cuebook.engine.jobs.job import DueQuery, DueWork, Job, of_conversations
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job, in_turn, of_conversations
 from cuebook.engine.turn.scene import correct_summary
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, NotFound
 from cuebook.interfaces import ModelRequest
@@ -86,12 +86,12 @@ Derived = tuple[Summary, Merged]
 
 
 async def _due(services: Services, query: DueQuery) -> list[DueWork[DueConversation]]:
-    """Return conversations with enough posts without a summary, most posts first."""
+    """Return conversations with enough posts without a summary, from tenants in turn, most posts first."""
     refused = services.caches.refused_passes
     least = least_backlog(services.settings.compaction)
     results: list[DueWork[DueConversation]] = []
     last: DueConversation | None = None
-    while len(results) < query.limit:
+    while True:  # read all pages: those of one tenant may fill many
         page = await services.store.due(limit=PAGE, least=least, after=last, conversation=query.conversation)
         results += [
             DueWork(each.tenant, f"conversation {each.conversation}", each)
@@ -102,7 +102,7 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[DueConversat
         if len(page) < PAGE:
             break
         last = page[-1]
-    return results[: query.limit]
+    return in_turn(results)[: query.limit]
 
 
 def _state(due: DueConversation) -> tuple[int, int, str]:

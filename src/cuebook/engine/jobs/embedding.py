@@ -273,4 +273,4 @@ async def _embed_examples(services: Services, _: Scope, __: None) -> bool:
     return True
 
 
-TASK_EXAMPLES = Job(name="kinds", due=_examples_due, run=_embed_examples)
+TASK_EXAMPLES = Job(name="kinds", due=_examples_due, run=_embed_examples, is_local=True)

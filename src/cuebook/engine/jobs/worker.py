@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs import JOBS
-from cuebook.engine.jobs.job import DueQuery, Job, run_due
+from cuebook.engine.jobs.claims import Claims
+from cuebook.engine.jobs.job import DueQuery, Job, RunResult, run_due
 
 log = logging.getLogger("cuebook.worker")
 
@@ -25,37 +27,49 @@ COUNTED = 10_000
 
 
 class Worker:
-    """Background worker of one process. Any number may run: each write checks the rows that it was derived from."""
+    """Background worker of one process. Any number may run: each write checks the rows that it was derived from.
 
-    def __init__(self, services: Services, *, interval_s: float, jobs: Sequence[Job[Any]] = JOBS) -> None:
+    Where several workers use a database, they claim each piece before they run it, so that they do not repeat work.
+    """
+
+    def __init__(
+        self, services: Services, *, interval_s: float, jobs: Sequence[Job[Any]] = JOBS, concurrency: int = 1
+    ) -> None:
         self._services = services
         self._interval = interval_s
         self._jobs = jobs
-        self._working = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
+        self._concurrency = concurrency
+        self._free = list(range(concurrency))  # numbers of pieces that may run now
+        self._places = asyncio.Semaphore(concurrency)
+        self._is_stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start to poll for jobs."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
+        if not self._tasks:
+            self._is_stopping = False
+            self._tasks = [asyncio.create_task(self._run()) for _ in range(self._concurrency)]
 
-    async def stop(self) -> None:
-        """Stop. The next worker finds unfinished jobs again."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
-            self._task = None
+    async def stop(self, *, grace_s: float = 0.0) -> None:
+        """Stop. Running pieces have `grace_s` seconds to finish; the next worker finds unfinished jobs again."""
+        tasks, self._tasks, self._is_stopping = self._tasks, [], True
+        self._services.notify_jobs()
+        if tasks and grace_s:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_stopping:
             self._services.wakeup.clear()
             more = False
             try:
-                async with self._working:
-                    _, more = await self._round(DueQuery(), patience_s=TURN_S)
+                more = (await self._round(DueQuery(), patience_s=TURN_S)).is_cut
             except Exception:  # outermost loop of background jobs: log and go on
                 log.exception("Background worker failed; it will retry")
-            if not more:
+            if not more and not self._is_stopping:
                 await asyncio.sleep(REST_S)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(
@@ -65,30 +79,52 @@ class Worker:
 
     async def work(self) -> int:
         """Run what is due now, once. Return the number of pieces done."""
-        async with self._working:
-            done, _ = await self._round(DueQuery(), patience_s=TURN_S)
-        return done
+        return (await self._round(DueQuery(), patience_s=TURN_S)).done
 
     async def settle(self, *, timeout_s: float, conversation: str | None = None) -> dict[str, int]:
         """Run jobs until a round does nothing or the timeout ends. Return the remaining counts by job, empty when done.
 
         Cool-downs are ignored. A failed piece is retried in the next round; a summary is written by rules in the end.
+        Waits for pieces that other workers run.
         """
         query = DueQuery(hurry=True, conversation=conversation)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s), self._working:
-                while (await self._round(query))[0]:
-                    pass
+            async with asyncio.timeout(timeout_s):
+                while (result := await self._round(query)).done or result.claimed:
+                    if not result.done:
+                        await asyncio.sleep(REST_S)
         query = replace(query, limit=COUNTED)
         counts = {job.name: sum(each.count for each in await job.due(self._services, query)) for job in self._jobs}
         return {name: count for name, count in counts.items() if count}
 
-    async def _round(self, query: DueQuery, *, patience_s: float = float("inf")) -> tuple[int, bool]:
-        """Run each job. Return the number of pieces done, and whether a job ran out of time."""
+    async def _round(self, query: DueQuery, *, patience_s: float = float("inf")) -> RunResult:
+        """Run each job in turn."""
         services = self._services
-        done, more = await services.expire(), False
-        await services.store.forget_keys(before=services.clock.now() - KEYS_S)
-        for job in self._jobs:
-            count, is_cut = await run_due(services, job, query, patience_s=patience_s)
-            done, more = done + count, more or is_cut
-        return done, more
+        async with self._place() as claims:
+            result = RunResult(done=await services.expire())
+            await services.store.forget_keys(before=services.clock.now() - KEYS_S)
+            for job in self._jobs:
+                own = None if job.is_local else claims
+                result += await run_due(
+                    services, job, query, patience_s=patience_s, claims=own, is_stopping=lambda: self._is_stopping
+                )
+        return result
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[Claims | None]:
+        """Wait until another piece may run. Yield its claims, None if no other worker uses the database."""
+        store = self._services.store
+        async with self._places:
+            number = self._free.pop()
+            try:
+                if self._concurrency == 1 and not await asyncio.to_thread(store.database.shared):
+                    yield None
+                    return
+                claims = Claims(store.claims, number=number, lease_s=self._services.config.work.lease_s)
+                await store.claims.sweep()
+                try:
+                    yield claims
+                finally:
+                    await claims.close()
+            finally:
+                self._free.append(number)

@@ -58,6 +58,11 @@ class Holders:
         finally:
             os.close(file)
 
+    def has_others(self) -> bool:
+        """Return whether other processes use the database, and let them know of this one."""
+        own = self.own_name()
+        return any(name != own and not self.gone(name) for _, name in self._files())
+
     def announce(self, text: str) -> None:
         """Write a line for other processes into this store's holder file."""
         self.announces = True

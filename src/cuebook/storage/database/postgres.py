@@ -65,6 +65,9 @@ class PostgresDatabase:
     def shared_snapshots(self) -> bool:
         return True
 
+    def shared(self) -> bool:
+        return True
+
     async def read(self, work: Callable[[Transaction], T]) -> T:
         return await self._run(lambda: self._read(work))
 

@@ -64,6 +64,9 @@ class SqliteDatabase:
     def shared_snapshots(self) -> bool:
         return self.path != MEMORY
 
+    def shared(self) -> bool:
+        return self.holders.has_others()
+
     async def write(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.wrap_future(
             self._writer.submit(lambda connection: work(transaction_on(connection, self._failpoints)))

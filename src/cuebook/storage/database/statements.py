@@ -37,6 +37,12 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "ALTER TABLE post ADD COLUMN chain BLOB",
         "CREATE INDEX post_chain ON post (tenant, chain, conversation) WHERE chain IS NOT NULL",
     ),
+    (
+        """CREATE TABLE claim (
+            tenant TEXT NOT NULL, job TEXT NOT NULL, piece TEXT NOT NULL, holder TEXT NOT NULL, until REAL NOT NULL,
+            PRIMARY KEY (tenant, job, piece)
+        ) WITHOUT ROWID""",
+    ),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)

@@ -275,6 +275,9 @@ class Database(Protocol):
     def shared_snapshots(self) -> bool:
         """Return whether reads see only committed data, so that caches may keep what they read."""
 
+    def shared(self) -> bool:
+        """Return whether other processes may use the database, and let them know of this one. Blocks."""
+
     @property
     def unclean(self) -> bool:
         """Return whether files may still contain erased data, as far as this process knows."""
