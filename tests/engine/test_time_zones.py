@@ -8,6 +8,7 @@ from turn_helpers import cue_on, user
 
 from cuebook import Ask
 from cuebook.app.cuebook import RelayCall
+from cuebook.app.namespace import zone_of
 from cuebook.errors import InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock
@@ -209,5 +210,5 @@ async def test_a_stored_zone_unknown_to_this_machine_is_ignored(tmp_path):
         await append_posts(cue, "c", ("2026-05-01T12:00+00:00", "We sailed to Texel."), zone="UTC")
         conversation = await cue.services.store.conversation(Scope(), "c")
         assert conversation.metadata == {"timeZone": "UTC"}
-        assert await cue.memory.zone(conversation="c") is UTC
-        assert await cue.memory.zone(conversation="unknown") is UTC
+        assert await zone_of(cue.services, "c", user=None, time_zone=None) is UTC
+        assert await zone_of(cue.services, "unknown", user=None, time_zone=None) is UTC

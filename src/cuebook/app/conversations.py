@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from datetime import tzinfo
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -21,14 +20,13 @@ from cuebook.app.arguments import (
     User,
 )
 from cuebook.app.check_arguments import check_append, check_users
-from cuebook.app.namespace import Namespace, append, check_first
+from cuebook.app.namespace import Namespace, append, check_first, zone_of
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
-from cuebook.engine.core.services import read_zone
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
-from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.errors import Conflict, InvalidInput
 from cuebook.interfaces.store import Batch
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
@@ -94,7 +92,7 @@ class Conversations(Namespace):
         if not posts:
             msg = "posts: empty. Send at least one."
             raise InvalidInput(msg, where="posts")
-        zone = await self._zone(Scope(user=user), conversation, time_zone)
+        zone = await zone_of(self._services, conversation, user=user, time_zone=time_zone)
         now = self._services.clock.now()
 
         def draft_all() -> tuple[Draft, ...]:
@@ -136,16 +134,6 @@ class Conversations(Namespace):
                 raise  # the error already names the field
             where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
             raise type(error)(f"posts[{number}]: {error}", where=where) from error
-
-    async def _zone(self, scope: Scope, conversation: str, name: str | None) -> tzinfo:
-        """Return the time zone of the posts' calendar days. Raises InvalidInput naming the field."""
-        if name is not None:
-            return read_zone(name)
-        try:
-            known = await self._services.store.conversation(scope, conversation)
-        except NotFound:
-            known = None  # new, or another user's: then storing raises the error
-        return self._services.settings.zone_of(None, known)
 
     @operation(
         "GET /api/conversations",

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import tzinfo
 from typing import Any, TypeVar
 
 import msgspec
@@ -66,6 +67,15 @@ async def append(services: Services, scope: Scope, batch: Batch) -> Appended:
     appended = await services.store.append(scope, batch)
     services.notify_jobs()
     return appended
+
+
+async def zone_of(services: Services, conversation: str | None, *, user: str | None, time_zone: str | None) -> tzinfo:
+    """Return a named time zone, else the one of the conversation if the user can see it, else the project's."""
+    known = None
+    if time_zone is None and conversation is not None:
+        with suppress(NotFound):
+            known = await services.store.conversation(Scope(user=user), conversation)
+    return services.settings.zone_of(time_zone, known)
 
 
 async def check_first(services: Services, conversation: str, user: str | None, caller: Caller, what: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, tzinfo
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 
@@ -30,6 +30,7 @@ from cuebook.app.arguments import (
 from cuebook.app.forgetting import Forgetting
 from cuebook.app.memories.reading import may_know
 from cuebook.app.memories.writing import MemoryWriting
+from cuebook.app.namespace import zone_of
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
 from cuebook.app.reports.memory_use import LOOKED_AT, MOST_TURNS, TURNS, Measure, MemoryUsefulness
 from cuebook.app.reports.prices import load_prices
@@ -120,7 +121,7 @@ class Memories(MemoryWriting, Forgetting):
         found at once.
         """
         refuse(check_known("scope", (("scopes", each) for each in scopes or ()), SCOPES))
-        zone = await self.zone(conversation=conversation, user=user, time_zone=time_zone)
+        zone = await zone_of(self._services, conversation, user=user, time_zone=time_zone)
         dense = await embed_query(self._services, query)
         now = self._services.clock.now()
         known: Sequence[Hit] = ()
@@ -152,16 +153,6 @@ class Memories(MemoryWriting, Forgetting):
         hits = sorted([*known, *posts], key=lambda each: -each.score) if known else posts
         hits = [replace(hit, day=datetime.fromtimestamp(hit.timestamp, zone).date().isoformat()) for hit in hits]
         return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
-
-    async def zone(
-        self, *, conversation: str | None = None, user: str | None = None, time_zone: str | None = None
-    ) -> tzinfo:
-        """Return the time zone: the given one, else the conversation's, else the project's."""
-        known = None
-        if time_zone is None and conversation is not None:
-            with suppress(NotFound):
-                known = await self._services.store.conversation(Scope(user=user), conversation)
-        return self._services.settings.zone_of(time_zone, known)
 
     def _quoted(self, hit: Hit, query: Query) -> Hit:
         """Replace a long post's text with its best excerpt."""
