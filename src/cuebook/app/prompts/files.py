@@ -24,7 +24,7 @@ from cuebook.app.prompts.compare import (
     write_base,
 )
 from cuebook.app.prompts.draft import save_planned
-from cuebook.app.prompts.folder import Contents, PromptFolder, data_hash
+from cuebook.app.prompts.folder import Contents, PromptFolder
 from cuebook.app.prompts.history import astray, history_of, pointers_of
 from cuebook.app.prompts.writing import Prompts
 from cuebook.app.setup.compose import file_beside_database
@@ -173,7 +173,8 @@ class ProjectPrompts(Prompts):
         if contents.registry is None:
             return sync_changes
         values = {each.slug for each in sync_changes} | {each.path for each in sync_changes}
-        faults = registries.check(contents.registry, await asyncio.to_thread(shelf.texts))
+        files = {each.path: each.data for each in contents.prompts} | await asyncio.to_thread(shelf.objects)
+        faults = registries.check(contents.registry, files)
         faults += [(FILE, slug, why) for slug, family in families.items() for why in astray(contents.registry, family)]
         return sync_changes + [
             SyncChange(path=path, slug=slug, branch="", state="registry", message=shelf.located(why, path))
@@ -334,7 +335,7 @@ def _stated(shelf: PromptFolder, standing: BranchState, semvers: Mapping[BranchP
     if not source.keys or ("version" in source.keys and source.version.semver == semver):
         return base
     data = shelf.bytes_of(source.path)
-    if data_hash(data) != source.data:  # edited meanwhile
+    if data != source.data:  # edited meanwhile
         return base
     text = with_semver(data, semver, path=source.path)
     try:

@@ -8,7 +8,6 @@
 | refused by name | links to a folder or outside, special files, files that are empty, incomplete or not UTF-8, two files of one prompt, invalid ids |
 """  # noqa: E501  # a table
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterable
@@ -33,13 +32,10 @@ MAX_BYTES = 4 * MAX_FILE
 
 
 class PromptFile(Struct, frozen=True, kw_only=True):
-    """A prompt file: its path in the folder, its content, and the keys set in its front matter.
-
-    `data` is the SHA-256 of its bytes.
-    """
+    """A prompt file: its path in the folder, its content, and the keys set in its front matter."""
 
     path: str
-    data: str
+    data: bytes
     version: Version
     keys: frozenset[str] = frozenset()
 
@@ -102,11 +98,8 @@ class PromptFolder:
             msg = f"{both} both contain prompt {name!r}. Change the `name` of one, or delete it."
             raise InvalidInput(msg, where=self.display_name(each.path))
 
-    def texts(self) -> dict[str, bytes]:
-        """Return the bytes of all files that a registry may list, prompts and objects, by path."""
-        return {name: self.bytes_of(name) for name, fault in self._paths() if not fault} | self._objects()
-
-    def _objects(self) -> dict[str, bytes]:
+    def objects(self) -> dict[str, bytes]:
+        """Return the bytes of all objects by path."""
         objects = self.root / registries.OBJECTS
         listed = sorted(objects.glob("*/*")) if objects.is_dir() else []
         return {name: self.bytes_of(name) for name in (file.relative_to(self.root).as_posix() for file in listed)}
@@ -114,7 +107,7 @@ class PromptFolder:
     def rebuilt(self, prompts: Iterable[PromptFile]) -> registries.Registry:
         """Return the registry that the front matter of these files and of all objects implies; skip invalid objects."""
         texts = {each.path: each.version for each in prompts}
-        for path, data in self._objects().items():
+        for path, data in self.objects().items():
             with suppress(InvalidInput):
                 if registries.is_object(path, data):
                     texts[path] = read_file(data, path=path)
@@ -196,7 +189,7 @@ class PromptFolder:
             raise InvalidInput(f"{fault}; {file_name} has no front matter and needs it: {way}", where=fault.where)
         if not keys and entry is not None:
             version = replace(registries.complete(version, entry), number=0)
-        return PromptFile(path=path, data=data_hash(data), version=version, keys=keys)
+        return PromptFile(path=path, data=data, version=version, keys=keys)
 
     # ---- writing
 
@@ -232,11 +225,6 @@ class PromptFolder:
         if not place.is_symlink():
             self._inner.add(place.parent)
         return place
-
-
-def data_hash(data: bytes) -> str:
-    """Return the SHA-256 of a file's bytes."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def _opened_at_once(name: str, flags: int) -> int:
