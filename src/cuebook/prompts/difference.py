@@ -196,9 +196,14 @@ def next_semver(semver: str, by: Bump) -> str:
     return f"{major}.{minor + 1}.0" if by == "minor" else f"{major}.{minor}.{patch + 1}"
 
 
-def raised(version: Version, before: Version, *, stated: bool) -> Version:
-    """Return an edited version with the semantic version that its change requires, unless its author stated another."""
-    if stated and version.semver != before.semver:
+def next_version(version: Version, before: Version, keys: Collection[str]) -> Version:
+    """Return the version that a file is after another one. `keys` are those that its front matter sets.
+
+    Without front matter only the text changes. The change determines the semantic version, unless the file states one.
+    """
+    if not keys:
+        version = replace(before, sections=version.sections, override_sections={})
+    if "version" in keys and version.semver != before.semver:
         return version
     return replace(version, semver=next_semver(before.semver, bump(difference(before, version))))
 

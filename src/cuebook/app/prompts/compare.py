@@ -29,7 +29,7 @@ from cuebook.app.prompts.folder import Contents, PromptFile
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
 from cuebook.interfaces.prompts import Family
-from cuebook.prompts.difference import raised
+from cuebook.prompts.difference import next_version
 from cuebook.prompts.digest import level
 from cuebook.prompts.files import written
 from cuebook.prompts.registry import path_of
@@ -93,12 +93,7 @@ def wanted(source: PromptFile, active: Version | None) -> Version:
 
     A file without a `version`, or with that of the active text, gets the semantic version that its change requires.
     """
-    version = source.version
-    if active is None:
-        return version
-    if not source.keys:
-        version = replace(active, sections=version.sections, override_sections={})
-    return raised(version, active, stated="version" in source.keys)
+    return source.version if active is None else next_version(source.version, active, source.keys)
 
 
 async def _state(services: Services, text: str, active: Version | None, base: str | None) -> tuple[State, int]:

@@ -11,7 +11,7 @@ from cuebook.app.prompts.writing import Prompts, save_writes
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family, Write
-from cuebook.prompts.difference import raised
+from cuebook.prompts.difference import next_version
 from cuebook.prompts.files import read_file, read_stated, write_file
 from cuebook.prompts.inherit import parents_first
 from cuebook.prompts.names import check_branch, read_place
@@ -68,14 +68,12 @@ def read_draft(before: Version, base: int, text: str | bytes, *, name: str = "")
     """
     path = name or f"{before.slug.rpartition('/')[2]}.md"
     version, keys = read_stated(text, path=path, slug=before.slug)
-    if not keys:
-        version = replace(before, sections=version.sections, override_sections=version.override_sections)
     named = (version.slug if "name" in keys else before.slug, version.branch if "branch" in keys else before.branch)
     if named != before.place:
         msg = f"{path}: expected prompt {before.slug}@{before.branch}, got {'@'.join(named)}. Keep its name."
         raise InvalidInput(msg, where="name")
     version = replace(version, slug=before.slug, branch=before.branch)
-    return raised(version, before, stated="version" in keys) if base else version
+    return next_version(version, before, keys) if base else version
 
 
 async def save_draft(services: Services, version: Version, base: int, *, by: str = "") -> VersionIdentity:
@@ -109,9 +107,9 @@ async def import_files(
             planned.append(Write(version=replace(version, number=1), base=0))
             continue
         before = await Prompts(services).get(version.slug, branch=version.branch, version=stands.head)
-        edited = raised(version, before, stated=True)
-        if write_file(edited) != write_file(before):
-            planned.append(Write(version=replace(edited, number=stands.head + 1), base=stands.head))
+        after = next_version(version, before, {"version"})
+        if write_file(after) != write_file(before):
+            planned.append(Write(version=replace(after, number=stands.head + 1), base=stands.head))
     await Prompts(services).check([each.version for each in planned])
     saved = await save_planned(services, planned, families, by=by) if planned else []
     return [as_answer(VersionIdentity, each) for each in saved]
