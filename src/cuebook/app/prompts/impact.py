@@ -8,12 +8,10 @@ from statistics import fmean
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.engine.replay.redecide import OtherVersion, WindowDiff, concerns, redecide
 from cuebook.errors import InvalidInput, NotFound
-from cuebook.prompts.inherit import text_of
 from cuebook.records.conversation import Conversation
 from cuebook.records.expression import counted
 from cuebook.records.memory import Scope
@@ -96,15 +94,14 @@ class Impact(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 async def measure(
-    services: Services, before: Version, after: Version, *, turns: int = TURNS, user: str | None = None
+    services: Services, before: Version, after: Version, *, tokens: Tokens, turns: int, user: str | None
 ) -> Impact:
-    """Measure a change on the last `turns` turns that used the prompt.
+    """Measure a change on the last `turns` turns that used the prompt. `tokens` are those of the two whole texts.
 
     Builds two or three windows per turn and stores nothing. With `user`, only turns of their conversations are listed.
     """
     branches = frozenset({before.branch, after.branch})
     one, other = OtherVersion(before, branches), OtherVersion(after, branches)
-    written = [services.count(text_of(await resolved_of(services, each))) for each in (before, after)]
     results, looked_at = await _turns_with(services, other, turns)
     diffs: list[Placed] = []
     missed: Counter[str] = Counter()
@@ -121,7 +118,7 @@ async def measure(
             continue
         named = user is None or user in (conversation.user, *conversation.participants)
         diffs.append((diff, TurnAt(conversation.id, turn.n) if named else None))
-    return _sum(diffs, _tokens(*written), missed, looked_at)
+    return _sum(diffs, tokens, missed, looked_at)
 
 
 # ---- which turns ----------------------------------------------------------------------------------------------------

@@ -490,8 +490,11 @@ async def compare_versions(
     `user`, only turns of their conversations are listed.
     """
     old, new = [services.count(await whole_text(services, each)) for each in (before, after)]
+    tokens = Tokens(old, new, new - old)
     found = await differ(before, after)
-    apart = before.slug != after.slug
+    apart, impact = before.slug != after.slug, None
+    if turns and not apart:
+        impact = await measure(services, before, after, tokens=tokens, turns=turns, user=user)
     return as_answer(
         VersionDiff,
         found,
@@ -502,8 +505,8 @@ async def compare_versions(
         slug_a=before.slug if apart else None,
         branch_a=before.branch if apart or before.branch != after.branch else None,
         bump=bump(found),
-        tokens=Tokens(old, new, new - old),
-        impact=await measure(services, before, after, turns=turns, user=user) if turns and not apart else None,
+        tokens=tokens,
+        impact=impact,
     )
 
 
