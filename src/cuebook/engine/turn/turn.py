@@ -100,7 +100,7 @@ async def open_step(
 
 
 async def decide_turn(services: Services, request: TurnRequest, position: HistoryPosition) -> Decision:
-    """Decide the next step of a turn: load one snapshot of the state, and compute all else from it. Store nothing."""
+    """Decide the next step of a turn from one snapshot of the stored state, the scene. Store nothing."""
     await restore_token_ratios(services, request.scope)  # into the caches, once per process
     if position.waiting_turn is not None:
         return await decide_step(services, request, position, position.waiting_turn)

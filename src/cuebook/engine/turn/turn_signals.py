@@ -324,15 +324,10 @@ def mood_tasks(
     set_by_hand = scene.reflection is not None and any(run.trigger == BY_HAND for run in scene.reflection.runs)
     if not (persona.metaprompts or tracking.enabled or set_by_hand):
         return None
-    if signals is None or has_same_signals(scene, signals):
+    before = signals_in(scene.last_turn.metadata) if scene.last_turn else None
+    if signals is None or (before is not None and before.counters.turns == signals.counters.turns):
         return ()
     return reflection_tasks(persona, tracking, signals)
-
-
-def has_same_signals(scene: Scene, turn_signals: TurnSignals) -> bool:
-    """Return whether the path's previous turn has the signals of the same message."""
-    before = signals_in(scene.last_turn.metadata) if scene.last_turn else None
-    return before is not None and before.counters.turns == turn_signals.counters.turns
 
 
 def mood_of(scene: Scene) -> MoodState:
