@@ -56,12 +56,12 @@ class Block(Struct, frozen=True, kw_only=True):
 
     kind: BlockKind
     source: str
-    role: str
-    tokens: int
     text: str
+    role: str = "system"
+    tokens: int = 0
     form: Form = "full"
     seq: int = 0
-    message: bytes = b""  # the wire message of posts and the query; empty if blocks are joined into one message
+    message: bytes = b""  # the wire message of a post or of the client's system text; empty for blocks that are joined
 
 
 class Dropped(Struct, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from cuebook.records.conversation import PathPost, messages_digest, text_digest
 from cuebook.records.erasure import GONE
 from cuebook.records.turn import (
     CLIENT,
+    Block,
     Cut,
     Dropped,
     Form,
@@ -22,7 +23,7 @@ from cuebook.records.turn import (
 )
 from cuebook.window.partition import Partition
 from cuebook.window.post_forms import PostInForm, cut_again, whole
-from cuebook.window.window import RENDERER, Sheet, Text, client_system
+from cuebook.window.window import RENDERER, Sheet, client_system
 
 _FORM, _TOKENS = attrgetter("form"), attrgetter("tokens")
 
@@ -47,8 +48,8 @@ def remember(
         texts[digest] = text
         return digest
 
-    def stored_text(text: Text) -> ManifestText:
-        digest = keep(text.wire.decode() or text.text)
+    def stored_text(text: Block) -> ManifestText:
+        digest = keep(text.message.decode() or text.text)
         return ManifestText(text.kind, text.source, text.role, text.tokens, digest)
 
     manifest = Manifest(
@@ -172,10 +173,10 @@ def _placed(post: PathPost, form: Form, cut: Cut | None) -> PostInForm:
 
 def _restore_front(
     manifest: Manifest, texts: Mapping[str, str]
-) -> tuple[tuple[Text, ...], tuple[Text, ...], Text | None]:
-    front: list[Text] = []
-    client: list[Text] = []
-    summary: Text | None = None
+) -> tuple[tuple[Block, ...], tuple[Block, ...], Block | None]:
+    front: list[Block] = []
+    client: list[Block] = []
+    summary: Block | None = None
     for each in manifest.front:
         if each.source == CLIENT:
             system = client_system(_known(texts, each.digest).encode())
@@ -187,9 +188,9 @@ def _restore_front(
     return tuple(front), tuple(client), summary
 
 
-def _text(each: ManifestText, texts: Mapping[str, str]) -> Text:
+def _text(each: ManifestText, texts: Mapping[str, str]) -> Block:
     text = _known(texts, each.digest)
-    return Text(kind=each.kind, source=each.source, role=each.role, tokens=each.tokens, text=text)
+    return Block(kind=each.kind, source=each.source, role=each.role, tokens=each.tokens, text=text)
 
 
 def _known(texts: Mapping[str, str], digest: str) -> str:

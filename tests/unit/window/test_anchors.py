@@ -4,9 +4,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.records.turn import Anchor
+from cuebook.records.turn import Anchor, Block
 from cuebook.window.partition import Partition
-from cuebook.window.window import FIELD, Sheet, Text, attach, volatile_text, with_breakpoints
+from cuebook.window.window import FIELD, Sheet, attach, volatile_text, with_breakpoints
 
 FENCE = "0123456789abcdef"
 
@@ -15,9 +15,9 @@ def sheet(*, summary: str = "", volatile: tuple[str, ...] = ()) -> Sheet:
     return Sheet(
         front=(),
         client=(),
-        summary=Text(kind="summary", source="summary:1", text=summary) if summary else None,
+        summary=Block(kind="summary", source="summary:1", text=summary) if summary else None,
         partition=Partition(kept=(), dropped=(), tokens=0),
-        volatile=tuple(Text(kind="memory", source="post:x", text=text, role="user") for text in volatile),
+        volatile=tuple(Block(kind="memory", source="post:x", text=text, role="user") for text in volatile),
         fence=FENCE,
         query=1,
     )

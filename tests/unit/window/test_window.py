@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from cuebook.config import BudgetConfig
 from cuebook.records.conversation import PathPost
+from cuebook.records.turn import Block
 from cuebook.window.partition import Partition, least, partition
 from cuebook.window.post_forms import cut_down, short, weigh, whole
 from cuebook.window.tokens import estimate
 from cuebook.window.window import (
     Sheet,
-    Text,
     attach,
     client_system,
     common_prefix,
@@ -65,20 +65,20 @@ def sheets(draw):
     front = draw(st.lists(texts, max_size=2))
     client = [client_system(json.dumps(each).encode()) for each in draw(st.lists(systems, max_size=3))]
     front, client = weigh_front(
-        [Text(kind="persona", source="persona:x", text=text) for text in front], client, estimate
+        [Block(kind="persona", source="persona:x", text=text) for text in front], client, estimate
     )
     summary = draw(st.none() | texts)
     frame = 0 if front or client else 4
     volatile = draw(st.lists(texts, max_size=3)) if query else []
     volatile = weigh_volatile(
-        [Text(kind="memory", source=f"post:{n}", text=text, role="user") for n, text in enumerate(volatile)],
+        [Block(kind="memory", source=f"post:{n}", text=text, role="user") for n, text in enumerate(volatile)],
         FENCE,
         estimate,  # noqa: E501, RUF100
     )
     return Sheet(
         front=front,
         client=client,
-        summary=weigh_text(Text(kind="summary", source="summary:1", text=summary), estimate, frame)
+        summary=weigh_text(Block(kind="summary", source="summary:1", text=summary), estimate, frame)
         if summary
         else None,  # noqa: E501, RUF100
         partition=Partition(kept=kept, dropped=parted.dropped, tokens=sum(each.tokens for each in kept)),
@@ -136,11 +136,11 @@ def test_messages_are_in_their_order(sheet):
     assert len(front) == (len(sheet.client) or bool(sheet.front or sheet.summary))
     told = [text for message in front for text in texts_of(message["content"])]
     expected = [text.text for text in sheet.front]
-    expected += [text for system in sheet.client for text in texts_of(json.loads(system.wire)["content"])]
+    expected += [text for system in sheet.client for text in texts_of(json.loads(system.message)["content"])]
     expected += [sheet.summary.text] if sheet.summary else []
     assert "\n\n".join(told) == "\n\n".join(expected)
     for message, system in zip(front, sheet.client, strict=False):
-        kept = json.loads(system.wire)
+        kept = json.loads(system.message)
         assert message["role"] == kept["role"]
         assert message.get("x_kept") == kept.get("x_kept"), "unknown fields stay"
 
@@ -149,9 +149,9 @@ def test_messages_are_in_their_order(sheet):
 def test_client_messages_without_added_text_are_unchanged(sheet):
     bare = msgspec.structs.replace(sheet, front=(), summary=None)
     window = rendered(bare)
-    assert window.messages[: len(sheet.client)] == tuple(system.wire for system in sheet.client)
+    assert window.messages[: len(sheet.client)] == tuple(system.message for system in sheet.client)
     ours = rendered(msgspec.structs.replace(sheet, summary=None))
-    assert ours.messages[1 : len(sheet.client)] == tuple(system.wire for system in sheet.client[1:])
+    assert ours.messages[1 : len(sheet.client)] == tuple(system.message for system in sheet.client[1:])
 
 
 @given(sheets())
@@ -187,7 +187,7 @@ def test_new_messages_do_not_change_earlier_bytes(sheet, text):
 
 
 def test_the_volatile_block_follows_the_query_in_an_unforgeable_fence():
-    texts = (Text(kind="memory", source="post:x", text=f"a </recalled {FENCE}> b", role="user"),)
+    texts = (Block(kind="memory", source="post:x", text=f"a </recalled {FENCE}> b", role="user"),)
     told = volatile_text(texts, FENCE)
     assert told.count(FENCE) == 2
     message = json.loads(attach(b'{"role":"user","content":"why?"}', told))

@@ -101,7 +101,7 @@ def count_messages(services: Services, call: RelayCall) -> int:
     """Estimate the tokens of a request. Raises InvalidInput."""
     request = MessagesWire(services, None, call).read()
     history = sum(weigh(msgspec.json.decode(each.raw), services.count) for each in request.history)
-    front = sum(each.tokens or weigh(msgspec.json.decode(each.wire), services.count) for each in request.client)
+    front = sum(each.tokens or weigh(msgspec.json.decode(each.message), services.count) for each in request.client)
     return history + front + (services.count(request.tools) if request.tools else 0)
 
 

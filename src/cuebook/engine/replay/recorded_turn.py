@@ -25,10 +25,10 @@ from cuebook.memory.tokenizer import said_of
 from cuebook.records.answer import Time
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Hit, Scope
-from cuebook.records.turn import RECALLED, Manifest, Turn
+from cuebook.records.turn import RECALLED, Block, Manifest, Turn
 from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.partition import in_force
-from cuebook.window.window import Sheet, Text
+from cuebook.window.window import Sheet
 
 #: Additional full-text results to load, because newer posts off the path rank among them.
 NEWER = 100
@@ -133,7 +133,7 @@ def plan_again(services: Services, recorded: RecordedTurn) -> WindowPlan:
 
 
 async def _memories(
-    services: Services, scope: Scope, turn: Turn, volatile: Sequence[Text], zone: tzinfo
+    services: Services, scope: Scope, turn: Turn, volatile: Sequence[Block], zone: tzinfo
 ) -> SelectedMemories:
     """Return a turn's cross-conversation memories: used ones in the window's words, omitted ones in today's words."""
     data: Mapping[str, Any] = turn.metadata.get(RECALLED) or {}
@@ -157,7 +157,7 @@ async def _memories(
     return SelectedMemories(hits=tuple(hits), durable=durable, reason=str(data.get("reviewReason", "")))
 
 
-def _hit(text: Text, noted: Mapping[str, Any], services: Services, zone: tzinfo) -> Hit:
+def _hit(text: Block, noted: Mapping[str, Any], services: Services, zone: tzinfo) -> Hit:
     """Return a memory in its recorded words. Its time is only known to the day, in the zone."""
     day, _, content = text.text.removeprefix(_OPENS).partition(_SHUTS)
     noon = datetime.combine(datetime.fromisoformat(day), time(12), zone)

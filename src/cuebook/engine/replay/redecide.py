@@ -28,7 +28,6 @@ from cuebook.records.memory import Place, Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import ResolvedVersion, Version
 from cuebook.records.turn import RECALLED, Block, Manifest, Window
-from cuebook.window.window import Text
 from cuebook.wire.anthropic_requests import plain_chat
 
 #: Task name for the model adapter and the audit log.
@@ -70,7 +69,7 @@ async def _with_version(services: Services, recorded: RecordedTurn, change: Othe
         now=recorded.turn.created_at,
         zone=recorded.request.zone,
     )
-    front: list[Text] = []
+    front: list[Block] = []
     is_used, tokens, unsaid = False, 0, ""
     for text in recorded.request.front:
         resolved = await _find(services, change, text.source)

@@ -28,8 +28,7 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import ERROR, Part, PathPost
 from cuebook.records.memory import Dense, Scope
 from cuebook.records.persona import Experience, Persona
-from cuebook.records.turn import Ask
-from cuebook.window.window import Text
+from cuebook.records.turn import Ask, Block
 
 # ---- In the prompt --------------------------------------------------------------------------------------------------
 
@@ -37,10 +36,10 @@ from cuebook.window.window import Text
 SOURCE = "experience:"
 
 
-def advice_of(experience: Experience) -> Text:
+def advice_of(experience: Experience) -> Block:
     """Return an experience's prompt text: only `what`, because `when` is for the selection."""
     text = f"Advice of this assistant's authors for such messages ({experience.exp_id}):\n{experience.what}"
-    return Text(kind="experience", source=SOURCE + experience.exp_id, text=text, role="user")
+    return Block(kind="experience", source=SOURCE + experience.exp_id, text=text, role="user")
 
 
 log = logging.getLogger("cuebook.experience")
@@ -81,7 +80,7 @@ class SelectedExperiences(Struct, frozen=True, kw_only=True):
 
 async def advise(
     services: Services, scope: Scope, scene: Scene, ask: Ask, *, asks_model: bool
-) -> tuple[tuple[Text, ...], SelectedExperiences | None]:
+) -> tuple[tuple[Block, ...], SelectedExperiences | None]:
     """Return the experiences relevant to a query, best first, and their selection; none for a query without words."""
     if services.experiences is None or not ask.text.strip() or not (experiences := await services.experiences()):
         return (), None

@@ -22,23 +22,14 @@ from cuebook.records.conversation import PathPost, fence_of
 from cuebook.records.marks import without_control_marks
 from cuebook.records.memory import Hit
 from cuebook.records.tuning import TuningState
-from cuebook.records.turn import Dropped, Manifest, Turn, Window
+from cuebook.records.turn import Block, Dropped, Manifest, Turn, Window
 from cuebook.signals.metaprompts import NOTED_AS
 from cuebook.window.budget import Allotment, allot, prompt_budget
 from cuebook.window.manifest import anchored, dropped_ranges, remember
 from cuebook.window.partition import UNTUNED, Partition, in_force, least, lighten, limited, moves, partition
 from cuebook.window.post_forms import JOIN_TOKENS, LEAST_TEXT, PostInForm, cut_down
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter, cut
-from cuebook.window.window import (
-    Sheet,
-    Text,
-    as_sent,
-    render,
-    volatile_overhead,
-    weigh_front,
-    weigh_text,
-    weigh_volatile,
-)
+from cuebook.window.window import Sheet, as_sent, render, volatile_overhead, weigh_front, weigh_text, weigh_volatile
 
 #: Reasons why posts of a path are not in its window.
 TOO_OLD = "older than the token budget allows"
@@ -147,9 +138,9 @@ class _Room(Struct, frozen=True):
 class _FixedBlocks(Struct, frozen=True, kw_only=True):
     """The blocks before the path, and the room that they leave."""
 
-    front: tuple[Text, ...]
-    client: tuple[Text, ...]
-    summary: Text | None
+    front: tuple[Block, ...]
+    client: tuple[Block, ...]
+    summary: Block | None
     tools: int
     allotment: Allotment
     dropped: tuple[Dropped, ...] = ()
@@ -214,7 +205,7 @@ def _fit(room: _Room, query: int) -> tuple[_FixedBlocks, Sequence[PathPost]]:
     if stored is not None and stored.markdown:
         text = _HEADING.format(day=day_of(stored.upto_at, request.zone))
         text += without_control_marks(stored.markdown)
-        summary = Text(kind="summary", source=f"summary:{stored.version}", text=text)
+        summary = Block(kind="summary", source=f"summary:{stored.version}", text=text)
     if summary is None or request.keeps_all:
         blocks = _fit_front(room, None, least(path, query), tokens)
         if summary is None or tokens <= blocks.allotment.posts:
@@ -242,14 +233,14 @@ def _covered(scene: Scene, path: Sequence[PathPost]) -> set[int]:
     }
 
 
-def _shortened(summary: Text, most: int, count: Counter) -> Text | None:
+def _shortened(summary: Block, most: int, count: Counter) -> Block | None:
     """Return a summary cut to a number of tokens by the importance of its lines, or None if nothing fits."""
     heading, _, markdown = summary.text.partition("\n\n")
     text = fit(markdown, most - count(heading) - JOIN_TOKENS - MESSAGE_OVERHEAD, count=count)
     return msgspec.structs.replace(summary, text=f"{heading}\n\n{text}") if text else None
 
 
-def _fit_front(room: _Room, summary: Text | None, least: tuple[int, int], path: int) -> _FixedBlocks:
+def _fit_front(room: _Room, summary: Block | None, least: tuple[int, int], path: int) -> _FixedBlocks:
     """Divide the token budget. Cut a summary that is too large to its most important lines.
 
     `least` are the tokens of the required posts, whole and cut, and `path` those of all posts.
@@ -310,7 +301,7 @@ QUOTE: Final = 160
 
 def _volatile(
     room: _Room, tokens: int, parted: Partition, query: int
-) -> tuple[tuple[Hit, ...], tuple[Text, ...], list[Dropped]]:
+) -> tuple[tuple[Hit, ...], tuple[Block, ...], list[Dropped]]:
     """Return the memories and posts recalled beside the query, all texts there, and those that do not fit.
 
     The mood state takes its room first, then experiences, the summary's text from tools, memories, and posts.
@@ -327,12 +318,12 @@ def _volatile(
     dropped, left = [*dropped, *unfit], left - used
     if scene.summary and scene.summary.tainted and left > 2 * LEAST_TEXT:
         source, content = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
-        texts.append(Text(kind="memory", source=source, text=content, role="user"))
+        texts.append(Block(kind="memory", source=source, text=content, role="user"))
         left -= count(content) + 1
     whole = [post_in_form.post for post_in_form in parted.kept if post_in_form.form == "full"]
     shown, shown_ids = {post.seq for post in whole}, {post.id for post in whole}
     memories = [
-        Text(kind="memory", source=hit.memory_id, text=_memory_line(hit, request.zone), role="user", tokens=hit.tokens)
+        Block(kind="memory", source=hit.memory_id, text=_memory_line(hit, request.zone), role="user", tokens=hit.tokens)
         for hit in request.memories.hits
         if not hit.sources or not shown_ids.issuperset(hit.sources)  # its own words are in the window
     ]
@@ -341,7 +332,7 @@ def _volatile(
     found = rank_found(scene.found, request.query, limit=request.recall_hits, skip={*shown, query})
     for hit in found:
         line = _post_line(hit, request.query, left, count, zone=request.zone)
-        text = Text(kind="memory", source=hit.memory_id, text=line, role="user", tokens=hit.tokens)
+        text = Block(kind="memory", source=hit.memory_id, text=line, role="user", tokens=hit.tokens)
         size = count(line) + 1
         if not line or size > left:
             dropped.append(_no_room(text, tokens))
@@ -356,10 +347,10 @@ def _volatile(
     return tuple(hit for hit in (*request.memories.hits, *found) if hit.memory_id in sources), weighed, dropped
 
 
-def _fit_texts(texts: Sequence[Text], most: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
+def _fit_texts(texts: Sequence[Block], most: int, count: Counter) -> tuple[list[Block], list[Dropped], int]:
     """Return the texts that fit a number of tokens, those that do not, and the tokens used."""
     most = left = max(0, most)
-    fitting: list[Text] = []
+    fitting: list[Block] = []
     dropped: list[Dropped] = []
     for text in texts:
         size = count(text.text) + 1
@@ -371,7 +362,7 @@ def _fit_texts(texts: Sequence[Text], most: int, count: Counter) -> tuple[list[T
     return fitting, dropped, most - left
 
 
-def _fit_mind(text: Text | None, room: int, count: Counter) -> tuple[list[Text], list[Dropped], int]:
+def _fit_mind(text: Block | None, room: int, count: Counter) -> tuple[list[Block], list[Dropped], int]:
     """Return the part of a mood state that fits into the volatile block, the part that does not, and the tokens left.
 
     Notes are omitted first.
@@ -389,7 +380,7 @@ def _fit_mind(text: Text | None, room: int, count: Counter) -> tuple[list[Text],
     return [], [Dropped(kind="mind", source=text.source, tokens=whole, reason=reason)], room
 
 
-def _no_room(text: Text, most: int) -> Dropped:
+def _no_room(text: Block, most: int) -> Dropped:
     what = "experiences" if text.kind == "experience" else "recalled memories"
     reason = f"{what} may use at most {most} tokens of this window"
     return Dropped(kind=text.kind, source=text.source, tokens=text.tokens, reason=reason)

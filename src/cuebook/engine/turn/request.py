@@ -16,10 +16,9 @@ from cuebook.engine.core.services import Key, Services
 from cuebook.errors import KeyReused
 from cuebook.interfaces.store import IdempotencyRecord, StoredPath
 from cuebook.records.memory import Scope
-from cuebook.records.turn import Ask, Step, Turn, Usage
+from cuebook.records.turn import Ask, Block, Step, Turn, Usage
 from cuebook.window.post_forms import whole
 from cuebook.window.tokens import Counter
-from cuebook.window.window import Text
 from cuebook.wire.chat_messages import ResentMessage, read_message
 
 #: What a request has of a utility call, from "" (nothing) over its shape alone, which needs a known frame too, a
@@ -43,8 +42,8 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     lists: bool = False  # the client may store its messages as items of a conversation that it created
     utility_sign: UtilitySign = ""  # how much it looks like a utility call
     retried: bool = False  # the client marks the request as a retry
-    client: tuple[Text, ...] = ()  # the client's system messages
-    live_client: tuple[Text, ...] = ()  # the original, if `client` has redacted secrets
+    client: tuple[Block, ...] = ()  # the client's system messages
+    live_client: tuple[Block, ...] = ()  # the original, if `client` has redacted secrets
     tools: str = ""
     live_tools: str = ""  # the original, if `tools` has redacted secrets
     quotes: bool = False  # no model answers: the answer quotes memories

@@ -47,8 +47,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.mind import TurnSignals
 from cuebook.records.persona import CHAIN, Persona
 from cuebook.records.prompt import MAIN, ResolvedVersion, Version
-from cuebook.records.turn import CLIENT, Ask, BlockKind, Dropped, Turn
-from cuebook.window.window import Text
+from cuebook.records.turn import CLIENT, Ask, Block, BlockKind, Dropped, Turn
 
 #: Block type of each link of a chain.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
@@ -70,15 +69,15 @@ _OF_THE_TURN = (
 class SystemPrompt(Struct, frozen=True, kw_only=True):
     """The system prompt of a turn, and what goes beside its query: mood state and experiences."""
 
-    texts: tuple[Text, ...] = ()
+    texts: tuple[Block, ...] = ()
     dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
     audit: tuple[Record, ...] = ()
-    mood: Text | None = None
+    mood: Block | None = None
     tasks: tuple[MetapromptTask, ...] = ()  # of the reflection
-    advice: tuple[Text, ...] = ()  # best first
+    advice: tuple[Block, ...] = ()  # best first
     advice_messages: tuple[bytes, ...] = ()  # to the model that selects experiences
     metadata: Mapping[str, Any] = {}  # the selections and signals, for the reply
-    volatile: tuple[Text, ...] | None = None  # in a later step: all texts beside the query, as in the first
+    volatile: tuple[Block, ...] | None = None  # in a later step: all texts beside the query, as in the first
 
 
 async def system_prompt(
@@ -119,7 +118,7 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
     fresh = profile is not None and profile.reason != CACHED
     speaker = _Speaker(services, scene, ask, persona, project, fresh=fresh, signals=signals)
     links = {speaker.resolve_name(slug) for slug in persona.chain.values()}
-    texts: list[Text | None] = []
+    texts: list[Block | None] = []
     if own is None or own not in links:  # a link that names it renders it in the link's place
         own_text = await speaker.text("persona", own) if own else None
         texts += [own_text] if own_text else _base(persona)
@@ -134,7 +133,7 @@ async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[s
     )
 
 
-def _variant(texts: Sequence[Text], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:
+def _variant(texts: Sequence[Block], chosen: Mapping[str, Any], signals: Mapping[str, float]) -> dict[str, Any]:
     """Return `metadata.promptVariant`: the selected variant of the persona's prompt, with its probability."""
     for text in texts:
         if text.kind == "persona" and text.source.startswith("prompt:"):
@@ -152,7 +151,7 @@ async def first_system_prompt(services: Services, scope: Scope, turn: Turn) -> S
     texts = await services.store.texts(scope, [text.digest for text in (*front, *manifest.volatile)])
     front_texts, volatile = (
         tuple(
-            Text(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
+            Block(kind=text.kind, source=text.source, role=text.role, text=texts[text.digest])
             for text in stored
             if text.digest in texts
         )
@@ -167,10 +166,10 @@ def _first(names: Sequence[str], families: Mapping[str, Family]) -> str | None:
     return next((name for name in names if name in families), None)
 
 
-def _base(persona: Persona) -> tuple[Text, ...]:
+def _base(persona: Persona) -> tuple[Block, ...]:
     if not persona.base_system_prompt:
         return ()
-    return (Text(kind="persona", source=f"persona:{persona.id}@{persona.version}", text=persona.base_system_prompt),)
+    return (Block(kind="persona", source=f"persona:{persona.id}@{persona.version}", text=persona.base_system_prompt),)
 
 
 def _profile(services: Services, scene: Scene, ask: Ask) -> Profile | None:
@@ -252,7 +251,7 @@ class _Speaker:
         self._agent = persona.id
         self._render_id = services.dice.new_id("render")
 
-    async def link(self, persona: Persona, key: str) -> Text | None:
+    async def link(self, persona: Persona, key: str) -> Block | None:
         """Render a link of the chain, or its fallback."""
         slug = self.resolve_name(persona.chain[key])
         text = await self.text(_KINDS[key], slug or persona.chain[key])
@@ -265,7 +264,7 @@ class _Speaker:
         """Return the prompt id of a name in this project."""
         return _first(candidates(name, self._project), self._families)
 
-    async def text(self, kind: BlockKind, slug: str) -> Text | None:
+    async def text(self, kind: BlockKind, slug: str) -> Block | None:
         """Render a prompt. One that fails is skipped and its error stored."""
         try:
             resolved = await self._resolved(slug)
@@ -286,7 +285,7 @@ class _Speaker:
                 conversation=self._ask.conversation,
             )
         )
-        return Text(kind=kind, source=resolved.version.source, text=text) if text.strip() else None
+        return Block(kind=kind, source=resolved.version.source, text=text) if text.strip() else None
 
     async def _resolved(self, slug: str) -> ResolvedVersion:
         family = self._families.get(slug)

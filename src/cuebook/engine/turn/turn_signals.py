@@ -27,7 +27,7 @@ from cuebook.records.conversation import TOOL, Conversation, Draft, PathPost
 from cuebook.records.mind import NEUTRAL, Counters, MoodState, Reflection, Sentiment, TurnSignals
 from cuebook.records.persona import Persona, SentimentTracking
 from cuebook.records.prompt import Outcome
-from cuebook.records.turn import Ask, TurnOn
+from cuebook.records.turn import Ask, Block, TurnOn
 from cuebook.signals.context import drift_by_meaning, drift_by_words
 from cuebook.signals.machine_text import failed
 from cuebook.signals.message_signals import TRACE, hear
@@ -38,7 +38,6 @@ from cuebook.signals.profiles import tracking_of
 from cuebook.signals.sentiment import FALLBACK
 from cuebook.signals.tasks import nearest
 from cuebook.window.post_forms import parts_of
-from cuebook.window.window import Text
 
 log = logging.getLogger("cuebook.sentiment")
 
@@ -335,7 +334,7 @@ def mood_of(scene: Scene) -> MoodState:
     return scene.reflection.mind if scene.reflection else NEUTRAL
 
 
-def mood_text(scene: Scene) -> Text | None:
+def mood_text(scene: Scene) -> Block | None:
     """Return the path's mood state, or None if it is neutral.
 
     Advice for an event is shown in the next answers. Then the event ends, unless a retrospective kept it.
@@ -347,7 +346,7 @@ def mood_text(scene: Scene) -> Text | None:
         run.trigger.startswith("event:") for run in reflection.runs
     )
     text = describe_mood(replace(reflection.mind, strategy="") if over else reflection.mind)
-    return Text(kind="mind", source=f"mind:{reflection.turn}", text=text, role="user") if text else None
+    return Block(kind="mind", source=f"mind:{reflection.turn}", text=text, role="user") if text else None
 
 
 def reflection_tasks(

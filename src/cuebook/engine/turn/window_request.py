@@ -17,10 +17,9 @@ from cuebook.interfaces.store import Scene
 from cuebook.memory.recall import Query
 from cuebook.memory.rolling import choose
 from cuebook.records.conversation import Draft, PathPost
-from cuebook.records.turn import Dropped
+from cuebook.records.turn import Block, Dropped
 from cuebook.window.manifest import dropped_ranges
 from cuebook.window.post_forms import decode, whole
-from cuebook.window.window import Text
 from cuebook.wire.responses_items import ITEMS, is_compaction
 
 #: Reason why posts before a provider's compaction item are not in a window.
@@ -38,22 +37,22 @@ class WindowRequest(Struct, frozen=True, kw_only=True):
         frozenset()
     )  # by seq: posts with other fields than the stored ones, as the client resent them
     keeps_all: bool = False  # nothing is summarized or shortened while the path fits the budget
-    front: tuple[Text, ...] = ()  # persona, sections and add-ons, as rendered
+    front: tuple[Block, ...] = ()  # persona, sections and add-ons, as rendered
     dropped: tuple[Dropped, ...] = ()  # errors of those that failed to render
     query: Query | None  # None: no recall
     recall_hits: int = 12
     quotes: bool = False  # no model call: return memories for the query, whether in the window or not
     token_budget: int | None = None
-    client: tuple[Text, ...] = ()
-    live_client: tuple[Text, ...] = ()  # the original, if `client` has redacted secrets
+    client: tuple[Block, ...] = ()
+    live_client: tuple[Block, ...] = ()  # the original, if `client` has redacted secrets
     tools: str = ""
     live_tools: str = ""  # the original, if `tools` has redacted secrets
     live: Mapping[int, bytes] = {}  # by seq: the message as sent, if the stored one has redacted secrets
-    frozen: tuple[Text, ...] | None = None  # in a later step of a turn: the volatile block of the first
+    frozen: tuple[Block, ...] | None = None  # in a later step of a turn: the volatile block of the first
     query_seq: int | None = None  # the open turn's query; None = the newest user post
     memories: SelectedMemories = SelectedMemories()  # cross-conversation memories
-    advice: tuple[Text, ...] = ()  # experiences selected for the query, best first
-    mind: Text | None = None  # rendered mood state of the path
+    advice: tuple[Block, ...] = ()  # experiences selected for the query, best first
+    mind: Block | None = None  # rendered mood state of the path
     zone: tzinfo = UTC  # time zone of dates
 
 
