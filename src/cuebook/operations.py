@@ -27,7 +27,7 @@ WIRE_NAMES: Final[Mapping[str, str]] = {
 #: A sentence of a docstring about exceptions.
 _RAISES: Final = re.compile(r"\s*Raises\s[^.]*\.")
 #: The limits that msgspec checks.
-_LIMITS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
+LIMITS: Final = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern")
 #: The attribute of a method that has its declaration.
 MARK: Final = "__operation__"
 
@@ -83,7 +83,7 @@ class Parameter(Struct, frozen=True, kw_only=True):
             return kind
         if type(None) not in get_args(kind):
             return Annotated[kind, meta]
-        limits: dict[str, Any] = {name: getattr(meta, name) for name in _LIMITS if getattr(meta, name) is not None}
+        limits: dict[str, Any] = {name: getattr(meta, name) for name in LIMITS if getattr(meta, name) is not None}
         if limits:
             members = tuple(each for each in get_args(kind) if each is not type(None))
             kind = annotate[union[members], Meta(**limits)] | None

@@ -28,6 +28,7 @@ from cuebook.errors import (
     Unproven,
     UpstreamError,
 )
+from cuebook.records.answer import as_answer
 
 PROBLEM_TYPE = "application/problem+json"
 #: Names of errors that the HTTP layer raises.
@@ -147,35 +148,20 @@ class Failure(Struct, frozen=True, kw_only=True):
     name: str
     detail: str
     where: str | None = None
-    errors: tuple[FieldError, ...] = ()
-    conflicts: tuple[SectionConflict, ...] = ()
+    errors: list[FieldError] | None = None
+    conflicts: list[SectionConflict] | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
     def problem(self, instance: str | None = None) -> Problem:
         """Return it as a problem document."""
-        return Problem(
-            type=f"urn:cuebook:problem:{self.name}",
-            title=HTTPStatus(self.status).phrase if self.status in _STATUSES else "Error",
-            status=self.status,
-            detail=self.detail,
-            instance=instance,
-            where=self.where,
-            errors=list(self.errors) or None,
-            conflicts=list(self.conflicts) or None,
-        )
+        title = HTTPStatus(self.status).phrase if self.status in _STATUSES else "Error"
+        return as_answer(Problem, self, type=f"urn:cuebook:problem:{self.name}", title=title, instance=instance)
 
     def openai(self) -> OpenAIError:
         """Return it as OpenAI's error object."""
-        kind = (
-            "server_error"
-            if self.status >= 500
-            else "rate_limit_error"
-            if self.status == 429
-            else "invalid_request_error"
-        )
-        return OpenAIError(
-            OpenAIErrorBody(message=self.detail, type=kind, param=self.where, code=self.name.replace("-", "_"))
-        )
+        kind = _OPENAI.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+        code = self.name.replace("-", "_")
+        return OpenAIError(OpenAIErrorBody(message=self.detail, type=kind, param=self.where, code=code))
 
     def anthropic(self) -> AnthropicError:
         """Return it as Anthropic's error object."""
@@ -183,6 +169,8 @@ class Failure(Struct, frozen=True, kw_only=True):
         return AnthropicError(AnthropicErrorBody(kind, self.detail))
 
 
+#: OpenAI's error types by status; others are `server_error`, or `invalid_request_error` below 500.
+_OPENAI = {429: "rate_limit_error"}
 #: Anthropic's error types by status; others are `api_error`, or `invalid_request_error` below 500.
 _ANTHROPIC = {
     401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large",
@@ -212,13 +200,13 @@ def _of_family(error: CuebookError) -> Failure:
         status = error.status if error.status is not None and 400 <= error.status < 600 else status
     elif isinstance(error, BackendError) and error.retryable and status == 500:
         status, headers = 503, (("retry-after", "1"),)
-    clashes = error.conflicts if isinstance(error, MergeConflict) else ()
+    clashes = error.conflicts if isinstance(error, MergeConflict) else None
     return Failure(
         status=status,
         name=name,
         detail=str(error),
         where=getattr(error, "where", None),
-        conflicts=msgspec.convert(clashes, tuple[SectionConflict, ...]),
+        conflicts=msgspec.convert(clashes, list[SectionConflict] | None),
         headers=headers,
     )
 
@@ -227,9 +215,9 @@ def _of_litestar(error: HTTPException) -> Failure:
     status = error.status_code
     name = _NAMES.get(status, "internal" if status >= 500 else "invalid-input")
     raw: Any = error.extra if isinstance(error.extra, list) else []
-    errors = tuple(_field_error(each) for each in raw if isinstance(each, dict))
+    errors = [_field_error(each) for each in raw if isinstance(each, dict)]
     if match := _MISSING.match(error.detail):
-        errors = (FieldError(match[1], "missing. Add it to the query."),)
+        errors = [FieldError(match[1], "missing. Add it to the query.")]
     detail = {
         404: "No route at this address. See /schema for all routes.",
         405: "Method not allowed here. See the Allow header.",
@@ -245,7 +233,7 @@ def _of_litestar(error: HTTPException) -> Failure:
         name=name,
         detail=detail,
         where=errors[0].where if errors else None,
-        errors=errors,
+        errors=errors or None,
         headers=headers,
     )
 

@@ -16,7 +16,7 @@ from litestar.typing import FieldDefinition
 from msgspec import UNSET
 
 from cuebook import Cuebook
-from cuebook.operations import Operation, Parameter, operations_of, summary_of
+from cuebook.operations import LIMITS, Operation, Parameter, operations_of, summary_of
 from cuebook.records.answer import Time
 from cuebook.server.api.types import answers, seconds_of
 from cuebook.server.caller import AnyRequest, actor_of, caller_of, cue_of, idempotency_key, user_of
@@ -133,8 +133,7 @@ def _query(parameter: Parameter) -> Any:
     meta, kind = parameter.meta, parameter.kind
     if parameter.argument.time or parameter.argument.source == "user":
         kind = str | None
-    names = ("ge", "gt", "le", "lt", "min_length", "max_length", "pattern")
-    limits = {name: getattr(meta, name) for name in names if getattr(meta, name, None) is not None}
+    limits = {name: getattr(meta, name) for name in LIMITS if getattr(meta, name, None) is not None}
     return Annotated[kind, QueryParameter(name=parameter.wire, description=parameter.description or None, **limits)]
 
 
