@@ -372,7 +372,7 @@ def posts_on(row: ConversationRow, runs: Runs, limit: int | None = None) -> list
         if end < first:
             break
         found = row.transaction.records(Post, "posts_stretch", no=row.no, first=first, last=end)
-        posts += [whole(row.transaction, post) for post in found]
+        posts += [post if post.message else whole(row.transaction, post) for post in found]
     return posts
 
 
@@ -464,12 +464,13 @@ def read_mark(row: ConversationRow, runs: Runs, path_query: PathQuery, *, shown:
     if not path_query.use_summary or path_query.summary_version == 0:
         return 0, 0
     if path_query.summary_version is not None:
-        return _named(row, runs, path_query.summary_version)
+        named = _summary_on(row, runs, path_query.summary_version)
+        return (named["upto_seq"], named["version"]) if named else (0, 0)
     mark, version = _newest_summary(row, runs)
     if 0 < shown < version and path_query.steady_posts:
-        steady = _named(row, runs, shown)
-        if steady[0] and _serves(row, runs, path_query, steady):
-            return steady
+        steady = _summary_on(row, runs, shown)
+        if steady and _serves(row, runs, path_query, steady):
+            return steady["upto_seq"], shown
     return mark, version
 
 
@@ -481,16 +482,15 @@ def _newest_summary(row: ConversationRow, runs: Runs) -> tuple[int, int]:
     return row.mark, row.value("summary_ending", mark=row.mark)
 
 
-def _named(row: ConversationRow, runs: Runs, version: int) -> tuple[int, int]:
+def _summary_on(row: ConversationRow, runs: Runs, version: int) -> Row | None:
+    """Return a summary of a path, None if it is of another one."""
     data = row.one("summary_get", version=version)
-    return (data["upto_seq"], data["version"]) if data and on_path(runs, data["upto_seq"]) else (0, 0)
+    return data if data and on_path(runs, data["upto_seq"]) else None
 
 
-def _serves(row: ConversationRow, runs: Runs, path_query: PathQuery, steady: tuple[int, int]) -> bool:
+def _serves(row: ConversationRow, runs: Runs, path_query: PathQuery, steady: Row) -> bool:
     """Return whether an earlier summary includes all corrections, and few posts follow it."""
-    mark, version = steady
-    posts, tokens = backlog(row, tip_at(row, runs[0][1]), mark)
+    posts, tokens = backlog(row, tip_at(row, runs[0][1]), steady["upto_seq"])
     if posts > path_query.steady_posts or tokens > path_query.full_tokens // 2:
         return False
-    data = row.one("summary_get", version=version)
-    return data is not None and bool(data["corrected"] >= last_correction(row))
+    return bool(steady["corrected"] >= last_correction(row))

@@ -167,7 +167,7 @@ WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last O
 -- name: posts_stretch
 -- Select whole posts of a stretch of a run, oldest first. If a body is stored apart, message is NULL and wire is its digest.
 SELECT id, seq, parent, round, sender, recipient, role, message, created_at, tokens,
-    CASE WHEN body IS NULL THEN coalesce(parts, '[]') ELSE '[]' END AS parts, coalesce(body, wire) AS wire, state, digest FROM post
+    CASE WHEN body IS NULL THEN parts END AS parts, coalesce(body, wire) AS wire, state, digest FROM post
 WHERE tenant = :tenant AND conversation = :no AND seq BETWEEN :first AND :last ORDER BY seq;
 
 -- name: sums_at

@@ -26,14 +26,13 @@ _PLAIN = (str, int, float, bytes, NoneType)
 def record(kind: type[S], row: Mapping[str, Any], /, **values: Any) -> S:
     """Return a record from a row's columns of the same names; `values` replace columns or add fields.
 
-    A field without a column has its default.
+    A field without a column, or with NULL instead of JSON, has its default.
     """
     plain, decoded = _fields(kind)
     fields = {name: row[name] for name in plain if name in row}
     for name, decode in decoded:
-        if name in row and name not in values:
-            raw = row[name]
-            fields[name] = None if raw is None else decode(raw)
+        if name not in values and (raw := row.get(name)) is not None:
+            fields[name] = decode(raw)
     return kind(**(fields | values) if values else fields)
 
 
@@ -47,8 +46,8 @@ def record_maker(kind: type[S], names: tuple[str, ...]) -> Callable[[Sequence[An
     def make(row: Sequence[Any]) -> S:
         fields = dict(zip(own, pick(row), strict=False))
         for name, at, decode in rest:
-            raw = row[at]
-            fields[name] = None if raw is None else decode(raw)
+            if (raw := row[at]) is not None:
+                fields[name] = decode(raw)
         return kind(**fields)
 
     return make
