@@ -66,8 +66,6 @@ class Presets(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
 
 #: The reason of a profile that was not reviewed.
 CACHED: Final = "cached"
-#: The default without a file: no profiles.
-NONE = Presets()
 
 
 class Profile(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import cuebook
 from cuebook.errors import InvalidInput
-from cuebook.prompts.presets import CACHED, NONE, Presets, Profile, read_presets, route
+from cuebook.prompts.presets import CACHED, Presets, Profile, read_presets, route
 
 FILE = "config/metaprompt-presets.json"
 PROJECT = Path(cuebook.__file__).parent / "app" / "setup" / "project"
@@ -204,9 +204,9 @@ def test_a_removed_preset_is_reviewed():
 
 
 def test_without_presets_no_profile_applies():
-    first = ask(NONE, "a plan")
+    first = ask(Presets(), "a plan")
     assert (first.preset_id, first.addon_keys, first.reason) == ("", (), "default")
-    assert ask(NONE, "", turn=2, last=first).reason == CACHED
+    assert ask(Presets(), "", turn=2, last=first).reason == CACHED
     assert not read({"memoryCompaction": {}}).presets
 
 

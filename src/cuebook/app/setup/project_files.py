@@ -15,7 +15,7 @@ from cuebook.errors import InvalidInput
 from cuebook.memory.rolling import SHIPPED, Compaction, override, read_compaction, with_profile
 from cuebook.prompts import strict_json
 from cuebook.prompts.names import PROJECTS, instructions
-from cuebook.prompts.presets import NONE, Presets, read_presets
+from cuebook.prompts.presets import Presets, read_presets
 from cuebook.records.answer import Wire
 from cuebook.records.persona import Persona
 from cuebook.records.redaction import spans
@@ -80,7 +80,7 @@ def load_compaction(config: Config) -> Compaction:
 def load_presets(config: Config, prompts: Collection[str]) -> Presets:
     """Load the prompt profiles of the presets file, none without a file. `prompts` are the ids add-ons may use."""
     document = _presets(config)
-    return NONE if document is None else read_presets(document, file=config.settings.memory.presets, prompts=prompts)
+    return read_presets({} if document is None else document, file=config.settings.memory.presets, prompts=prompts)
 
 
 def modes_of(config: Config) -> set[str]:

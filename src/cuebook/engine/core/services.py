@@ -21,7 +21,6 @@ from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink
 from cuebook.interfaces.store import IdempotencyRecord
 from cuebook.memory.rolling import Compaction
 from cuebook.memory.scopes import Policy
-from cuebook.prompts.presets import NONE as NO_PRESETS
 from cuebook.prompts.presets import Presets
 from cuebook.prompts.rollback_evidence import Docket
 from cuebook.records.conversation import Conversation, keyed_digest
@@ -130,7 +129,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     default_persona: str
     compaction: Compaction
     profile: str = ""  # chosen while running for all conversations; "" = as configured
-    presets: Presets = NO_PRESETS
+    presets: Presets = Presets()
     profiles: Profiles = TRACKING_PROFILES  # of sentiment tracking
     project: str = ""  # its prompts shadow others of the same name unless the call or conversation names a project
     builtin: Mapping[str, Version] = {}  # shipped prompts by id, used if the database has none
