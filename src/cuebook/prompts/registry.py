@@ -27,7 +27,7 @@ from cuebook.prompts.names import DEFAULT, ENDING, check_branch, check_slug
 from cuebook.prompts.pages import decoded
 from cuebook.prompts.params import bare, read_params
 from cuebook.prompts.strict_json import parse
-from cuebook.records.prompt import MAIN, BranchPlace, Label, Param, Version
+from cuebook.records.prompt import MAIN, Branch, BranchPlace, Label, Param, Version
 from cuebook.validate import check as validated
 
 #: The registry's format version; a greater number is from a later Cuebook.
@@ -122,33 +122,31 @@ def is_object(path: str, text: str | bytes) -> bool:
 # ---------------------------------------------------------------- writing
 def layout(
     versions: Iterable[Version],
-    heads: Mapping[BranchPlace, int],
-    labels: Mapping[str, Sequence[Label]] | None = None,
+    branches: Mapping[BranchPlace, Branch],
+    labels: Mapping[str, Sequence[Label]],
     *,
-    active: Mapping[BranchPlace, int] | None = None,
-    paths: Mapping[BranchPlace, str] | None = None,
+    paths: Mapping[BranchPlace, str],
     others: Iterable[RegistryEntry] = (),
 ) -> dict[str, str]:
     """Return all files of these versions below `prompts/`: active ones, objects of the others, the registry itself.
 
-    `heads`, `active` (default: the head) and `paths` (default: `path_of`) are by slug and branch. The registry lists
-    `others` too. Raises InvalidInput if two would share a file.
+    `labels` are by slug. A branch without a path gets that of `path_of`. The registry lists `others` too. Raises
+    InvalidInput if two would share a file.
     """
     files: dict[str, str] = {}
     owners: dict[str, str] = {}
     entries: list[RegistryEntry] = []
     for version in versions:
-        place = version.place
-        head = heads.get(place) == version.number
-        chosen = (active or {}).get(place, heads.get(place)) == version.number
+        branch = branches[version.place]
+        head, chosen = branch.head == version.number, branch.active == version.number
         text = write_file(version)
-        path = ((paths or {}).get(place) or path_of(*place)) if chosen else object_path(text)
+        path = (paths.get(version.place) or path_of(*version.place)) if chosen else object_path(text)
         if chosen and owners.setdefault(path.lower(), version.source) != version.source:
             raise InvalidInput(
                 f"{path}: would contain {owners[path.lower()]} and {version.source}. Rename one.", where=path
             )
         files[path] = text
-        entry = _entry(version, path=path, head=head, labels=(labels or {}).get(version.slug, ()))
+        entry = _entry(version, path=path, head=head, labels=labels.get(version.slug, ()))
         entries.append(entry if chosen == head else replace(entry, active=chosen))
     files[FILE] = render([*entries, *others])
     return files

@@ -13,7 +13,7 @@ from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file, write_file
 from cuebook.prompts.registry import check, complete, layout, object_path, path_of, read, render
 from cuebook.records.answer import Time
-from cuebook.records.prompt import Label, Param, Version
+from cuebook.records.prompt import Branch, Label, Param, Version
 
 SEED = """{
   "id": "persona/kind_helper",
@@ -39,13 +39,23 @@ def cue():
     return [one, sealed(two), version("system/base", 1, "Be kind."), version(number=1, text="Hi!", branch="trial")]
 
 
-HEADS = {("persona/kind_helper", "main"): 2, ("system/base", "main"): 1, ("persona/kind_helper", "trial"): 1}
+def stands(head, active=0):
+    return Branch(
+        name="", head=head, active=active or head, semver="", digest="", weight=0.5, observations=0, rolled_back=()
+    )
+
+
+BRANCHES = {
+    ("persona/kind_helper", "main"): stands(2),
+    ("system/base", "main"): stands(1),
+    ("persona/kind_helper", "trial"): stands(1),
+}
 LABELS = {"persona/kind_helper": (Label(name="production", branch="main", number=1, moved_by="ann", moved_at=Time(0)),)}
 
 
 def test_the_registry_has_an_object_per_version():
     old = object_path(write_file(cue()[0]))
-    assert layout(cue()[:2], HEADS, LABELS)["registry.json"] == (
+    assert layout(cue()[:2], BRANCHES, LABELS, paths={})["registry.json"] == (
         '{\n  "format": 1,\n  "prompts": [\n    {\n'
         '      "author": "",\n      "branch": "main",\n      "description": "Helper",\n'
         f'      "digest": "{cue()[0].digest}",\n      "head": false,\n      "id": "persona/kind_helper",\n'
@@ -63,11 +73,11 @@ def test_the_registry_has_an_object_per_version():
 
 @given(st.permutations(cue()))
 def test_the_same_versions_in_any_order_have_the_same_bytes(versions):
-    assert layout(versions, HEADS, LABELS) == layout(cue(), HEADS, LABELS)
+    assert layout(versions, BRANCHES, LABELS, paths={}) == layout(cue(), BRANCHES, LABELS, paths={})
 
 
 def test_a_built_registry_parses_and_matches_its_files():
-    files = layout(cue(), HEADS, LABELS, active={("persona/kind_helper", "main"): 1})
+    files = layout(cue(), BRANCHES | {("persona/kind_helper", "main"): stands(2, 1)}, LABELS, paths={})
     registry = read(files["registry.json"])
     assert render(registry.entries) == files["registry.json"]
     assert check(registry, files) == []
@@ -83,7 +93,7 @@ def test_a_built_registry_parses_and_matches_its_files():
 
 
 def test_an_older_version_is_restored_from_its_object():
-    files = layout(cue(), HEADS)
+    files = layout(cue(), BRANCHES, {}, paths={})
     old = cue()[0]
     path = object_path(write_file(old))
     assert path.endswith(hashlib.sha256(files[path].encode()).hexdigest())
@@ -141,7 +151,7 @@ def kinds(files, **changed):
 
 
 def test_every_mismatch_is_found():
-    files = layout(cue(), HEADS, LABELS)
+    files = layout(cue(), BRANCHES, LABELS, paths={})
     head, old = "default/persona/kind_helper.md", object_path(write_file(cue()[0]))
     registry = files["registry.json"]
     assert kinds(files) == []
@@ -196,10 +206,10 @@ def test_an_invalid_registry_is_reported(text, message):
 
 def test_two_prompts_in_one_file_are_rejected():
     versions = [version("persona/a"), version("default/persona/a")]
-    heads = {("persona/a", "main"): 1, ("default/persona/a", "main"): 1}
+    branches = {("persona/a", "main"): stands(1), ("default/persona/a", "main"): stands(1)}
     with pytest.raises(InvalidInput, match=r"default/persona/a\.md: would contain"):
-        layout(versions, heads)
-    assert "projects/a.md" in layout(versions, heads, paths={("persona/a", "main"): "projects/a.md"})
+        layout(versions, branches, {}, paths={})
+    assert "projects/a.md" in layout(versions, branches, {}, paths={("persona/a", "main"): "projects/a.md"})
 
 
 def test_heads_have_file_paths():

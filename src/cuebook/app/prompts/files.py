@@ -263,9 +263,8 @@ class ProjectPrompts(Prompts):
         branches = {(slug, branch.name): branch for slug, family in families.items() for branch in family.branches}
         files = registries.layout(
             versions,
-            {place: branch.head for place, branch in branches.items()},
+            branches,
             {slug: family.labels for slug, family in families.items()},
-            active={place: branch.active for place, branch in branches.items()},
             paths=paths,
             others=[each for each in registry_entries if each.id not in families],
         )
