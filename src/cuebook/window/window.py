@@ -131,8 +131,21 @@ def _blocks(sheet: Sheet, values: Sequence[bytes]) -> Iterator[Block]:
     """Yield the blocks of a sheet; `values` are the messages of its path, without the volatile block."""
     yield from (*sheet.front, *sheet.client, *([sheet.summary] if sheet.summary else []))
     for post_in_form, message in zip(sheet.partition.kept, values, strict=True):
-        is_query = post_in_form.post.seq == sheet.query
-        yield _post_block(post_in_form, message, is_query=is_query)
+        post, form = post_in_form.post, post_in_form.form
+        is_query = post.seq == sheet.query
+        text = post.message if form == "full" else shown_of(post_in_form)
+        if post.parts and text and form == "full":  # attachments and calls, without secrets of the live message
+            text = text_of(whole(post, None))
+        yield Block(
+            kind="query" if is_query else "post",
+            source=f"post:{post.id}",
+            role=post.role,
+            tokens=post_in_form.tokens,
+            text=text or text_of(message),
+            form=form,
+            seq=post.seq,
+            message=message,
+        )
         if is_query:
             yield from sheet.volatile
 
@@ -140,23 +153,6 @@ def _blocks(sheet: Sheet, values: Sequence[bytes]) -> Iterator[Block]:
 def _at(post_in_forms: Sequence[PostInForm], seq: int) -> int:
     """Return the index of a post among the kept ones; -1 if it is missing. It is searched from the newest."""
     return next((at for at in range(len(post_in_forms) - 1, -1, -1) if post_in_forms[at].post.seq == seq), -1)
-
-
-def _post_block(post_in_form: PostInForm, message: bytes, *, is_query: bool) -> Block:
-    """Return the block of a post: its attachments and calls after its message, without secrets of the live message."""
-    text, post = shown_of(post_in_form), post_in_form.post
-    if post_in_form.form == "full" and post.message and post.parts:
-        text = text_of(whole(post, None))
-    return Block(
-        kind="query" if is_query else "post",
-        source=f"post:{post.id}",
-        role=post.role,
-        tokens=post_in_form.tokens,
-        text=text or text_of(message),
-        form=post_in_form.form,
-        seq=post.seq,
-        message=message,
-    )
 
 
 def _front_messages(sheet: Sheet) -> list[bytes]:
