@@ -49,9 +49,15 @@ def test_branch_is_merged_or_conflicts_are_reported(client: httpx.Client) -> Non
     assert refused["conflicts"] == [{"section": "tone", "base": "Warm.", "ours": "Cool.", "theirs": "Icy."}]
     assert client.get("/api/prompts/a").json()["version"] == 4, "The rejected merge must write nothing."
     assert problem(client.post("/api/prompts/a/merge", json={"branch": "main"}), 400)["where"] == "into"
-    itself = client.post("/api/prompts/a/merge", json={"branch": "main", "into": "try"})
-    assert "was not forked" in problem(itself, 400)["detail"]
-    assert "Available: main, try." in problem(client.post("/api/prompts/a/merge", json={"branch": "no"}), 404)["detail"]
+    back = client.post("/api/prompts/a/merge", json={"branch": "main", "into": "try"})
+    assert problem(back, 409)["conflicts"][0]["ours"] == "Icy."
+    client.post("/api/prompts/a/branches", json={"name": "own", "from": {"branch": "try"}})
+    unrelated = client.post("/api/prompts/a/merge", json={"branch": "main", "into": "own"})
+    assert "was not forked" in problem(unrelated, 400)["detail"]
+    assert (
+        "Available: main, own, try."
+        in problem(client.post("/api/prompts/a/merge", json={"branch": "no"}), 404)["detail"]
+    )
 
 
 def test_cleared_version_is_no_longer_rolled_back(client: httpx.Client) -> None:
