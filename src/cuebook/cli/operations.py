@@ -78,7 +78,7 @@ def _add(app: typer.Typer, operation: Operation, name: str, render: Render | Non
 
 
 #: A command: its arguments are the shared options, the values of an operation's arguments, and its own options.
-OperationCommand = Callable[..., None]
+OperationCommand = Callable[..., Any]
 
 
 def operation_command(
@@ -110,10 +110,10 @@ def _register(
     replaced = {each.name for each in own}
     options = [each for each in parameters if each.asked and each.argument.flag != "-" and each.name not in replaced]
 
-    def run(state: State, **values: Any) -> None:
+    def run(state: State, **values: Any) -> Any:
         extra = {each.name: values.pop(each.name) for each in own}
         try:
-            function(state, {each.name: _value(each, values[each.name]) for each in options}, **extra)
+            return function(state, {each.name: _value(each, values[each.name]) for each in options}, **extra)
         except InvalidInput as error:
             raise _by_option(error, options) from None
 
