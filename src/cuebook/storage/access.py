@@ -1,4 +1,4 @@
-"""Check access to a conversation, and count erasures (epochs), inside a transaction."""
+"""Conversations in a transaction: their rows, access checks, erasure counts (epochs) and corrections."""
 
 from collections.abc import Collection
 from typing import Any

@@ -41,8 +41,8 @@ from cuebook.storage.tree import (
     text_of,
     tip_at,
     unread,
-    whole,
     with_bodies,
+    with_body,
 )
 from cuebook.storage.tree import after as runs_after
 from cuebook.storage.tuning import standing
@@ -372,7 +372,7 @@ def posts_on(row: ConversationRow, runs: Runs, limit: int | None = None) -> list
         if end < first:
             break
         found = row.transaction.records(Post, "posts_stretch", no=row.no, first=first, last=end)
-        posts += [post if post.message else whole(row.transaction, post) for post in found]
+        posts += [post if post.message else with_body(row.transaction, post) for post in found]
     return posts
 
 

@@ -227,7 +227,7 @@ def text_of(transaction: Transaction, message: str | None, digest: bytes | None)
     return read_body(transaction, digest)[0] if message is None else message
 
 
-def whole(transaction: Transaction, post: Post) -> Post:
+def with_body(transaction: Transaction, post: Post) -> Post:
     """Return a post of `posts_stretch` with its body, also if that is stored apart."""
     message: Any = post.message  # None if it is
     if message is not None:
