@@ -103,7 +103,7 @@ async def import_files(
     for _, version in read:
         family = families.get(version.slug)
         stands = family.branch(version.branch) if family else None
-        if family is None or stands is None:
+        if stands is None:
             planned.append(Write(version=replace(version, number=1), base=0))
             continue
         before = await Prompts(services).get(version.slug, branch=version.branch, version=stands.head)
