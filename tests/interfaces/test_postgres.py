@@ -41,6 +41,34 @@ async def test_turns_and_memory_work_on_postgresql(
         assert list(await other.conversations.list()) == []
 
 
+async def test_a_forget_leaves_no_byte_in_the_tables(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(*next(iter(SECRET.items())))
+    stored_key(postgres_url, SECRET["CUEBOOK_KEY_SECRET"], new=bytes(32))
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        query = "SELECT current_setting('data_directory'), oid FROM pg_database WHERE datname = current_database()"
+        folder, database = connection.execute(query).fetchone() or ("", 0)
+
+        def occurrences() -> int:
+            connection.execute("CHECKPOINT")
+            files = (file for file in Path(folder, "base", str(database)).iterdir() if file.is_file())
+            return sum(file.read_bytes().lower().count(b"quokka") for file in files)
+
+        async with Cuebook.open(project(tmp_path / "ann", postgres_url), worker=False) as cue:
+            for number in range(20):
+                await cue.ask(Ask(f"{number}: I have a quokka.", "c1", user="ann"))
+                await cue.ask(Ask(f"{number}: I like figs.", "c2", user="bob"))
+            await cue.settle(timeout=60)
+            assert occurrences() > 20
+            receipt = await cue.memory.forget(user="ann")
+            assert receipt.state == "done"
+            assert "write-ahead log up to" in receipt.remains
+            assert cue.memory.verify_receipt(receipt, name="ann").ok
+            assert occurrences() == 0
+            assert len(await cue.conversations.posts("c2")) == 40
+
+
 def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> None:
     name = "prepared"
     with psycopg.connect(postgres_server, autocommit=True) as connection:

@@ -42,6 +42,7 @@ class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
     epoch: int = 0
     requested_at: str = ""  # ISO 8601 UTC
     finished_at: str = ""
+    remains: str = ""  # where the database's system may still keep the data for a while, "" for nowhere
     origin: str = ""
     signature: str = ""  # "ed25519:" and base64
 

@@ -78,6 +78,10 @@ SELECT b.name, b.head, b.active, v.weight, v.observations, v.body, v.evidence,
 FROM prompt_branch b JOIN prompt_version v ON v.tenant = b.tenant AND v.slug = b.slug AND v.branch = b.name AND v.number = b.active
 WHERE b.tenant = :tenant AND b.slug = :slug AND (:branch IS NULL OR b.name = :branch) ORDER BY b.name <> 'main', b.name;
 
+-- name: log_position
+-- Select the current end of the write-ahead log.
+SELECT pg_current_wal_insert_lsn()::text;
+
 -- name: change_mark
 -- Select a number that grows with every write of the database.
 SELECT pg_current_wal_insert_lsn() - '0/0';

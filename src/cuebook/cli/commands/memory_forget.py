@@ -88,7 +88,8 @@ def forget(
             cue.memory.finish_receipts()  # a background job rewrites a large file; no worker may be running
             receipt = cue.memory.receipt(receipt.id)
     erased = _counted(receipt.counts) or "nothing, because no data matched"
-    state.report({"receipt": receipt}, f"{receipt.id}: erased {erased}")
+    remains = [f"The data may still be in {receipt.remains}."] if receipt.remains else []
+    state.report({"receipt": receipt}, f"{receipt.id}: erased {erased}", *remains)
     if receipt.state == "pending" and not state.json:
         screen.complain("Another process still uses the data. The receipt will be signed when it ends.")
 

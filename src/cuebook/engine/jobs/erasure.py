@@ -161,9 +161,9 @@ async def _removed(services: Services, receipts: Sequence[Receipt], *, large: bo
 
 async def _signed(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
     services.failpoint("forget.log")
-    signed = sign(
-        replace(receipt, state="done", finished_at=str(Time(services.clock.now()))), signing_key(services.settings.key)
-    )
+    now, remains = str(Time(services.clock.now())), await services.store.database.remains()
+    done = replace(receipt, state="done", finished_at=now, remains=remains)
+    signed = sign(done, signing_key(services.settings.key))
     if not await services.store.erasure.finish(scope, signed):
         signed = await services.store.erasure.receipt(scope, receipt.id)  # another process was first
     services.failpoint("forget.signed")

@@ -33,6 +33,12 @@ PAUSE_S: Final = 0.005
 ROLE: Final = "cuebook_app"
 #: The oldest version of the server: 16.
 SERVER: Final = 160_000
+#: Bytes of a database that is rewritten whole, which locks each table for a moment.
+LARGE: Final = 64 << 20
+#: Milliseconds for which a rewrite waits for other transactions, unless its caller says less.
+WAIT_MS: Final = 5_000
+_TABLES: Final = """SELECT string_agg(quote_ident(relname), ', '), sum(pg_total_relation_size(oid)) FROM pg_class
+WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"""
 #: The advisory lock under which one process creates or migrates the tables.
 _CREATE: Final = 0x63756562
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
@@ -113,9 +119,37 @@ class PostgresDatabase:
         session = _Session(connection, self._begin[begin])
         return _PostgresTransaction(session, self._statements, self._failpoints)
 
-    async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:  # noqa: ARG002
-        """Return True: the server's vacuum removes erased rows."""
+    async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:
+        self.unclean = not await self._run(lambda: self._clean(patience_ms, large=large))
+        return not self.unclean
+
+    def _clean(self, patience_ms: int, *, large: bool) -> bool:
+        """Rewrite the tables without erased rows. Those of a large database are vacuumed, which locks no table."""
+        from psycopg import Error
+        from psycopg.errors import LockNotAvailable
+
+        try:
+            with self._pool.connection() as connection:
+                names, size = connection.execute(_TABLES).fetchone() or ("", 0)
+                if size > LARGE and not large:
+                    return False
+                connection.execute(
+                    "SELECT set_config('lock_timeout', %s, false)", (f"{max(1, patience_ms or WAIT_MS)}ms",)
+                )
+                try:
+                    connection.execute(f"VACUUM {'' if size > LARGE else '(FULL)'} {names}")
+                except LockNotAvailable:
+                    return False
+                finally:
+                    connection.execute("RESET lock_timeout")
+        except Error as error:
+            raise explain(error) from error
         return True
+
+    async def remains(self) -> str:
+        position = await self.read(lambda each: each.value("log_position"))
+        place = f"PostgreSQL's write-ahead log up to {position}, replicas that have not replayed it"
+        return f"{place}, and backups and pg_dump files made before"
 
     async def version(self) -> tuple[int, int]:
         def look(transaction: Transaction) -> tuple[int, int]:

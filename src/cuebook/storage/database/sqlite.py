@@ -125,6 +125,9 @@ class SqliteDatabase:
             raise explain(error) from error
         return True
 
+    async def remains(self) -> str:
+        return ""
+
     async def version(self) -> tuple[int, int]:
         def look(connection: sqlite3.Connection) -> tuple[int, int]:
             others = connection.execute("PRAGMA data_version").fetchone()[0]

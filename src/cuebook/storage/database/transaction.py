@@ -294,6 +294,9 @@ class Database(Protocol):
         Do work of many seconds only if `large`, else return False.
         """
 
+    async def remains(self) -> str:
+        """Return where the database's system may still keep erased data after `clean`, "" for nowhere."""
+
     async def version(self) -> tuple[int, int]:
         """Return a reader and its change mark, which differs after any write."""
 
