@@ -10,8 +10,8 @@ from commands import cuebook
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.embedded_postgres import status
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.storage.database import statements
 from cuebook.storage.database.postgres import PostgresDatabase, stored_key, upgrade
+from cuebook.storage.database.statements import MIGRATIONS, VERSION
 
 SECRET = {"CUEBOOK_KEY_SECRET": "a long secret"}
 
@@ -91,20 +91,18 @@ def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> No
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def test_other_versions_of_the_tables_are_refused(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    more = (
-        *statements.MIGRATIONS,
-        ("CREATE TABLE later (tenant TEXT NOT NULL, at REAL, PRIMARY KEY (tenant)) WITHOUT ROWID",),
-    )
-    monkeypatch.setattr(statements, "MIGRATIONS", more)
-    monkeypatch.setattr("cuebook.storage.database.postgres.VERSION", len(more) + 1)
+def test_other_versions_of_the_tables_are_refused(postgres_url: str) -> None:
+    later = ("CREATE TABLE later (tenant TEXT NOT NULL, at REAL, PRIMARY KEY (tenant)) WITHOUT ROWID",)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE schema_version SET version = version - 1")
     with pytest.raises(InvalidInput, match="Run `cuebook db migrate`"):
         PostgresDatabase(postgres_url)
-    assert upgrade(postgres_url) == (len(more), len(more) + 1)
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("UPDATE schema_version SET version = version + 1")
+    assert upgrade(postgres_url, migrations=(*MIGRATIONS, later)) == (VERSION, VERSION + 1)
     with psycopg.connect(postgres_url) as connection:
         query = "SELECT relforcerowsecurity FROM pg_class WHERE relname = 'later'"
         assert connection.execute(query).fetchone() == (True,)
-    monkeypatch.undo()
     with pytest.raises(InvalidInput, match="a newer version of Cuebook made the database"):
         PostgresDatabase(postgres_url)
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.prompts.revisions import Revision, ancestors, merge, merge_base, path_to, read_revision, revision_of
+from cuebook.prompts.revisions import Revision, ancestors, merge, merge_bases, path_to, read_revision, revision_of
 from cuebook.records.prompt import Version
 
 SECTIONS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["one", "two\n\nthree", "four"]), max_size=3)
@@ -53,5 +53,5 @@ def test_the_way_to_a_merge() -> None:
     assert list(ancestors(top.id, pool)) in ([first.id, *each, top.id] for each in (top.parents, top.parents[::-1]))
     assert [each.id for each in path_to(top.id, pool, after=left.id)] == [top.id]
     assert [each.id for each in path_to(top.id, pool, after=first.id)] == [first.id, top.parents[0], top.id][1:]
-    assert merge_base(left.id, right.id, pool) == first
-    assert merge_base(left.id, top.id, pool) == left
+    assert merge_bases(left.id, right.id, pool) == [first]
+    assert merge_bases(left.id, top.id, pool) == [left]

@@ -104,7 +104,7 @@ class Prompts(PromptReading):
         Raises Conflict if the head is newer than `base`, or if another text has the given `semver`.
         """
         branch = check_branch(branch or MAIN)
-        changes = {
+        changes: dict[str, Any] = {
             "type": type,
             "sections": sections,
             "override_sections": override_sections,
@@ -119,15 +119,10 @@ class Prompts(PromptReading):
         family = (await self._services.prompts.families(Scope(), [own], ancestors=False)).get(own)
         stands = family.branch(branch) if family else None
         before = await self.get(own, branch=branch, version=stands.head) if stands else None
-        version = replace(
-            before or Version(slug=own),
-            branch=branch,
-            number=0,
-            digest="",
-            author=author or "",
-            **({} if inherits == KEEP else {"inherits": inherits}),
-            **{name: value for name, value in changes.items() if value is not None},
-        )
+        changes = {name: value for name, value in changes.items() if value is not None}
+        changes |= {} if inherits == KEEP else {"inherits": inherits}
+        start = before or Version(slug=own)
+        version = replace(start, branch=branch, number=0, digest="", author=author or "", **changes)
         ready = await _numbered(version, before, semver)
         stored = await self.store([ready], base=base, by=author or by, named=semver is not None)
         return as_answer(VersionIdentity, stored[0])

@@ -18,7 +18,15 @@ from typing import Any, Final, TypeVar
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.statements import VERSION, Statements, ddl, postgres_migrations, prepared_statements
+from cuebook.storage.database.statements import (
+    MIGRATIONS,
+    VERSION,
+    Migration,
+    Statements,
+    ddl,
+    prepared_statements,
+    translated,
+)
 from cuebook.storage.database.transaction import Failpoints, Transaction
 
 T = TypeVar("T")
@@ -246,25 +254,25 @@ def connected(url: str) -> Iterator[Any]:
 # ---- the tables -----------------------------------------------------------------------------------------------------
 
 
-def upgrade(url: str) -> tuple[int | None, int]:
+def upgrade(url: str, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[int | None, int]:
     """Create the tables and the role of servers, or migrate the tables. Return their version before and after. Blocks.
 
     Several processes may call it. Raises BackendError, and InvalidInput for an older server or newer tables.
     """
     with connected(url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE,))
-        before = schema_of(connection)
-        if before == VERSION:
-            return before, before
-        check_version(before or VERSION)
+        before, after = schema_of(connection), 1 + len(migrations)
+        if before == after:
+            return before, after
+        check_version(before or after)
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
             connection.execute(f"CREATE ROLE {ROLE}")
             connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
-        for statement in ddl("postgresql") if before is None else postgres_migrations(before):
+        for statement in ddl("postgresql") if before is None else translated(migrations[before - 1 :]):
             connection.execute(statement)
         connection.execute("DELETE FROM schema_version")
-        connection.execute("INSERT INTO schema_version VALUES (%s)", (VERSION,))
-        return before, VERSION
+        connection.execute("INSERT INTO schema_version VALUES (%s)", (after,))
+        return before, after
 
 
 def inspected(url: str) -> bool:

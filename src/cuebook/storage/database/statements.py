@@ -95,9 +95,9 @@ def ddl(dialect: Dialect) -> list[str]:
     return [*statements, _read("tenants.sql")] if dialect == "postgresql" else statements
 
 
-def postgres_migrations(version: int) -> list[str]:
-    """Return the statements that migrate PostgreSQL's tables from a version to VERSION."""
-    statements = [statement for migration in MIGRATIONS[version - 1 :] for statement in migration]
+def translated(migrations: Sequence[Migration]) -> list[str]:
+    """Return the statements of migrations for PostgreSQL."""
+    statements = [statement for migration in migrations for statement in migration]
     return [*(_translated(each, _POSTGRES_SCHEMA) for each in statements), _read("tenants.sql")]
 
 
