@@ -48,12 +48,8 @@ _log = logging.getLogger("cuebook.server")
 _encode = msgspec.json.Encoder().encode
 
 
-class ForbiddenOrigin(CuebookError):
+class ForbiddenOrigin(InvalidInput):
     """Raised for a request from a forbidden Host or Origin."""
-
-    def __init__(self, message: str, *, where: str) -> None:
-        super().__init__(message)
-        self.where = where
 
 
 class Gone(CuebookError):
@@ -64,6 +60,7 @@ class Gone(CuebookError):
 TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
     (TooLarge, 413, "too-large"),
     (KeyReused, 422, "idempotency-key-reused"),
+    (ForbiddenOrigin, 403, "refused"),
     (InvalidInput, 400, "invalid-input"),
     (Unproven, 401, "invalid-api-key"),
     (Denied, 403, "denied"),
@@ -74,7 +71,6 @@ TABLE: tuple[tuple[type[CuebookError], int, str], ...] = (
     (StoreFull, 507, "store-full"),
     (UpstreamError, 502, "upstream"),
     (BackendError, 500, "backend"),
-    (ForbiddenOrigin, 403, "refused"),
     (Gone, 499, "gone"),
     (CuebookError, 500, "internal"),
 )

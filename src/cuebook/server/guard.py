@@ -108,7 +108,7 @@ class Guard:
             self._check(scope["headers"])
             _check_fetch(scope, place)
             _check_query(scope["query_string"], place)
-        except (ForbiddenOrigin, InvalidInput) as error:
+        except InvalidInput as error:
             await respond(failure_of(error), place.rest if place else None)(scope, receive, send)
             return
         if self._shadow and place is not None:
