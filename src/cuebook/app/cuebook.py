@@ -25,10 +25,11 @@ from cuebook.app.experiences import Experiences
 from cuebook.app.file_watch import FileWatch, known_prompts
 from cuebook.app.keys import Keys
 from cuebook.app.memories.search import Memories
+from cuebook.app.namespace import encode_request
 from cuebook.app.organizations import Organizations
 from cuebook.app.personas import Personas
 from cuebook.app.prompts.files import ProjectPrompts, push_by_itself, pushes_by_itself
-from cuebook.app.proxy.anthropic_messages import Messages, digest_of_ask, upstream_model
+from cuebook.app.proxy.anthropic_messages import Messages, upstream_model
 from cuebook.app.proxy.openai_conversations import OpenAIConversations
 from cuebook.app.proxy.openai_responses import Responses
 from cuebook.app.reports.audit import Audit
@@ -323,7 +324,9 @@ class Cuebook:
     async def stream(self, ask: Ask) -> AsyncIterator[Chunk]:
         """Yield the answer in chunks: METADATA_UPDATE, text_delta…, final_response. An early stop keeps its text."""
         check_ask(ask)
-        digest = digest_of_ask(ask, self.services.settings.key) if ask.idempotency_key else b""
+        digest = b""
+        if ask.idempotency_key:
+            digest = self.services.settings.request_digest(encode_request(replace(ask, idempotency_key=None)))
         await self.services.catch_up()
         request = read_ask(self.services, ask, digest=digest)
         chunks = answer(self.services, request, ChatSpeaker(self.services))

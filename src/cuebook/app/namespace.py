@@ -41,7 +41,7 @@ class Namespace:
         if not key:
             return await work()
         settings, store = self._services.settings, self._services.store
-        digest = settings.request_digest(_written(asked))
+        digest = settings.request_digest(encode_request(asked))
         stored_key = settings.keyed_digest_of((check_key(key), digest)) or (key, digest)
         scope, now = Scope(user=user or None), self._services.clock.now()
         request = store.keyed_request(scope, stored_key[0], digest, name=key, at=now)
@@ -99,7 +99,8 @@ def check_key(key: object) -> str:
     return key
 
 
-def _written(value: Any) -> bytes:
+def encode_request(value: Any) -> bytes:
+    """Return a request as JSON, whose digest identifies it. Raises InvalidInput."""
     try:
         return msgspec.json.encode(value, order="deterministic")
     except (TypeError, UnicodeEncodeError, RecursionError) as error:

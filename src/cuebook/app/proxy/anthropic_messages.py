@@ -1,11 +1,8 @@
 """Answer Anthropic Messages requests: forward to an Anthropic upstream, or translate to an OpenAI chat completion."""
 
-import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Final
-
-import msgspec
 
 from cuebook.config import Config
 from cuebook.engine.core.services import Services
@@ -17,7 +14,6 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces import RelayRequest, Upstream
 from cuebook.providers.llama import LlamaModel
 from cuebook.providers.openai import OpenAIModel
-from cuebook.records.turn import Ask
 from cuebook.wire.anthropic_requests import SETTINGS, TOOLS
 
 #: Prefix of model names that only Anthropic knows.
@@ -34,17 +30,6 @@ def upstream_model(services: Services, config: Config, name: str) -> str | None:
         msg = f"model: persona {persona.id!r} has no upstream model. Set model.name, or the persona's `model`."
         raise InvalidInput(msg, where="model")
     return model
-
-
-def digest_of_ask(ask: Ask, key: bytes) -> bytes:
-    """Return a keyed digest of a request: it is stored, and must not allow guessing a secret in the request."""
-    fields = {name: getattr(ask, name) for name in ask.__struct_fields__ if name != "idempotency_key"}
-    try:
-        encoded = msgspec.json.encode(fields)
-    except (TypeError, UnicodeEncodeError, RecursionError) as error:
-        msg = f"The request cannot be encoded as JSON ({error})."
-        raise InvalidInput(msg, where="attachments") from error
-    return hashlib.blake2b(encoded, digest_size=16, key=key).digest()
 
 
 class Messages:
