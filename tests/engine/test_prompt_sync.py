@@ -1,5 +1,6 @@
 """Tests of prompt sync between two projects through a folder: versions, merges, conflicts, keys and bundles."""
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -247,6 +248,122 @@ async def test_a_new_key_is_published_before_the_next_one(ann: Cuebook, bob: Cue
     await ann.prompt_sync.sync(stick)
     await bob.prompt_sync.sync(stick)
     assert [each.fingerprint for each in (await bob.prompt_sync.status()).peers] == [await key_of(ann)]
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+async def test_a_stolen_key_is_worth_nothing_after_two_rotations(
+    ann: Cuebook, tmp_path: Path, stick: str, pinned: bool
+) -> None:
+    await write(ann, body="Hello.")
+    stolen = await key_of(ann)
+    await ann.prompt_sync.sync(stick)
+    async with project(tmp_path, "bob", **({"sync.keys": stolen} if pinned else {})) as bob:
+        await bob.prompt_sync.sync(stick, trust=stolen)
+        async with project(tmp_path, "thief", **{"sync.blocked": "ann bob"}) as thief:
+            copy_key(tmp_path / "ann", tmp_path / "thief")
+            for _ in range(2):
+                await ann.prompt_sync.rotate_key()
+                await ann.prompt_sync.sync(stick, trust=await key_of(bob))
+                await bob.prompt_sync.sync(stick)
+            await write(thief, "evil", body="Obey.")
+            await thief.prompt_sync.sync(stick)
+            await thief.prompt_sync.bundle(tmp_path / "thief.bundle")
+        async with project(tmp_path, "thief", **{"sync.name": "ann"}) as thief:
+            await thief.prompt_sync.bundle(tmp_path / "ann.bundle")
+        with pytest.raises(UnknownSigner, match="project 'thief'"):
+            await bob.prompt_sync.sync(stick)
+        for name in ("thief", "ann"):
+            with pytest.raises(UnknownSigner, match="Unknown signer of the bundle"):
+                await bob.prompt_sync.unbundle(tmp_path / f"{name}.bundle")
+
+
+def copy_key(source: Path, target: Path) -> None:
+    """Copy the key of a project, as a thief or a backup does."""
+    [folder] = source.rglob("*.sync")
+    place = target / folder.relative_to(source)
+    place.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "key", place / "key")
+
+
+async def test_a_key_is_trusted_for_one_project(ann: Cuebook, bob: Cuebook, tmp_path: Path, stick: str) -> None:
+    await exchange(ann, bob, stick)
+    async with project(tmp_path, "other") as other:
+        copy_key(tmp_path / "ann", tmp_path / "other")
+        await other.prompt_sync.bundle(tmp_path / "other.bundle")
+        with pytest.raises(UnknownSigner, match="the bundle"):
+            await bob.prompt_sync.unbundle(tmp_path / "other.bundle")
+        await ann.prompt_sync.bundle(tmp_path / "ann.bundle")
+        await bob.prompt_sync.unbundle(tmp_path / "ann.bundle")
+
+
+async def test_a_key_can_be_trusted_before_its_project_publishes(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await ann.prompt_sync.sync(stick, trust=await key_of(bob))
+    await bob.prompt_sync.sync(stick, trust=await key_of(ann))
+    assert await changes(ann, stick) == []
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+async def test_a_restored_backup_continues_from_what_it_published(
+    bob: Cuebook, tmp_path: Path, stick: str, rotated: bool
+) -> None:
+    async with project(tmp_path, "ann") as ann:
+        await write(ann, head="Hello.", body="How are you?")
+        await exchange(ann, bob, stick)
+    shutil.copytree(tmp_path / "ann", tmp_path / "backup")
+    async with project(tmp_path, "ann") as ann:
+        if rotated:
+            await ann.prompt_sync.rotate_key()
+        for end in ("?!", "??", "!!"):
+            await write(ann, head="Hello.", body=f"How are you{end}")
+            await ann.prompt_sync.sync(stick)
+            await bob.prompt_sync.sync(stick)
+    shutil.rmtree(tmp_path / "ann")
+    (tmp_path / "backup").rename(tmp_path / "ann")
+    async with project(tmp_path, "ann") as ann:
+        await write(ann, head="Hello!", body="How are you?")
+        result = await ann.prompt_sync.sync(stick)
+        assert "had a newer state of this project" in result.notice
+        assert result.published
+        assert await bob.prompt_sync.sync(stick)
+        assert await texts(ann) == await texts(bob) == {"head": "Hello!", "body": "How are you!!"}
+        assert (await ann.prompt_sync.sync(stick)).notice == ""
+        await ann.prompt_sync.rotate_key()
+        await ann.prompt_sync.sync(stick)
+        await bob.prompt_sync.sync(stick)
+
+
+async def test_a_backup_with_a_replaced_key_is_refused(tmp_path: Path, stick: str) -> None:
+    async with project(tmp_path, "ann") as ann:
+        await ann.prompt_sync.sync(stick)
+    shutil.copytree(tmp_path / "ann", tmp_path / "backup")
+    async with project(tmp_path, "ann") as ann:
+        for _ in range(2):
+            await ann.prompt_sync.rotate_key()
+            await ann.prompt_sync.sync(stick)
+    shutil.rmtree(tmp_path / "ann")
+    (tmp_path / "backup").rename(tmp_path / "ann")
+    async with project(tmp_path, "ann") as ann:
+        with pytest.raises(Conflict, match="has newer keys there than here"):
+            await ann.prompt_sync.sync(stick)
+
+
+@pytest.mark.parametrize("path", ["targets/photo.jpg", "IMG_1.JPG"])
+async def test_a_folder_of_another_program_is_not_a_repository(
+    bob: Cuebook, tmp_path: Path, stick: str, path: str
+) -> None:
+    file = tmp_path / "stick/bob" / path
+    file.parent.mkdir(parents=True)
+    file.write_text("mine")
+    with pytest.raises(Conflict, match="The name 'bob' is taken"):
+        await bob.prompt_sync.sync(stick)
+    assert file.read_text() == "mine"
+
+
+async def test_an_own_repository_without_its_root_is_refused(ann: Cuebook, tmp_path: Path, stick: str) -> None:
+    await ann.prompt_sync.sync(stick)
+    (tmp_path / "stick/ann/metadata/1.root.json").unlink()
+    with pytest.raises(Conflict, match="The name 'ann' is taken"):
+        await ann.prompt_sync.sync(stick)
 
 
 async def test_a_replaced_version_with_a_secret_stays_here(ann: Cuebook, bob: Cuebook, stick: str) -> None:

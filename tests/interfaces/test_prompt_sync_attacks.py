@@ -251,6 +251,41 @@ def test_an_honest_space_is_accepted(field: Field) -> None:
     assert [each.input_context["result"] for each in records][-2:] == ["accepted"] * 2
 
 
+def link_beside_a_file(own: Path, victim: Path) -> None:
+    (own / "metadata/.timestamp.json.new").symlink_to(victim / "notes")
+
+
+def link_in_place_of_a_file(own: Path, victim: Path) -> None:
+    (own / "metadata/timestamp.json").unlink()
+    (own / "metadata/timestamp.json").symlink_to(victim / "notes")
+
+
+def link_to_a_folder(own: Path, victim: Path) -> None:
+    shutil.rmtree(own / "targets", ignore_errors=True)
+    (own / "targets").symlink_to(victim)
+
+
+def link_to_a_project(own: Path, victim: Path) -> None:
+    own.rename(victim / "bob")
+    own.symlink_to(victim / "bob")
+
+
+@pytest.mark.parametrize("link", [link_beside_a_file, link_in_place_of_a_file, link_to_a_folder, link_to_a_project])
+def test_a_sync_does_not_follow_a_link(field: Field, link: Callable[[Path, Path], None], tmp_path: Path) -> None:
+    shutil.copytree(field.folder / "bob", tmp_path / "bob")
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "victim/notes").write_text("mine")
+    link(field.space / "bob", tmp_path / "victim")
+    before = {each: each.read_bytes() for each in (tmp_path / "victim").rglob("*") if each.is_file()}
+    try:
+        with opened(tmp_path / "bob") as bob, pytest.raises(SyncRefused) as refused:
+            bob.prompt_sync.sync(field.location)
+    finally:
+        field.restore()
+    assert refused.value.reason == ("path" if field.location.startswith("file:") else "hub"), refused.value
+    assert {each: each.read_bytes() for each in (tmp_path / "victim").rglob("*") if each.is_file()} == before
+
+
 def test_endless_data_of_a_server_is_refused(field: Field) -> None:
     class Server(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -11,13 +11,12 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cuebook.app.files import read_bytes, write_whole
 from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.draft import export_prompts
 from cuebook.app.setup.persona_files import files_in, folder_of, means_persona
-from cuebook.app.sync.hub import SyncHub
+from cuebook.app.sync.hub import SyncHub, trusted_keys
 from cuebook.app.sync.locations import pack, read_repository_file, unpack
 from cuebook.app.sync.repository import (
     MAX_TOTAL,
@@ -26,6 +25,7 @@ from cuebook.app.sync.repository import (
     read_fingerprints,
     seal,
     signers_of,
+    unknown_signer,
     unseal,
     verify,
     write_repository,
@@ -130,8 +130,9 @@ class PromptBundles(SyncHub):
         state = await asyncio.to_thread(self._state)
         confirmed = read_fingerprints(trust, where="trust")
         own = await asyncio.to_thread(own_fingerprint, self._folder())
-        accepted = {own, *state.trusted, *confirmed, *read_fingerprints(self._settings.keys, where="sync.keys")}
-        published = await asyncio.to_thread(_read_bundle, file, accepted)
+        published = await asyncio.to_thread(_read_bundle, file)
+        if self._accepted(state, {own, *confirmed}, published.project).isdisjoint(published.signers):
+            raise unknown_signer("the bundle", published.project, published.fingerprint)
         rows, files = _contents(published)
         await asyncio.to_thread(self._check_files, files)
         branches = await self._diverged(rows, published.project)
@@ -139,8 +140,8 @@ class PromptBundles(SyncHub):
         migrated = await self._prompts.migrate({"prompts": rows}, dry_run=dry_run, by=by)
         if not dry_run:
             await asyncio.to_thread(self._write_files, files)
-            trusted = tuple(sorted({*state.trusted, *confirmed}))
-            await asyncio.to_thread(self._write_state, replace(state, trusted=trusted))
+            signed = () if confirmed.isdisjoint(published.signers) else (published,)
+            await asyncio.to_thread(self._write_state, trusted_keys(state, (), signed))
         return BundleResult(
             file=str(file), project=published.project, fingerprint=published.fingerprint,
             versions=len(migrated.written), files=_names(files), dry_run=dry_run,
@@ -207,12 +208,12 @@ def _names(files: _Files) -> tuple[str, ...]:
     return (*personas, *(["presets"] if files.presets is not None else []))
 
 
-def _read_bundle(file: Path, accepted: set[str]) -> Published:
+def _read_bundle(file: Path) -> Published:
     data = read_bytes(file, most=MAX_TOTAL)
     with tempfile.TemporaryDirectory(prefix="cuebook-bundle-") as name:
         upload = Path(name) / "upload"
         unpack(data, upload)
-        return verify(partial(read_repository_file, upload), Path(name) / "trusted", "", accepted=accepted)
+        return verify(partial(read_repository_file, upload), Path(name) / "trusted", "", accepted=None)
 
 
 def _contents(published: Published) -> tuple[list[Any], _Files]:

@@ -4,6 +4,7 @@ import asyncio
 import re
 import shutil
 import tempfile
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
@@ -26,7 +27,7 @@ from cuebook.app.sync.locations import (
     unpack,
 )
 from cuebook.app.sync.plan import SyncedState
-from cuebook.app.sync.repository import check_installed, revisions_of, verify
+from cuebook.app.sync.repository import Published, check_installed, read_fingerprints, revisions_of, verify
 from cuebook.config import Config
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
@@ -50,13 +51,30 @@ class SyncPeer(Answer, frozen=True, kw_only=True):
 
 
 class SyncState(Struct, frozen=True, kw_only=True):
-    """The state of earlier syncs, in the file STATE. `prompts` is by slug, `trusted` are confirmed fingerprints."""
+    """The state of earlier syncs, in the file STATE. `prompts` is by slug.
+
+    `keys` are trusted fingerprints by project; those that no project has used yet are under "". `replaced` are keys
+    that their projects have replaced, and that are never trusted again.
+    """
 
     prompts: dict[str, SyncedState] = {}
     peers: tuple[SyncPeer, ...] = ()
-    trusted: tuple[str, ...] = ()
+    keys: Mapping[str, Collection[str]] = {}
+    replaced: Collection[str] = ()
     location: str = ""
     at: Time | None = None
+
+
+def trusted_keys(state: SyncState, trust: Collection[str], published: Iterable[Published]) -> SyncState:
+    """Return the state with the keys of these projects trusted, each for its project, and no replaced ones."""
+    found = tuple(published)
+    replaced = {*state.replaced, *(key for each in found for key in each.replaced)}
+    keys = {project: {*listed} for project, listed in state.keys.items()}
+    for each in found:
+        keys.setdefault(each.project, set()).update(each.signers)
+    keys[""] = keys.get("", set()).union(trust).difference(*(each.signers for each in found))
+    listed = {project: sorted(fingerprints - replaced) for project, fingerprints in keys.items()}
+    return replace(state, keys=listed, replaced=sorted(replaced))
 
 
 class SyncLock(Struct):
@@ -144,6 +162,12 @@ class SyncHub(Namespace):
     def _write_state(self, state: SyncState) -> None:
         write_whole(self._folder() / STATE, [msgspec.json.encode(state, enc_hook=float).decode()])
 
+    def _accepted(self, state: SyncState, trust: Collection[str], project: str) -> set[str]:
+        """Return the fingerprints that are trusted for a project: of `sync.keys`, of earlier syncs, and `trust`."""
+        pinned = read_fingerprints(self._settings.keys, where="sync.keys")
+        listed = {*pinned, *state.keys.get("", ()), *state.keys.get(project, ())}
+        return listed.difference(state.replaced).union(trust)
+
     async def _refused(self, error: CuebookError, by: str, **context: Any) -> None:
         reason = error.reason if isinstance(error, SyncRefused) else type(error).__name__
         await self._record(by, result="refused", reason=reason, detail=str(error), **context)
@@ -163,7 +187,7 @@ def _host(place: Path, project: str, archive: bytes) -> None:
         unpack(archive, upload)
         if trusted.exists():
             shutil.copytree(trusted, scratch, symlinks=True)
-        published = verify(partial(read_repository_file, upload), scratch, project, anyone=True)
+        published = verify(partial(read_repository_file, upload), scratch, project, accepted=None)
         revisions_of([published])
         copy_repository(upload, place / project)
         shutil.rmtree(trusted, ignore_errors=True)

@@ -3,10 +3,9 @@
 import ipaddress
 import os
 import re
-import shutil
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -26,6 +25,8 @@ from cuebook.prompts.names import check_project
 PORT: Final = 8760
 PATH: Final = "/klp/v1"
 TIMEOUT_S: Final = 30.0
+#: Ending of a file that is not complete yet.
+_NEW: Final = ".new"
 _PIECE: Final = 64 * 1024
 #: A file of a repository: `metadata/3.targets.json`, `targets/prompts/persona/HASH.kind.json`.
 _FILE: Final = re.compile(r"(?:metadata|targets)(?:/[a-z0-9_][a-z0-9_.-]*)+")
@@ -58,6 +59,13 @@ class Location(Struct, frozen=True, kw_only=True):
             msg = f"{self.address} is not a Cuebook server. Check the address."
             raise InvalidInput(msg, where="location")
         return sorted(check_name(each) for each in names)
+
+    def has(self, project: str, names: Collection[str]) -> bool:
+        """Return whether a project's place is in use, also by other files. Raises SyncRefused for a link in it."""
+        if self.folder is None:
+            return project in names
+        check_links(self.folder / project)
+        return any(not each.is_dir() and not each.name.endswith(_NEW) for each in (self.folder / project).rglob("*"))
 
     def fetch(self, project: str, path: str) -> bytes:
         """Return a project's file. Raises FileNotFoundError, BackendError, SyncRefused."""
@@ -202,15 +210,31 @@ def read_repository_file(folder: Path, path: str) -> bytes:
         raise SyncRefused(str(error), reason="oversize") from error
 
 
+def check_links(folder: Path) -> None:
+    """Check that a folder is no link and has none: a write would follow it. Raises SyncRefused."""
+    for each in (folder, *folder.rglob("*")):
+        if each.is_symlink():
+            raise SyncRefused(f"{str(each)!r} is a link. Sync writes into no links: remove it.", reason="path")
+
+
 def copy_repository(source: Path, target: Path) -> None:
-    """Copy a repository over another, so that a reader sees the old or the new one: `timestamp.json` comes last."""
-    files = sorted(files_of(source), key=lambda each: (each == "metadata/timestamp.json", "metadata/" in each))
+    """Copy a repository over another, so that a reader sees the old or the new one: `timestamp.json` comes last.
+
+    Raises OSError, and SyncRefused for a link in the target.
+    """
+    check_links(target)
+    files = sorted(
+        files_of(source),
+        key=lambda each: (each == "metadata/timestamp.json", ".root.json" not in each, "metadata/" in each),
+    )
     for path in files:
         place = target / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        aside = place.with_name(f".{place.name}.new")
-        shutil.copyfile(source / path, aside)
-        aside.replace(place)
+        new = place.with_name(f".{place.name}{_NEW}")
+        new.unlink(missing_ok=True)
+        with new.open("xb") as stream:  # fails at a link that somebody has made meanwhile
+            stream.write((source / path).read_bytes())
+        new.replace(place)
     wanted = set(files)
     for path in files_of(target):
         if path not in wanted:

@@ -7,7 +7,8 @@ import hashlib
 import json
 import re
 from base64 import b64decode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -39,13 +40,22 @@ Fetch = Callable[[str], bytes]
 
 
 class Published(Struct, frozen=True, kw_only=True):
-    """A verified repository: the project's name, the fingerprint of its newest key, its files by path, its expiry."""
+    """A verified repository: the project's name, its files by path, its expiry, and fingerprints of its keys.
+
+    `signers` signed the newest root, the newest key last. `replaced` signed earlier roots only.
+    """
 
     project: str
-    fingerprint: str
+    signers: Sequence[str]
+    replaced: Collection[str]
     files: Mapping[str, bytes]
     expires_at: float
     keys: Any  # the securesystemslib keys that may sign its envelopes
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the fingerprint of its newest key."""
+        return self.signers[-1]
 
 
 def check_installed() -> None:
@@ -209,6 +219,64 @@ def _newest_root(metadata: Path) -> tuple[Any, int]:
     return (Metadata.from_bytes((metadata / f"{version}.root.json").read_bytes()) if version else None), version
 
 
+def fetch_own(fetch: Fetch, project: str, own: Path, copy: Path, signers: Sequence[Any]) -> bool:
+    """Fetch this project's repository to `copy` if it is newer than `own`, which was restored from a backup.
+
+    It may have expired. Raises Conflict if another project or newer keys signed it, SyncRefused if it is damaged.
+    """
+    from tuf.api.exceptions import RepositoryError, UnsignedMetadataError
+    from tuf.api.metadata import Metadata
+
+    def copy_signed(path: str) -> Any:
+        metadata: Any = Metadata.from_bytes(data := fetch(path))
+        if not any(_signed(metadata, each.public_key) for each in signers):
+            raise UnsignedMetadataError(path)
+        _put(copy / path, data)
+        return metadata.signed
+
+    keys, chain = {fingerprint_of(each.public_key) for each in signers}, _copy_roots(fetch, copy)
+    if all(keys.isdisjoint(_root_signers(each)) for each in chain):
+        msg = f"The name {project!r} is taken there, by another project or folder. Set another `name` under [sync]."
+        raise Conflict(msg)
+    if keys.isdisjoint(_root_signers(chain[-1])):
+        msg = f"Project {project!r} has newer keys there than here. Restore the newest backup of `cuebook.db.sync/key`."
+        raise Conflict(msg)
+    before, _ = _last_published(own / "metadata")
+    try:
+        timestamp = copy_signed("metadata/timestamp.json")
+    except (FileNotFoundError, RepositoryError):
+        return False  # nobody accepts it
+    if before and (timestamp.version < before.version or timestamp == before):
+        return False
+    try:
+        copy_signed(f"metadata/{timestamp.version}.snapshot.json")
+        for each in copy_signed(f"metadata/{timestamp.version}.targets.json").targets.values():
+            path = f"targets/{each.get_prefixed_paths()[0]}"
+            each.verify_length_and_hashes(data := fetch(path))
+            _put(copy / path, data)
+    except (FileNotFoundError, RepositoryError) as error:
+        msg = f"The folder {project!r} there is newer than this project, and damaged ({error}). Restore it."
+        raise SyncRefused(msg, reason="bad-signature") from error
+    return True
+
+
+def _copy_roots(fetch: Fetch, copy: Path) -> list[Any]:
+    """Copy all roots of a repository, each signed by the one before. Return them."""
+    from tuf.api.exceptions import RepositoryError
+    from tuf.api.metadata import Metadata
+
+    chain: list[Any] = []
+    with suppress(FileNotFoundError, RepositoryError):
+        for version in range(1, _MAX_ROOTS + 1):
+            path = f"metadata/{version}.root.json"
+            root: Any = Metadata.from_bytes(data := fetch(path))
+            if chain:
+                chain[-1].signed.verify_delegate("root", root.signed_bytes, root.signatures)
+            _put(copy / path, data)
+            chain.append(root)
+    return chain
+
+
 def read_own(folder: Path) -> dict[str, bytes]:
     """Return the targets of this project's own repository, by path; none if it has not published yet."""
     _, targets = _last_published(folder / "metadata")
@@ -250,27 +318,30 @@ def _put(file: Path, data: bytes) -> None:
 # ---- verifying ------------------------------------------------------------------------------------------------------
 
 
-def verify(
-    fetch: Fetch, trusted: Path, project: str, *, accepted: Collection[str] = (), anyone: bool = False
-) -> Published:
+def verify(fetch: Fetch, trusted: Path, project: str, *, accepted: set[str] | None) -> Published:
     """Fetch and verify a project's repository, and update the folder of its `trusted` metadata.
 
-    A first root must be signed by one of the `accepted` keys, or by `anyone`. `project` "" is any project.
+    One of the `accepted` keys (None: any key) must have signed the first root. `project` "" is any project.
     Raises SyncRefused, UnknownSigner, BackendError.
     """
     from tuf.api.exceptions import DownloadError, RepositoryError
+    from tuf.api.metadata import Metadata
     from tuf.ngclient import Updater, UpdaterConfig
 
     trusted.mkdir(parents=True, exist_ok=True)
     config = UpdaterConfig(max_root_rotations=_MAX_ROOTS)
     try:
-        bootstrap = None if (trusted / "root.json").exists() else first_root(fetch, project, accepted, anyone=anyone)
+        bootstrap = None if (trusted / "root.json").exists() else first_root(fetch, project, accepted)
         updater = Updater(
             str(trusted), "metadata", str(trusted), "targets", _fetcher(fetch), config, bootstrap=bootstrap
         )
         updater.refresh()
-        signed = updater._trusted_set  # noqa: SLF001  # python-tuf has no public access to the list of targets
-        root, targets = signed.root, signed.targets
+        verified: dict[str, Any] = {
+            role: Metadata.from_bytes((trusted / f"{role}.json").read_bytes()) for role in _ROLES
+        }
+        root, targets = verified["root"].signed, verified["targets"].signed
+        signers = _root_signers(verified["root"])
+        roots = [Metadata.from_bytes(each.read_bytes()) for each in (trusted / "root_history").iterdir()]
         named = str(targets.unrecognized_fields.get(_PROJECT))
         files = {}
         check_sizes(project, {path: each.length for path, each in targets.targets.items()})
@@ -289,9 +360,10 @@ def verify(
     keys = [root.keys[each] for each in root.roles["targets"].keyids]
     return Published(
         project=named,
-        fingerprint=fingerprint_of(root.keys[root.roles["root"].keyids[-1]]),
+        signers=signers,
+        replaced={key for each in roots for key in _root_signers(each)}.difference(signers),
         files=files,
-        expires_at=min(each.expires for each in (root, targets, signed.snapshot, signed.timestamp)).timestamp(),
+        expires_at=min(each.signed.expires for each in verified.values()).timestamp(),
         keys=keys,
     )
 
@@ -312,41 +384,49 @@ def check_sizes(project: str, sizes: Mapping[str, int]) -> None:
         raise SyncRefused(msg, reason="oversize")
 
 
-def first_root(fetch: Fetch, project: str, accepted: Collection[str], *, anyone: bool = False) -> bytes:
+def first_root(fetch: Fetch, project: str, accepted: set[str] | None) -> bytes:
     """Return the first root that a trusted key signed. Raises UnknownSigner."""
     from tuf.api.metadata import Metadata
 
-    found, key = b"", None
+    signers: list[str] = []
     for version in range(1, _MAX_ROOTS + 1):
         try:
-            found = fetch(f"metadata/{version}.root.json")
+            data = fetch(f"metadata/{version}.root.json")
         except FileNotFoundError:
             break
-        root: Any = Metadata.from_bytes(found)
-        signers = {fingerprint_of(each) for each in root.signed.keys.values() if _signed(root, each)}
-        if anyone or signers & set(accepted):
-            return found
-        key = root.signed.keys[root.signed.roles["root"].keyids[-1]]
-    if key is None:
+        signers = _root_signers(Metadata.from_bytes(data))
+        if accepted is None or not accepted.isdisjoint(signers):
+            return data
+    if not signers:
         msg = f"Project {project!r} has no root metadata. Ask its author to publish again."
         raise SyncRefused(msg, reason="bad-signature")
-    fingerprint = fingerprint_of(key)
-    name = f"project {project!r}" if project else "the bundle"
+    raise unknown_signer(f"project {project!r}", project, signers[-1])
+
+
+def unknown_signer(name: str, project: str, fingerprint: str) -> UnknownSigner:
+    """Return the error for a repository whose key is not trusted yet."""
     msg = (
         f"Unknown signer of {name}: {fingerprint}. Compare it with the fingerprint that `cuebook prompt sync --status`"
         " shows in that project, then run this command again with --trust FINGERPRINT. To"
         " ignore a project, name it in `sync.blocked`."
     )
-    raise UnknownSigner(msg, project=project, fingerprint=fingerprint)
+    return UnknownSigner(msg, project=project, fingerprint=fingerprint)
 
 
-def _signed(root: Any, key: Any) -> bool:
+def _root_signers(root: Any) -> list[str]:
+    """Return the fingerprints of the keys of the root role that signed a root, the newest key last."""
+    keys = [root.signed.keys[each] for each in root.signed.roles["root"].keyids]
+    return [fingerprint_of(each) for each in keys if _signed(root, each)]
+
+
+def _signed(metadata: Any, key: Any) -> bool:
+    """Return whether a key signed metadata."""
     from securesystemslib.exceptions import UnverifiedSignatureError
 
-    if key.keyid not in root.signatures:
+    if key.keyid not in metadata.signatures:
         return False
     try:
-        key.verify_signature(root.signatures[key.keyid], root.signed_bytes)
+        key.verify_signature(metadata.signatures[key.keyid], metadata.signed_bytes)
     except UnverifiedSignatureError:
         return False
     return True

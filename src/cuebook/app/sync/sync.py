@@ -3,17 +3,19 @@
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.draft import save_planned
 from cuebook.app.sync.bundles import PromptBundles
-from cuebook.app.sync.hub import STATE, SyncPeer, SyncState
-from cuebook.app.sync.locations import Location, read_location
+from cuebook.app.sync.hub import STATE, SyncPeer, SyncState, trusted_keys
+from cuebook.app.sync.locations import Location, copy_repository, read_location
 from cuebook.app.sync.plan import (
     LocalPrompt,
     Plan,
@@ -27,6 +29,7 @@ from cuebook.app.sync.repository import (
     JSON,
     PROMPTS,
     Published,
+    fetch_own,
     first_root,
     own_fingerprint,
     own_revisions,
@@ -35,10 +38,11 @@ from cuebook.app.sync.repository import (
     rotate,
     seal,
     signers_of,
+    unknown_signer,
     verify,
     write_repository,
 )
-from cuebook.errors import Conflict, CuebookError, Denied, InvalidInput, SyncRefused, UnknownSigner
+from cuebook.errors import CuebookError, Denied, InvalidInput, SyncRefused, UnknownSigner
 from cuebook.operations import operation
 from cuebook.prompts.names import SYNC
 from cuebook.prompts.revisions import Revision
@@ -137,7 +141,7 @@ class PromptSync(PromptBundles):
 
     # ---- inside
 
-    async def _sync(self, folder: Path, place: Location, trust: Collection[str], *, dry_run: bool) -> SyncResult:
+    async def _sync(self, folder: Path, place: Location, trust: set[str], *, dry_run: bool) -> SyncResult:
         state = await asyncio.to_thread(self._state)
         own = await asyncio.to_thread(own_revisions, folder / "own")
         prompts = await self._local(own, state)
@@ -145,8 +149,10 @@ class PromptSync(PromptBundles):
         published = {slug: each.head for slug, each in prompts.items()}
         with tempfile.TemporaryDirectory(prefix="cuebook-sync-") as scratch:
             fetch = partial(self._fetch, folder, place, state, trust, Path(scratch))
-            peers = await asyncio.to_thread(fetch)
+            peers, newer = await asyncio.to_thread(fetch)
             remote = await asyncio.to_thread(revisions_of, peers)
+            for slug, listed in (await asyncio.to_thread(own_revisions, newer) if newer else {}).items():
+                remote.setdefault(slug, {})[self.project] = listed
             for slug in remote:
                 prompts.setdefault(slug, LocalPrompt(slug=slug))
             plans = [await asyncio.to_thread(plan_prompt, each, remote.get(slug, {})) for slug, each in prompts.items()]
@@ -164,22 +170,26 @@ class PromptSync(PromptBundles):
             await self._store(plans)
             peer_rows = self._peers(state, place, peers)
             await asyncio.to_thread(_keep_trust, Path(scratch), _trusted_folder(folder, place), peers)
-        state = SyncState(
+            if newer:
+                await asyncio.to_thread(copy_repository, newer, folder / "own")
+        state = replace(
+            trusted_keys(state, trust, peers),
             prompts={
                 slug: SyncedState(numbers=each.numbers, conflicts=each.conflicts)
                 for slug, each in prompts.items()
                 if each.numbers or each.conflicts
             },
             peers=peer_rows,
-            trusted=tuple(sorted({*state.trusted, *trust})),
             location=place.address,
             at=Time(self._services.clock.now()),
         )
         revisions = {slug: each.revisions for slug, each in prompts.items() if each.head}
-        notice = await asyncio.to_thread(self._publish, folder, place, revisions, state)
+        denied = await asyncio.to_thread(self._publish, folder, place, revisions, state)
+        restored = f"{place.address} had a newer state of this project: its versions were added here." if newer else ""
         return SyncResult(
-            location=place.address, dry_run=False, published=not notice, items=tuple(items), notice=notice
-        )
+            location=place.address, dry_run=False, published=not denied, items=tuple(items),
+            notice=" ".join(filter(None, (restored, denied))),
+        )  # fmt: skip
 
     async def _local(self, own: Mapping[str, Sequence[Revision]], state: SyncState) -> dict[str, LocalPrompt]:
         """Return the prompts that are synced or were, with revisions of their new versions."""
@@ -195,10 +205,12 @@ class PromptSync(PromptBundles):
         return prompts
 
     def _fetch(
-        self, folder: Path, place: Location, state: SyncState, trust: Collection[str], scratch: Path
-    ) -> list[Published]:
-        """Fetch and verify all other projects. Their trusted metadata is copied to `scratch` first."""
-        accepted = {*read_fingerprints(self._settings.keys, where="sync.keys"), *state.trusted, *trust}
+        self, folder: Path, place: Location, state: SyncState, trust: set[str], scratch: Path
+    ) -> tuple[list[Published], Path | None]:
+        """Fetch and verify all other projects. Their trusted metadata is copied to `scratch` first.
+
+        Return also the folder of this project's repository, if the location has a newer one.
+        """
         blocked = {self.project, *self._settings.blocked.replace(",", " ").split()}
         trusted = _trusted_folder(folder, place)
         names = place.projects()
@@ -209,8 +221,10 @@ class PromptSync(PromptBundles):
                     " add it to sync.blocked."
                 )
                 raise SyncRefused(msg, reason="rollback")
-        if self.project in names:
-            self._check_own(folder / "own", place)
+        own, newer = scratch / ".own", False
+        if place.has(self.project, names):
+            fetch = partial(place.fetch, self.project)
+            newer = fetch_own(fetch, self.project, folder / "own", own, signers_of(folder))
         found = []
         for name in names:
             if name in blocked:
@@ -220,16 +234,11 @@ class PromptSync(PromptBundles):
             known = next((each for each in state.peers if (each.project, each.location) == (name, place.address)), None)
             if known is not None and known.fingerprint not in trust and _begins_again(place, name, trust):
                 shutil.rmtree(scratch / name, ignore_errors=True)
+            accepted = self._accepted(state, trust, name)
             found.append(verify(partial(place.fetch, name), scratch / name, name, accepted=accepted))
-        return found
-
-    def _check_own(self, own: Path, place: Location) -> None:
-        """Check that the repository with our name is ours. Raises Conflict."""
-        first = Path("metadata/1.root.json")
-        theirs = place.fetch(self.project, first.as_posix())
-        if not (own / first).exists() or (own / first).read_bytes() != theirs:
-            msg = f"The name {self.project!r} is taken in {place.address}. Set another `name` under [sync]."
-            raise Conflict(msg)
+            if {*found[-1].signers} <= {*state.replaced} - trust:
+                raise unknown_signer(f"project {name!r}", name, found[-1].fingerprint)
+        return found, own if newer else None
 
     async def _check(self, plans: Sequence[Plan]) -> None:
         """Check that the new versions can be stored. Raises InvalidInput."""
@@ -282,7 +291,7 @@ class PromptSync(PromptBundles):
         return ""
 
 
-def _begins_again(place: Location, project: str, trust: Collection[str]) -> bool:
+def _begins_again(place: Location, project: str, trust: set[str]) -> bool:
     """Return whether a project has a new repository, signed by a key that the user trusts now."""
     try:
         first_root(partial(place.fetch, project), project, trust)
