@@ -14,6 +14,8 @@ from cuebook.records.answer import Answer
 DATABASE: Final = "cuebook"
 #: Attempts to start, of up to ten seconds each on a busy machine.
 ATTEMPTS: Final = 5
+#: Seconds for which a server may recover after a crash.
+RECOVERY_S: Final = 60.0
 
 
 class ServerStatus(Answer, frozen=True, kw_only=True):
@@ -30,8 +32,6 @@ class ServerStatus(Answer, frozen=True, kw_only=True):
 
 def start(folder: Path) -> ServerStatus:
     """Start a server with its data in a folder, which is created. It runs until `stop`. Raises BackendError."""
-    import psycopg
-
     server = _server(folder)
     for attempt in range(ATTEMPTS):
         try:
@@ -42,10 +42,25 @@ def start(folder: Path) -> ServerStatus:
                 msg = f"PostgreSQL does not start in {folder}. Read the file {server.log}."
                 raise BackendError(msg) from error
             time.sleep(2)
-    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+    with _connection(server.get_uri()) as connection:
         if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", (DATABASE,)).fetchone():
             connection.execute(f"CREATE DATABASE {DATABASE}")
     return status(folder)
+
+
+def _connection(url: str) -> Any:
+    """Connect to a server that has just started: after a crash, it first recovers."""
+    import psycopg
+
+    until = time.monotonic() + RECOVERY_S
+    while True:
+        try:
+            return psycopg.connect(url, autocommit=True)
+        except psycopg.OperationalError as error:
+            if time.monotonic() > until:
+                msg = f"PostgreSQL has started, and accepts no connection ({error})."
+                raise BackendError(msg) from error
+            time.sleep(0.1)
 
 
 def stop(folder: Path) -> ServerStatus:

@@ -6,6 +6,7 @@ row-level security checks it a second time.
 """
 
 import asyncio
+import logging
 import random
 import secrets
 import time
@@ -33,6 +34,10 @@ T = TypeVar("T")
 
 #: Connections and threads per process.
 CONNECTIONS: Final = 8
+#: Seconds to wait for a connection.
+CONNECT_S: Final = 5.0
+#: Connections that a transaction may lose before it fails, each to a server that has restarted.
+LOST: Final = CONNECTIONS
 #: Attempts of a write that conflicts with others.
 ATTEMPTS: Final = 20
 #: The longest pause before the second attempt, in seconds; it doubles up to half a second.
@@ -73,7 +78,11 @@ class PostgresDatabase:
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="cuebook-postgres")
         # values are bound in the client, where NULL needs no type and several statements are one message
         options = {"cursor_factory": ClientCursor, "autocommit": True}
-        self._pool = ConnectionPool(url, min_size=1, max_size=connections, kwargs=options, open=True)
+        logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # each call that fails says it
+        self._pool = ConnectionPool(
+            url, min_size=1, max_size=connections, timeout=CONNECT_S, reconnect_timeout=CONNECT_S, kwargs=options,
+            open=True,
+        )  # fmt: skip
 
     @property
     def shared_snapshots(self) -> bool:
@@ -95,31 +104,48 @@ class PostgresDatabase:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        from psycopg import Error
-
-        try:
-            with self._pool.connection() as connection:
-                return work(self._transaction(connection, _READ))
-        except (Error, UnicodeError, OverflowError) as error:
-            raise explain(error) from error
+        return self._tried(lambda connection: work(self._transaction(connection, _READ)))
 
     def _write(self, work: Callable[[Transaction], T]) -> T:
-        from psycopg import Error
-        from psycopg.errors import DeadlockDetected, SerializationFailure, UniqueViolation
+        from psycopg import OperationalError
 
+        def attempt(connection: Any) -> T:
+            result = work(self._transaction(connection, _WRITE))
+            self._failpoints("commit.before")
+            try:
+                connection.commit()
+            except OperationalError as error:
+                if connection.broken:  # it may be stored
+                    raise _unknown(error) from error
+                raise
+            return result
+
+        result = self._tried(attempt)
+        self._failpoints("commit.after")
+        return result
+
+    def _tried(self, work: Callable[[Any], T]) -> T:
+        """Run work on a connection; again after a conflict with other writes, or if the connection was lost."""
+        from psycopg import Error, OperationalError
+        from psycopg.errors import DeadlockDetected, SerializationFailure, UniqueViolation
+        from psycopg_pool import PoolTimeout
+
+        lost = 0
         for attempt in range(ATTEMPTS):
             try:
                 with self._pool.connection() as connection:
-                    result = work(self._transaction(connection, _WRITE))
-                    self._failpoints("commit.before")
-                    connection.commit()
+                    return work(connection)
             except (DeadlockDetected, SerializationFailure, UniqueViolation):  # two transactions used the same number
                 time.sleep(random.random() * min(0.5, PAUSE_S * 2**attempt))  # noqa: S311  # not a secret
+            except PoolTimeout as error:
+                msg = "The database cannot be reached. Repeat the request later."
+                raise BackendError(msg, retryable=True) from error
+            except OperationalError as error:  # the server ended it, for example because it restarts
+                lost += 1
+                if lost > LOST or not connection.broken:
+                    raise explain(error) from error
             except (Error, UnicodeError, OverflowError) as error:
                 raise explain(error) from error
-            else:
-                self._failpoints("commit.after")
-                return result
         msg = f"The store is busy: {ATTEMPTS} attempts of a write conflicted with other writes. Try again."
         raise BackendError(msg, retryable=True)
 
@@ -211,6 +237,12 @@ class _PostgresTransaction(Transaction):
 
     def within(self, scope: Scope) -> Transaction:
         return _PostgresTransaction(self._session, self._statements, self.failpoint, scope)
+
+
+def _unknown(error: BaseException) -> BackendError:
+    """Return the error of a commit whose result is unknown."""
+    msg = f"The database ended the connection while it stored data ({type(error).__name__}). Repeat the request with"
+    return BackendError(f"{msg} the same Idempotency-Key: what is stored is not stored twice.", retryable=True)
 
 
 def explain(error: BaseException) -> BaseException:
