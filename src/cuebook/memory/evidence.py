@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from cuebook.languages import words_of
 from cuebook.memory.facts import FactToken, tokens_of
+from cuebook.records.answer import added
 from cuebook.records.memory import Hit
 
 #: Origin of the questions: the file, the gold list, or clozes (sentences of posts without their value).
@@ -42,21 +43,16 @@ class EvidenceRecall(Struct, frozen=True, kw_only=True, rename="camel"):
     at10: float | None
     within_tokens: float | None
 
-    def plus(self, other: "EvidenceRecall") -> "EvidenceRecall":
-        """Return the mean with another conversation's: every question has the same weight."""
-        asked = self.questions + other.questions
 
-        def mean(one: float | None, two: float | None) -> float | None:
-            return ((one or 0.0) * self.questions + (two or 0.0) * other.questions) / asked if asked else None
+def mean_of(one: EvidenceRecall, two: EvidenceRecall) -> EvidenceRecall:
+    """Return the mean evidence recall of two conversations: every question has the same weight."""
+    asked = one.questions + two.questions
 
-        return EvidenceRecall(
-            origin=self.origin,
-            questions=asked,
-            there_are=self.there_are + other.there_are,
-            at5=mean(self.at5, other.at5),
-            at10=mean(self.at10, other.at10),
-            within_tokens=mean(self.within_tokens, other.within_tokens),
-        )
+    def mean(name: str) -> float | None:
+        sums = [(getattr(each, name) or 0.0) * each.questions for each in (one, two)]
+        return sum(sums) / asked if asked else None
+
+    return added(one, two, origin=one.origin, at5=mean("at5"), at10=mean("at10"), within_tokens=mean("within_tokens"))
 
 
 #: The shares of one question's evidence that were found: among the first 5 and 10 posts, and within the tokens.

@@ -61,10 +61,10 @@ class ConvertedMessage(Struct, frozen=True):
     blocks: tuple[Raw, ...]
     behind: tuple[Raw, ...] = ()
 
-    @property
-    def marked(self) -> bool:
-        """Return whether the client set a cache breakpoint on one of the blocks."""
-        return any(MARK.encode() in bytes(block) for block in (*self.blocks, *self.behind))
+
+def is_marked(message: ConvertedMessage) -> bool:
+    """Return whether the client set a cache breakpoint on one of a message's blocks."""
+    return any(MARK.encode() in bytes(block) for block in (*message.blocks, *message.behind))
 
 
 # ---------------------------------------------------------------- reading

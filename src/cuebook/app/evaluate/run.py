@@ -26,7 +26,7 @@ from cuebook.app.transcripts.sniff import read_transcripts
 from cuebook.app.transcripts.transcript import FilePlace, Transcript
 from cuebook.config import Config, ConfigSections, MemoryConfig, StoreConfig
 from cuebook.errors import InvalidInput
-from cuebook.memory.evidence import DEPTH, EvidenceRecall, Origin, Question, answered, clozes, recall
+from cuebook.memory.evidence import DEPTH, EvidenceRecall, Origin, Question, answered, clozes, mean_of, recall
 from cuebook.records.answer import added
 from cuebook.records.memory import Scope
 from cuebook.testing.doubles import FrozenClock
@@ -81,7 +81,7 @@ def _plus(one: Evaluation, two: Evaluation) -> Evaluation:
         one,
         two,
         title="together",
-        recall=one.recall.plus(two.recall),
+        recall=mean_of(one.recall, two.recall),
         items=added(one.items, two.items),
         survival=_added(one.survival, two.survival),
         first_pass=_added(one.first_pass, two.first_pass),

@@ -21,6 +21,7 @@ from cuebook.window.cache import CacheChunk, CacheSimulator, CacheUse
 from cuebook.window.models import CacheRule, rule_for
 from cuebook.window.post_forms import weigh
 from cuebook.window.window import FIELD
+from cuebook.wire.anthropic_messages import is_marked
 
 #: Conversations with a simulated cache. Evicted ones start again with an empty cache.
 CONVERSATIONS = 64
@@ -80,7 +81,7 @@ class CallAccounting:
                 caches, own_marks = self._caches_of(step, rule), rule.name in _MARKED_ALONE
                 marked_tools = _MARKS[1].decode() in tools
                 chunks = [CacheChunk(tool_tokens, digest_of(tools.encode()), "tools", marked_tools)] if tools else []
-                own = {n for n, each in enumerate(wire.converted, len(raws) - len(wire.converted)) if each.marked}
+                own = {n for n, each in enumerate(wire.converted, len(raws) - len(wire.converted)) if is_marked(each)}
                 for n, (raw, message, weight) in enumerate(zip(raws, messages, weights, strict=True)):
                     marked = n in own or any(mark in raw for mark in _MARKS)
                     chunks.append(CacheChunk(weight, digest_of(raw), str(message.get("role")), marked, raw))
