@@ -56,9 +56,9 @@ class Block(Struct, frozen=True, kw_only=True):
 
     kind: BlockKind
     source: str
-    text: str
     role: str = "system"
     tokens: int = 0
+    text: str
     form: Form = "full"
     seq: int = 0
     message: bytes = b""  # the wire message of a post or of the client's system text; empty for blocks that are joined
