@@ -289,12 +289,12 @@ async def test_a_trial_uses_the_corrected_score(clock):
             clock.advance(4000)
         await cue.work()
         docket = cue.services.caches.evidence[SLUG, "main"]
-        assert docket.said_first
-        assert max(each.score for each in docket.said_first) < 0.5
+        assert docket.new_first
+        assert max(each.score for each in docket.new_first) < 0.5
         for n in range(12):
             await cue.turns.feedback(f"after {n}", 1, thumb="up", outcome="success")
         later = cue.services.caches.evidence[SLUG, "main"]
-        assert [each.score for each in later.said_first] == [pytest.approx(1.0)] * len(docket.said_first)
+        assert [each.score for each in later.new_first] == [pytest.approx(1.0)] * len(docket.new_first)
 
 
 async def test_tenants_prompts_learn_separately(clock):
