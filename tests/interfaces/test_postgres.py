@@ -87,7 +87,12 @@ def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> No
         assert (checked["role"], checked["faults"], checked["unprotected"]) == ("cuebook_app", [], [])
         with psycopg.connect(url, autocommit=True) as owner:
             owner.execute("ALTER TABLE memory DISABLE ROW LEVEL SECURITY")
-        assert "Row-level security is off for memory" in cuebook("db", "check", url, cwd=tmp_path).stdout
+        for arguments in (("db", "check", url), ("doctor", "-C", str(project(tmp_path / "ann", url)))):
+            checked = cuebook(*arguments, cwd=tmp_path, **SECRET)
+            assert (checked.returncode, "Row-level security is off for memory" in checked.stdout) == (1, True)
+        assert cuebook("db", "migrate", url, cwd=tmp_path).returncode == 0
+        assert cuebook("db", "check", url, cwd=tmp_path).returncode == 0
+        assert "servers use role cuebook_app" in cuebook("doctor", cwd=tmp_path / "ann", **SECRET).stdout
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 

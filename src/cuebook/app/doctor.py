@@ -26,6 +26,7 @@ from cuebook.app.setup.compose import (
     key_of,
     models_of,
 )
+from cuebook.app.setup.database import check_database
 from cuebook.app.setup.experience_files import strangers
 from cuebook.app.setup.personas import look_at_personas
 from cuebook.app.setup.project_files import (
@@ -285,6 +286,11 @@ async def _store(config: Config) -> AsyncIterator[Check]:
         advice = f"back it up; the next command migrates it to {VERSION}"
         yield Check("store", "warn", f"{file} has schema {schema}", advice)
         return
+    if database.startswith(SERVERS):
+        found = await asyncio.to_thread(check_database, config)
+        yield Check("server", "fail" if found.faults else "ok", "; ".join(found.faults or found.lines()))
+        if found.faults:
+            return
     store = await asyncio.to_thread(open_store, database)
     try:
         state = await store.check(whole=True)

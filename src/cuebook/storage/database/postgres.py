@@ -289,17 +289,16 @@ def connected(url: str) -> Iterator[Any]:
 def upgrade(url: str, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[int | None, int]:
     """Create the tables and the role of servers, or migrate the tables. Return their version before and after. Blocks.
 
-    Several processes may call it. Raises BackendError, and InvalidInput for an older server or newer tables.
+    The role's rights and the policies are set again in any case. Several processes may call it. Raises BackendError,
+    and InvalidInput for an older server or newer tables.
     """
     with connected(url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE,))
         before, after = schema_of(connection), 1 + len(migrations)
-        if before == after:
-            return before, after
         check_version(before or after)
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
             connection.execute(f"CREATE ROLE {ROLE}")
-            connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
+        connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
         for statement in ddl("postgresql") if before is None else translated(migrations[before - 1 :]):
             connection.execute(statement)
         connection.execute("DELETE FROM schema_version")
