@@ -7,11 +7,12 @@ completion in another provider's format, chunk by chunk.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from io import StringIO
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 from msgspec import Struct
 
+from cuebook.errors import InvalidInput
 from cuebook.records.answers import mended
 from cuebook.records.turn import Usage
 from cuebook.wire.event_stream import Events, read_event, write_event
@@ -197,3 +198,8 @@ def read_json(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
+
+
+def refuse(where: str, problem: str) -> NoReturn:
+    """Raise InvalidInput naming the field."""
+    raise InvalidInput(f"{where}: {problem}", where=where)

@@ -9,14 +9,13 @@ from the text. Unknown blocks stay unchanged.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
 
-from cuebook.errors import InvalidInput
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL
-from cuebook.wire.answer import as_dict, read_json
+from cuebook.wire.answer import as_dict, read_json, refuse
 
 #: Key of a block with a cache breakpoint.
 MARK: Final = "cache_control"
@@ -338,8 +337,3 @@ def _written(value: object) -> bytes:
         return _encode(value)
     except (UnicodeEncodeError, RecursionError, TypeError) as error:
         refuse("content", f"cannot encode as JSON: {error}")
-
-
-def refuse(where: str, problem: str) -> NoReturn:
-    """Raise InvalidInput naming the field."""
-    raise InvalidInput(f"{where}: {problem}", where=where)

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Raw
 
 from cuebook.records.conversation import ASSISTANT, TOOL
-from cuebook.wire.anthropic_messages import ORDER, REMINDED, THINKING, load_json, refuse
+from cuebook.wire.answer import refuse
+from cuebook.wire.anthropic_messages import ORDER, REMINDED, THINKING, load_json
 from cuebook.wire.responses_items import without_items
 
 #: Fields with another name on OpenAI's wire.

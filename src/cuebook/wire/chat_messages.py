@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import ASSISTANT, CALL, ERROR, RESULT, SYSTEM, TOOL, Part, Post, Role, digest_of
-from cuebook.wire.answer import as_dict, read_json
+from cuebook.wire.answer import as_dict, read_json, refuse
 
 #: Wire roles and ours. `developer` is OpenAI's newer name of `system`, `function` the legacy one of `tool`.
 ROLES: dict[str, Role] = {
@@ -94,17 +94,18 @@ class ResentMessage(Struct, frozen=True):
 
 def read_message(raw: bytes | Mapping[str, Any], *, index: int = 0) -> MessageContent:
     """Parse one chat message. Raises InvalidInput naming the field as `messages[index].…`."""
-    data = _object(raw, index)
-    role, name = _role(data, index), data.get("name")
+    where = f"messages[{index}]"
+    data = _object(raw, where)
+    role, name = _role(data, where), data.get("name")
     if name is not None and not isinstance(name, str):
-        _wrong(index, ".name", "a string", name)
-    pieces = _pieces(data, index)
+        _wrong(f"{where}.name", "a string", name)
+    pieces = _pieces(data, where)
     texts = [piece.content for piece in pieces if piece.type == "text"]
     heard = (piece.content for piece in pieces if piece.type == "refusal" or _audio_id(piece))
     message = "\n".join(texts) or next(heard, "")
     if len(texts) == 1 and pieces[0].type == "text":
         del pieces[0]
-    return MessageContent(role, name, message, (*_reasoning(data), *_result(data, role), *pieces, *_calls(data, index)))
+    return MessageContent(role, name, message, (*_reasoning(data), *_result(data, role), *pieces, *_calls(data, where)))
 
 
 def read_call(part: Part) -> ToolCall:
@@ -116,35 +117,35 @@ def read_call(part: Part) -> ToolCall:
     return ToolCall(_str(extra.get("callId")), body["name"], _as_text(body["arguments"]), kind, "legacy" in extra)
 
 
-def _object(raw: bytes | Mapping[str, Any], index: int) -> Mapping[str, Any]:
+def _object(raw: bytes | Mapping[str, Any], where: str) -> Mapping[str, Any]:
     if isinstance(raw, bytes):
         try:
             raw = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            _refuse(index, "", f"invalid JSON: {error}")
+            refuse(where, f"invalid JSON: {error}")
     if not isinstance(raw, Mapping):
-        _wrong(index, "", "an object", raw)
+        _wrong(where, "an object", raw)
     return raw
 
 
-def _role(data: Mapping[str, Any], index: int) -> Role:
+def _role(data: Mapping[str, Any], where: str) -> Role:
     role = data.get("role")
     if not isinstance(role, str) or role not in ROLES:
-        _refuse(index, ".role", f"expected one of {', '.join(ROLES)}, got {role!r}")
+        refuse(f"{where}.role", f"expected one of {', '.join(ROLES)}, got {role!r}")
     return ROLES[role]
 
 
-def _pieces(data: Mapping[str, Any], index: int) -> list[Part]:
+def _pieces(data: Mapping[str, Any], where: str) -> list[Part]:
     """Parse content, refusal and audio. Drop empty texts."""
     content = data.get("content")
     pieces: list[Part] = []
     if isinstance(content, str):
         pieces = [Part("text", content)] if content else []
     elif isinstance(content, list | tuple):
-        parts = [_piece(item, n, index) for n, item in enumerate(content)]
+        parts = [_piece(item, f"{where}.content[{n}]") for n, item in enumerate(content)]
         pieces = [piece for piece in parts if piece.type != "text" or piece.content]
     elif content is not None:
-        _wrong(index, ".content", "a string or a list of parts", content)
+        _wrong(f"{where}.content", "a string or a list of parts", content)
     if isinstance(refusal := data.get("refusal"), str) and refusal:
         pieces.append(Part("refusal", refusal))
     if isinstance(audio := data.get("audio"), Mapping) and isinstance(audio.get("id"), str):
@@ -152,9 +153,9 @@ def _pieces(data: Mapping[str, Any], index: int) -> list[Part]:
     return pieces
 
 
-def _piece(item: object, n: int, index: int) -> Part:
+def _piece(item: object, where: str) -> Part:
     if not isinstance(item, Mapping):
-        _wrong(index, f".content[{n}]", "an object", item)
+        _wrong(where, "an object", item)
     kind = _str(item.get("type"))
     body: Any = item.get(kind)
     if kind in ("text", "refusal", "image_url") and isinstance(body, str):
@@ -185,19 +186,19 @@ def _result(data: Mapping[str, Any], role: Role) -> Iterator[Part]:
         yield Part(RESULT, "", {"callId": call} if isinstance(call, str) and call else None)
 
 
-def _calls(data: Mapping[str, Any], index: int) -> Iterator[Part]:
+def _calls(data: Mapping[str, Any], where: str) -> Iterator[Part]:
     calls = data.get("tool_calls")
     if calls is not None and not isinstance(calls, list | tuple):
-        _wrong(index, ".tool_calls", "a list", calls)
-    yield from (_call(call, n, index) for n, call in enumerate(calls or ()))
+        _wrong(f"{where}.tool_calls", "a list", calls)
+    yield from (_call(call, f"{where}.tool_calls[{n}]") for n, call in enumerate(calls or ()))
     legacy = data.get("function_call")
     if isinstance(legacy, Mapping) and isinstance(name := legacy.get("name"), str):
         yield _call_part(name, legacy.get("arguments"), callId=_LEGACY_CALL + name, name=name, legacy=True)
 
 
-def _call(call: object, n: int, index: int) -> Part:
+def _call(call: object, where: str) -> Part:
     if not isinstance(call, Mapping):
-        _wrong(index, f".tool_calls[{n}]", "an object", call)
+        _wrong(where, "an object", call)
     kind = _str(call.get("type")) or "function"
     body = call.get(kind) if kind in _ARGUMENTS else None
     if not isinstance(body, Mapping) or not isinstance(name := body.get("name"), str):
@@ -426,13 +427,8 @@ def _encode(value: object, encoder: msgspec.json.Encoder = _ENCODER) -> bytes:
         raise InvalidInput(f"Cannot encode a message as JSON: {error}", where="message") from error
 
 
-def _wrong(index: int, field: str, expected: str, got: object) -> NoReturn:
-    _refuse(index, field, f"expected {expected}, got {type(got).__name__}")
-
-
-def _refuse(index: int, field: str, problem: str) -> NoReturn:
-    where = f"messages[{index}]{field}"
-    raise InvalidInput(f"{where}: {problem}", where=where)
+def _wrong(where: str, expected: str, got: object) -> NoReturn:
+    refuse(where, f"expected {expected}, got {type(got).__name__}")
 
 
 def value_of(fields: Mapping[str, msgspec.Raw], name: str) -> Any:
