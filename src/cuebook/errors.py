@@ -10,7 +10,7 @@ CuebookError
 ├── NotFound         no such object in the caller's scope (an object of another scope looks the same)
 ├── Conflict         the state has changed, or the id is in use for other content
 │   ├── Busy         a turn is running and the conversation's queue is full; retry after `retry_after` seconds
-│   ├── MergeConflict  two branches of a prompt changed the same section; `conflicts` has all texts
+│   ├── MergeConflict  two branches of a prompt changed the same section or field; `conflicts` has all values
 │   └── LeaseLost    another process took over the turn's lease; the late write was refused
 └── BackendError     a store, model or upstream failed; `retryable` is true where a retry can help
     ├── StoreFull    the disk or the database's size limit is reached; reads still work
@@ -98,7 +98,7 @@ class Conflict(CuebookError):
 
 
 class MergeConflict(Conflict):
-    """Two branches changed the same section."""
+    """Two branches changed the same section or field."""
 
     def __init__(self, message: str = "", *, conflicts: Sequence[Mapping[str, str | None]] = ()) -> None:
         """`conflicts` contains `section`, `base`, `ours` and `theirs` for each conflict; a missing text is None."""

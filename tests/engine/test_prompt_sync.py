@@ -151,6 +151,22 @@ async def test_an_edit_resolves_a_conflict(ann: Cuebook, bob: Cuebook, stick: st
         assert await changes(cue, stick) == []
 
 
+async def test_a_merge_keeps_changes_without_conflict(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await write(ann, body="Hello.")
+    await exchange(ann, bob, stick)
+    await ann.prompts.save("greet", {"body": "Hello, Ann."}, description="Greets.", params=["name"], metadata={"a": 1})
+    await bob.prompts.save("greet", {"body": "Hello, Bob."}, tags=["kind"], metadata={"b": 2})
+    await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick)
+    await bob.prompts.merge("greet", "main", into="sync/ann", theirs=True)
+    assert ("greet", "merged") in await changes(bob, stick)
+    await ann.prompt_sync.sync(stick)
+    for cue in (ann, bob):
+        version = await cue.prompts.get("greet")
+        assert (version.sections, version.description, version.tags) == ({"body": "Hello, Bob."}, "Greets.", ("kind",))
+        assert ([each.name for each in version.params], version.metadata) == (["name"], {"a": 1, "b": 2})
+
+
 @pytest.mark.parametrize("way", ["theirs", "ours"])
 async def test_a_merge_resolves_a_conflict(ann: Cuebook, bob: Cuebook, stick: str, way: str) -> None:
     await write(ann, body="Hello.", end="Bye.")
@@ -435,6 +451,17 @@ async def test_a_bundle_carries_a_project(ann: Cuebook, bob: Cuebook, tmp_path: 
     (tmp_path / "bob/personas/kind.json").write_text("{}")
     with pytest.raises(Conflict, match="is not overwritten"):
         await bob.prompt_sync.unbundle(file)
+
+
+async def test_a_bundled_prompt_merges_with_its_origin(ann: Cuebook, bob: Cuebook, tmp_path: Path, stick: str) -> None:
+    await write(ann, head="Hello.", body="How are you?")
+    await write(ann, head="Hello.", body="How do you do?")
+    key = (await ann.prompt_sync.bundle(tmp_path / "ann.bundle")).fingerprint
+    await bob.prompt_sync.unbundle(tmp_path / "ann.bundle", trust=key)
+    await write(bob, head="Hello.", body="How is it?")
+    await write(ann, head="Hello!", body="How do you do?")
+    await exchange(ann, bob, stick)
+    assert await texts(ann) == await texts(bob) == {"head": "Hello!", "body": "How is it?"}
 
 
 async def test_a_bundle_replaces_no_text(ann: Cuebook, bob: Cuebook, tmp_path: Path) -> None:

@@ -104,6 +104,37 @@ async def test_branches_are_forked_merged_and_labelled(cue):
     assert [(each.name, each.number, each.moved_by) for each in family.labels] == [("production", 3, "ann")]
 
 
+async def test_a_merge_takes_only_conflicts_from_one_side(cue):
+    first = {"description": "first", "tags": ["one"], "params": ["name"], "metadata": {"a": 1, "b": 1}}
+    await cue.prompts.save("a", {"one": "1", "two": "2"}, **first)
+    await cue.prompts.fork("a", "try")
+    await cue.prompts.save("a", {"one": "1?", "two": "2"}, branch="try", tags=["try"], metadata={"a": 2, "b": 1})
+    await cue.prompts.save(
+        "a", {"one": "1!", "two": "2!"}, description="ours", tags=["ours"], params=["name", "day"], metadata={"a": 1}
+    )
+    with pytest.raises(MergeConflict) as caught:
+        await cue.prompts.merge("a", "try")
+    assert [each["section"] for each in caught.value.conflicts] == ["one", "tags"]
+    assert caught.value.conflicts[1] == {"section": "tags", "base": '["one"]', "ours": '["ours"]', "theirs": '["try"]'}
+    await cue.prompts.merge("a", "try", theirs=True)
+    merged = await cue.prompts.show("a")
+    assert (merged.sections, merged.tags) == ({"one": "1?", "two": "2!"}, ("try",))
+    assert (merged.description, [each.name for each in merged.params]) == ("ours", ["name", "day"])
+    assert merged.metadata == {"a": 2}
+
+
+async def test_a_merge_keeps_a_section_in_one_form(cue):
+    await cue.prompts.save("a", {"one": "1", "two": "2"})
+    await cue.prompts.fork("a", "try")
+    await cue.prompts.save("a", {"two": "2"}, override_sections={"one": "1!"}, branch="try")
+    await cue.prompts.save("a", {"one": "1?", "two": "2"})
+    with pytest.raises(MergeConflict):
+        await cue.prompts.merge("a", "try")
+    await cue.prompts.merge("a", "try", theirs=True)
+    merged = await cue.prompts.get("a")
+    assert (merged.sections, merged.override_sections) == ({"two": "2"}, {"one": "1!"})
+
+
 async def test_variants_are_chosen_and_learn(cue):
     weights = {"task_coding": 1.0}
     await cue.prompts.save("a", {"body": "plain"})

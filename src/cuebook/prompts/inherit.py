@@ -1,11 +1,13 @@
-"""Resolve inheritance between prompt versions, and merge two versions section by section.
+"""Resolve inheritance between prompt versions, and merge two versions by section and by field.
 
 Inheritance: the parent's sections first, in its order; the child's text after the parent's with a blank
 line between, new sections last. `override_sections` replace; an empty one removes the section from the text.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from cuebook.errors import InvalidInput
 from cuebook.prompts.difference import merge_lines
@@ -21,7 +23,10 @@ BLANK_LINE: Final = "\n\n"
 DEPTH: Final = 8
 
 
-#: A merge conflict: both sides changed a `section` differently; `base`, `ours` or `theirs` is None if it has none.
+#: Fields that are merged as a whole; sections and metadata are merged by name.
+_FIELDS: Final = ("type", "params", "engine", "inherits", "tags", "description")
+#: A merge conflict: both sides changed a `section` (or a field) differently; `base`, `ours` or `theirs` is None if it
+#: has none.
 Clash = dict[str, str | None]
 
 
@@ -95,6 +100,44 @@ def merge3(
         if text is not None:
             merged[name] = text
     return merged, conflicts
+
+
+def merge_versions(
+    base: Version, ours: Version, theirs: Version, *, prefer_theirs: bool = False
+) -> tuple[dict[str, Any], list[Clash]]:
+    """Return the merged fields of two versions by name (three-way), and the conflicts.
+
+    What is in conflict has our value, or theirs with `prefer_theirs`.
+    """
+    fields: dict[str, Any] = {"metadata": {}}
+    conflicts: list[Clash] = []
+    versions, kinds = (base, ours, theirs), ("sections", "override_sections")
+    for kind in kinds:
+        fields[kind], clashes = merge3(getattr(base, kind), getattr(ours, kind), getattr(theirs, kind))
+        conflicts += clashes
+        if prefer_theirs:
+            fields[kind] |= {each["section"]: each["theirs"] for each in clashes}
+            fields[kind] = {name: text for name, text in fields[kind].items() if text is not None}
+    for name in sorted(fields["sections"].keys() & fields["override_sections"].keys()):  # one side made it an override
+        conflicts.append(_clash(name, *({**each.sections, **each.override_sections}.get(name) for each in versions)))
+        overrides = name in (theirs if prefer_theirs else ours).override_sections
+        del fields[kinds[not overrides]][name]
+    pairs = [(fields, name, [getattr(each, name) for each in versions]) for name in _FIELDS]
+    keys = dict.fromkeys((*ours.metadata, *theirs.metadata))
+    pairs += [(fields["metadata"], name, [each.metadata.get(name) for each in versions]) for name in keys]
+    for target, name, (before, our, their) in pairs:
+        value = their if our == before or (prefer_theirs and their != before) else our
+        if before not in (our, their) and our != their:
+            conflicts.append(_clash(name, before, our, their))
+        if value is not None or target is fields:
+            target[name] = value
+    return fields, conflicts
+
+
+def _clash(name: str, *values: Any) -> Clash:
+    """Return a conflict in a field, with its values as texts."""
+    texts = [each if each is None or isinstance(each, str) else msgspec.json.encode(each).decode() for each in values]
+    return {"section": name, "base": texts[0], "ours": texts[1], "theirs": texts[2]}
 
 
 def _line(version: Version, parent_of: Callable[[str], Version | None]) -> list[Version]:

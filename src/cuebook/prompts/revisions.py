@@ -6,7 +6,7 @@ equal ids in all projects, and a history cannot be altered (as in Git).
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -16,14 +16,10 @@ from cuebook.errors import InvalidInput, SyncRefused
 from cuebook.prompts.difference import bump, difference, next_semver
 from cuebook.prompts.digest import canonical, digest_of
 from cuebook.prompts.files import read_stated, write_file
-from cuebook.prompts.inherit import merge3
+from cuebook.prompts.inherit import merge_versions
 from cuebook.prompts.registry import rank
 from cuebook.records.prompt import MAIN, Version
 from cuebook.records.redaction import spans
-
-#: Fields that are merged as a whole; sections and metadata are merged by name.
-_FIELDS: Final = ("type", "params", "engine", "inherits", "tags", "description")
-_MAPPINGS: Final = ("sections", "override_sections", "metadata")
 
 
 class Revision(Struct, frozen=True, kw_only=True):
@@ -99,33 +95,44 @@ def check_history(revisions: Sequence[Revision], slug: str) -> None:
 def ancestors(head: str, pool: Pool) -> dict[str, Revision]:
     """Return a revision and all its ancestors, parents first."""
     found: dict[str, Revision] = {}
-    way = [head]
-    while way:
-        missing = [each for each in pool[way[-1]].parents if each not in found]
+    pending = [head]
+    while pending:
+        missing = [each for each in pool[pending[-1]].parents if each not in found]
         if missing:
-            way += missing[::-1]
+            pending += missing[::-1]
         else:
-            last = way.pop()
+            last = pending.pop()
             found[last] = pool[last]
     return found
 
 
 def path_to(head: str, pool: Pool, *, after: str | None) -> list[Revision]:
     """Return the revisions that lead from one (None: the first) to its descendant `head`, without the first."""
+    previous: dict[str, str] = {}  # by revision: the first parent that descends from `after`
+    for each in ancestors(head, pool).values():
+        leading = [parent for parent in each.parents if after in (None, parent) or parent in previous]
+        previous |= {each.id: leading[0]} if leading else {}
     path: list[Revision] = []
     here: str | None = head
     while here is not None and here != after:
         path.append(pool[here])
-        parents = pool[here].parents
-        here = next((each for each in parents if after is None or after in ancestors(each, pool)), None)
+        here = previous.get(here)
     return path[::-1]
 
 
-def merge_bases(one: str, other: str, pool: Pool) -> list[Revision]:
-    """Return the nearest common ancestors by id: several after two different merges of the same revisions."""
-    common = ancestors(one, pool).keys() & ancestors(other, pool).keys()
-    behind = {parent for each in common for parent in ancestors(each, pool) if parent != each}
-    return [pool[each] for each in sorted(common - behind)]
+def common_versions(one: Revision, other: Revision, pool: Pool) -> list[Revision]:
+    """Return the nearest common ancestors, by id: several after two different merges of the same revisions.
+
+    Without one, return the newest version with the same text and semantic version, as after the import of a bundle.
+    """
+    ours, theirs = ancestors(one.id, pool), ancestors(other.id, pool)
+    common = ours.keys() & theirs.keys()
+    if common:
+        return [pool[each] for each in sorted(common.difference(*(pool[each].parents for each in common)))]
+    texts = {(each.version.semver, write_file(_plain(each.version))) for each in theirs.values()}
+    equal = {(each.version.semver, write_file(_plain(each.version))): each for each in ours.values()}
+    newest = max(equal.keys() & texts, key=lambda each: (rank(each[0]), *each), default=None)
+    return [equal[newest]] if newest else []
 
 
 def same_text(one: Version, other: Version) -> bool:
@@ -140,51 +147,29 @@ def merge(one: Revision, other: Revision, pool: Pool) -> tuple[Revision | None, 
     """
     ours, theirs = sorted((one, other), key=lambda each: each.id)
     a, b = ours.version, theirs.version
-    bases = [each.version for each in merge_bases(one.id, other.id, pool)] or [Version(slug=a.slug)]
-    merged, conflicts = _merged(bases[0], a, b)
-    for base in bases[1:]:  # two sides merged in different ways: one base would undo the choice of one side
-        again, others = _merged(base, a, b)
-        differing = {key for key in merged.keys() | again.keys() if merged.get(key) != again.get(key)}
-        conflicts += [*others, *sorted(name for _, name in differing)]
-    if conflicts:
-        return None, list(dict.fromkeys(conflicts))
-    values: dict[str, Any] = {kind: {} for kind in _MAPPINGS}
-    for (kind, name), value in merged.items():
-        if kind in _MAPPINGS:
-            values[kind][name] = value
-        else:
-            values[name] = value
+    bases = [each.version for each in common_versions(one, other, pool)] or [Version(slug=a.slug)]
+    (fields, conflicts), *others = [merge_versions(base, a, b) for base in bases]
+    names = [str(each["section"]) for each in conflicts]
+    for again, more in others:  # two sides merged in different ways: one base would undo the choice of one side
+        names += [*(str(each["section"]) for each in more), *_differing(fields, again)]
+    if names:
+        return None, list(dict.fromkeys(names))
     newest = max(ours, theirs, key=lambda each: (each.created_at, each.id))
-    version = replace(newest.version, sync=True, **values)
+    version = replace(newest.version, sync=True, **fields)
     top = max((a, b), key=lambda each: (rank(each.semver), each.semver))
     version = replace(version, semver=next_semver(top.semver, bump(difference(top, version))))
     return revision_of(version, (ours.id, theirs.id), newest.created_at), []
 
 
-def _merged(base: Version, a: Version, b: Version) -> tuple[dict[tuple[str, str], Any], list[str]]:
-    """Return the merged values by kind and name, and the names of those in conflict."""
-    merged: dict[tuple[str, str], Any] = {}
-    conflicts: list[str] = []
-    for kind in ("sections", "override_sections"):
-        texts, clashes = merge3(getattr(base, kind), getattr(a, kind), getattr(b, kind))
-        conflicts += [str(each["section"]) for each in clashes]
-        conflicts += sorted(name for name in texts if ("sections", name) in merged)
-        merged |= {(kind, name): text for name, text in texts.items()}
-    for name in _FIELDS:
-        merged["field", name], clash = _pick(getattr(base, name), getattr(a, name), getattr(b, name))
-        conflicts += [name] if clash else []
-    for name in dict.fromkeys((*a.metadata, *b.metadata)):
-        value, clash = _pick(base.metadata.get(name), a.metadata.get(name), b.metadata.get(name))
-        conflicts += [name] if clash else []
-        merged |= {} if value is None else {("metadata", name): value}
-    return merged, conflicts
-
-
-def _pick(base: Any, ours: Any, theirs: Any) -> tuple[Any, bool]:
-    """Return the merged value of a field, and whether both sides changed it."""
-    if theirs in (ours, base):
-        return ours, False
-    return (theirs, False) if ours == base else (ours, True)
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the names of the sections and fields in which two merges differ."""
+    names: list[str] = []
+    for field, value in one.items():
+        if isinstance(value, Mapping):
+            names += [each for each in sorted({*value, *other[field]}) if value.get(each) != other[field].get(each)]
+        elif value != other[field]:
+            names.append(field)
+    return names
 
 
 def _plain(version: Version) -> Version:

@@ -5,6 +5,7 @@ A migrated branch that is new starts from the most similar version, of `main` if
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -41,7 +42,7 @@ from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import bump, check_semver, difference, next_semver
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
-from cuebook.prompts.inherit import Clash, merge3
+from cuebook.prompts.inherit import merge_versions
 from cuebook.prompts.learn import score
 from cuebook.prompts.migrate import plan, slugs
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference, read_place
@@ -193,15 +194,13 @@ class Prompts(PromptReading):
         branch: Annotated[str, Meta(min_length=1, description="Branch to merge.")],
         *,
         into: Annotated[str | None, Meta(min_length=1, description="Branch to merge into. Default: `main`.")] = None,
-        theirs: Annotated[
-            bool, Meta(description="Take sections in conflict, parameters and metadata from `branch`.")
-        ] = False,
+        theirs: Annotated[bool, Meta(description="Take what is in conflict from `branch`.")] = False,
         by: By = "",
         idempotency_key: IdempotencyKey = None,
     ) -> VersionIdentity:
-        """Merge a branch's sections into another (three-way, with the version it was forked from as base).
+        """Merge a branch into another, by section and field (three-way, with the version it was forked from as base).
 
-        If both changed a section, nothing is stored without `theirs`, and `conflicts` of the error has its texts.
+        If both changed one, nothing is stored without `theirs`, and `conflicts` of the error has both values.
         Raises MergeConflict, NotFound, InvalidInput.
         """
         into = into or MAIN
@@ -210,24 +209,16 @@ class Prompts(PromptReading):
             raise InvalidInput(msg, where="into")
         other, ours = await self.get(slug, branch=branch), await self.get(slug, branch=into)
         base = await self._base_of_merge(other, ours)
-        pairs = (
-            (base.sections, ours.sections, other.sections),
-            (base.override_sections, ours.override_sections, other.override_sections),
-        )
-        large = sum(len(text) for pair in pairs for texts in pair for text in texts.values()) > LARGE
-        (sections, clashes), (over, others) = [
-            await asyncio.to_thread(merge3, *pair) if large else merge3(*pair) for pair in pairs
+        combine = partial(merge_versions, base, ours, other, prefer_theirs=theirs)
+        texts = [
+            text for each in (base, ours, other) for text in (*each.sections.values(), *each.override_sections.values())
         ]
-        if (conflicts := [*clashes, *others]) and not theirs:
+        fields, conflicts = await asyncio.to_thread(combine) if sum(map(len, texts)) > LARGE else combine()
+        if conflicts and not theirs:
             names = ", ".join(repr(each["section"]) for each in conflicts)
             msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
             raise MergeConflict(msg, conflicts=conflicts)
-        if theirs:
-            sections, over = _with_theirs(sections, clashes), _with_theirs(over, others)
-        version = replace(
-            other if theirs else ours, branch=into, semver=ours.semver, sections=sections, override_sections=over,
-            number=0, digest="", author="",
-        )  # fmt: skip
+        version = replace(ours, branch=into, number=0, digest="", author="", **fields)
         stored = await self.store([await _numbered(version, ours, None)], by=by)
         return as_answer(VersionIdentity, stored[0])
 
@@ -464,13 +455,6 @@ async def save_writes(services: Services, writes: Sequence[Write], *, by: str) -
         record = receipt(services, version, "branch" if each.begins else "write", agent=by)
         ready.append(replace(each, version=version, audit=record))
     return await services.prompts.save(Scope(), ready, by=by, now=services.clock.now())
-
-
-def _with_theirs(sections: Mapping[str, str], conflicts: Sequence[Clash]) -> dict[str, str]:
-    """Return merged sections with the other side's text of each conflict."""
-    theirs = {str(each["section"]): each["theirs"] for each in conflicts}
-    chosen = {name: theirs.get(name, text) for name, text in sections.items()}
-    return {name: text for name, text in chosen.items() if text is not None}
 
 
 async def _numbered(version: Version, before: Version | None, semver: str | None) -> Version:

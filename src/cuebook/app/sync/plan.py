@@ -12,9 +12,9 @@ from cuebook.prompts.names import SYNC, candidates, parse_reference
 from cuebook.prompts.revisions import (
     Revision,
     ancestors,
+    common_versions,
     has_secret,
     merge,
-    merge_bases,
     path_to,
     revision_of,
     same_text,
@@ -177,7 +177,7 @@ def _take(plan: Plan, project: str, theirs: Revision) -> None:
     )
     if known is not None and known.revision == theirs.id:
         return
-    base = next(iter(merge_bases(ours.id, theirs.id, pool)), None)
+    base = next(iter(common_versions(ours, theirs, pool)), None)
     begins = (MAIN, prompt.numbers.get(base.id, 1) if base else 1)
     number = edited.number if edited else 0
     version = replace(theirs.version, branch=branch, number=number + 1)

@@ -69,15 +69,13 @@ async def merge(
     name: Annotated[str, typer.Argument(metavar="BRANCH", help="Branch to merge from.", show_default=False)],
     *,
     into: Annotated[str, typer.Option("--into", metavar="NAME", help="Branch to merge into.")] = MAIN,
-    theirs: Annotated[
-        bool, typer.Option("--theirs", help="Take sections in conflict, parameters and metadata from BRANCH.")
-    ] = False,
+    theirs: Annotated[bool, typer.Option("--theirs", help="Take what is in conflict from BRANCH.")] = False,
     by: By = None,
 ) -> None:
-    """Merge the sections of one branch into another.
+    """Merge one branch into another, by section and field.
 
-    If both branches changed the same lines, show the conflicts, write nothing and exit with 1. To choose one side, use
-    --theirs.
+    If both branches changed the same lines or field, show the conflicts, write nothing and exit with 1. To choose one
+    side, use --theirs.
     """
     slug = slug_of(prompt)
     async with state.open_async() as cue:
