@@ -1,6 +1,7 @@
 """Tests of prompt sync between two projects through a folder: versions, merges, conflicts, keys and bundles."""
 
 import shutil
+import zipfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -449,8 +450,12 @@ async def test_a_bundle_carries_a_project(ann: Cuebook, bob: Cuebook, tmp_path: 
     assert (tmp_path / "bob/personas/kind.json").read_text() == '{"id": "kind"}'
     assert (await bob.prompt_sync.unbundle(file)).versions == 0
     (tmp_path / "bob/personas/kind.json").write_text("{}")
-    with pytest.raises(Conflict, match="is not overwritten"):
+    with pytest.raises(Conflict, match="Move it out of this folder"):
         await bob.prompt_sync.unbundle(file)
+    (tmp_path / "bob/personas/kind.json").rename(tmp_path / "kind.json")
+    done = await bob.prompt_sync.unbundle(file)
+    assert str(done).startswith("0 versions and 1 persona, signed by ann")
+    assert str(made).startswith("3 versions, 1 persona and presets, signed by ann")
 
 
 async def test_a_bundled_prompt_merges_with_its_origin(ann: Cuebook, bob: Cuebook, tmp_path: Path, stick: str) -> None:
@@ -478,20 +483,49 @@ async def test_a_bundle_replaces_no_text(ann: Cuebook, bob: Cuebook, tmp_path: P
     await ann.prompt_sync.bundle(later)
     planned = await bob.prompt_sync.unbundle(later, dry_run=True)
     done = await bob.prompt_sync.unbundle(later)
-    assert done.conflicts == planned.conflicts == {"greet@main": "sync/ann", "greet@trial": "sync/ann-trial"}
+    assert done.conflicts == planned.conflicts == {"greet@main": "sync/ann", "greet@trial": "sync/ann/trial"}
     assert await texts(bob, "bye") == {"body": "Hello.", "end": "Bye!"}
-    for branch, other in (("main", "sync/ann"), ("trial", "sync/ann-trial")):
+    for branch, other in (("main", "sync/ann"), ("trial", "sync/ann/trial")):
         assert (await texts(bob, branch=branch))["body"] == "Hello, Bob."
         assert (await texts(bob, branch=other))["body"] == "Hello, Ann."
         await bob.prompts.merge("greet", other, into=branch, theirs=True)
         assert (await texts(bob, branch=branch))["body"] == "Hello, Ann."
-    assert (await bob.prompt_sync.unbundle(later)).versions == 0
+    again = await bob.prompt_sync.unbundle(later)
+    assert (again.versions, again.conflicts) == (0, {})
+
+
+async def test_a_conflict_of_a_bundle_is_resolved_once(ann: Cuebook, bob: Cuebook, tmp_path: Path) -> None:
+    file = tmp_path / "ann.bundle"
+    await write(ann, body="Hello, Ann.")
+    await write(bob, body="Hello, Bob.")
+    key = (await ann.prompt_sync.bundle(str(file))).fingerprint
+    assert (await bob.prompt_sync.unbundle(str(file), trust=key)).conflicts == {"greet@main": "sync/ann"}
+    await bob.prompts.merge("greet", "main", into="sync/ann", theirs=True)
+    assert (await bob.prompt_sync.unbundle(file)).conflicts == {}
+    await write(ann, body="Hello, all.")
+    await ann.prompt_sync.bundle(file)
+    assert (await bob.prompt_sync.unbundle(file)).conflicts == {"greet@main": "sync/ann"}
+
+
+async def test_a_bundle_is_written_like_other_files(ann: Cuebook, tmp_path: Path) -> None:
+    await write(ann, body="Hello.")
+    for place in (tmp_path, tmp_path / "missing/ann.bundle", ""):
+        with pytest.raises(InvalidInput, match="cannot be written"):
+            await ann.prompt_sync.bundle(place)
+    (tmp_path / "link").symlink_to(tmp_path / "ann.bundle")
+    await ann.prompt_sync.bundle(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert zipfile.is_zipfile(tmp_path / "ann.bundle")
 
 
 async def test_a_secret_is_not_bundled(ann: Cuebook, tmp_path: Path) -> None:
     await ann.prompts.save("leak", {"body": "Use ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8."})
-    with pytest.raises(SyncRefused, match="Prompt 'leak' contains a secret"):
+    await ann.prompts.fork("leak", "trial")
+    await ann.prompts.save("leak", {"body": "Use no token."})
+    with pytest.raises(SyncRefused, match="Prompt 'leak', branch 'trial', version 1 contains a secret"):
         await ann.prompt_sync.bundle(tmp_path / "ann.bundle")
+    await ann.prompts.save("leak", {"body": "Use no token here."}, branch="trial")
+    assert (await ann.prompt_sync.bundle(tmp_path / "ann.bundle")).versions == 2
 
 
 async def test_a_changed_bundle_is_refused(ann: Cuebook, bob: Cuebook, tmp_path: Path) -> None:

@@ -127,6 +127,14 @@ def test_a_bundle_moves_a_project(tmp_path: Path) -> None:
     assert "would import 1 version" in cuebook("prompt", "unbundle", file, *trust, "--dry-run", cwd=bob).stdout
     assert "imported 1 version" in cuebook("prompt", "unbundle", file, *trust, cwd=bob).stdout
     assert "imported 0 versions" in cuebook("prompt", "unbundle", file, cwd=bob).stdout
+    for folder in (ann, bob):
+        cuebook("prompt", "new", "greet", "--text", f"Hello, {folder.name}.", cwd=folder)
+    cuebook("prompt", "bundle", "team.bundle", cwd=ann)
+    assert cuebook("prompt", "unbundle", file, "--dry-run", cwd=bob).returncode == 0
+    done = cuebook("prompt", "unbundle", file, cwd=bob)
+    assert (done.returncode, "cuebook prompt merge greet sync/ann --theirs" in done.stdout) == (1, True)
+    assert cuebook("prompt", "unbundle", file, cwd=bob).returncode == 0
+    assert "cannot be written" in cuebook("prompt", "bundle", ".", cwd=ann).stderr
 
 
 def test_a_key_is_rotated(tmp_path: Path) -> None:

@@ -59,21 +59,24 @@ def decode(data: bytes, name: str) -> str:
         raise InvalidInput(msg, where=name) from error
 
 
-def write_whole(path: Path, texts: Iterable[str], *, durable: bool = True) -> None:
-    """Write a temporary file, flush it to disk and rename it over `path`. The old file stays until then.
+def write_whole(path: Path, pieces: Iterable[str | bytes], *, durable: bool = True) -> None:
+    """Write texts or bytes to a temporary file, flush it to disk and rename it over `path`.
+
+    The old file stays until then.
 
     Pipes and devices are written directly. Without `durable` a power failure may lose the file: use it for files that
     can be recreated. Raises OSError naming the path.
     """
+    data = (each.encode() if isinstance(each, str) else each for each in pieces)
     if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.writelines(texts)
+        with path.open("wb") as stream:
+            stream.writelines(data)
         return
     place = path.resolve()  # keep symbolic links
     aside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
-        with aside.open("x", encoding="utf-8", newline="\n") as file:
-            file.writelines(texts)
+        with aside.open("xb") as file:
+            file.writelines(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())

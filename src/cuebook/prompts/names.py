@@ -69,10 +69,11 @@ def check_slug(slug: object, *, where: str = "slug") -> str:
 def check_branch(branch: object, *, where: str = "branch") -> str:
     """Return a checked branch name; raise InvalidInput with the reason.
 
-    It is one part of an id, and not a number; prompt sync adds branches `sync/NAME`.
+    It is one part of an id, and not a number; prompt sync adds branches `sync/PROJECT` and `sync/PROJECT/BRANCH`.
     """
     name = _text(branch, where)
-    fault = "it reads as a version's number" if name.isdecimal() else _fault(name.removeprefix(SYNC))
+    parts = name.removeprefix(SYNC).split("/", 1) if name.startswith(SYNC) else [name]
+    fault = "it reads as a version's number" if name.isdecimal() else next(filter(None, map(_fault, parts)), "")
     return _checked(name, fault, where=where, what="branch name")
 
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,7 @@ from cuebook.app.sync.repository import (
     verify,
     write_repository,
 )
-from cuebook.errors import Conflict, CuebookError, SyncRefused
+from cuebook.errors import Conflict, CuebookError, InvalidInput, SyncRefused
 from cuebook.prompts.names import SYNC
 from cuebook.records.answer import Answer
 from cuebook.records.expression import counted
@@ -46,8 +46,8 @@ _PERSONA: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}")
 class BundleResult(Answer, frozen=True, kw_only=True):
     """The contents of a bundle: the project and key that signed it, versions of prompts, and files.
 
-    `conflicts` are branches with other versions here, each with a new branch for the bundle's: `greet@main` with
-    `sync/ann`.
+    An import has only what was new here. `conflicts` are branches with other versions here, each with a new branch for
+    the bundle's: `greet@main` with `sync/ann`.
     """
 
     file: str
@@ -60,8 +60,9 @@ class BundleResult(Answer, frozen=True, kw_only=True):
     dry_run: bool = False
 
     def __str__(self) -> str:
-        files = f" and {', '.join(self.files)}" if self.files else ""
-        return f"{counted(self.versions, 'version')}{files}, signed by {self.project} ({self.fingerprint})"
+        *listed, last = counted(self.versions, "version"), *self.files
+        contents = f"{', '.join(listed)} and {last}" if listed else last
+        return f"{contents}, signed by {self.project} ({self.fingerprint})"
 
 
 class _Files(Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,22 +73,20 @@ class _Files(Struct, frozen=True, forbid_unknown_fields=True):
 class PromptBundles(SyncHub):
     """Bundles of prompts: export and import."""
 
-    async def bundle(self, file: Path) -> BundleResult:
+    async def bundle(self, file: str | Path) -> BundleResult:
         """Write all prompts with their versions, the personas and the presets to a signed archive.
 
-        Raises SyncRefused for a secret, BackendError, InvalidInput.
+        A replaced version with a secret is left out. Raises SyncRefused for a secret in a branch's newest version,
+        InvalidInput.
         """
-        folder = self._folder()
-        exported = (await export_prompts(self._services))["prompts"]
-        rows = [each for each in exported if not each["branch"].startswith(SYNC)]
+        folder, file = self._folder(), Path(file)
+        rows = list(_rows((await export_prompts(self._services))["prompts"]))
         files = await asyncio.to_thread(self._read_files)
-        payloads = [msgspec.json.encode(each) for each in rows]
-        texts = [(f"Prompt {each['slug']!r}", json.dumps(each, ensure_ascii=False)) for each in rows]
-        texts += [(f"File {path.name!r}", text) for path, text in self._targets(files).items()]
-        for name, text in texts:
+        for path, text in self._targets(files).items():
             if spans(text):
-                msg = f"{name} contains a secret. Remove it, then bundle again."
+                msg = f"File {path.name!r} contains a secret. Remove it, then bundle again."
                 raise SyncRefused(msg, reason="secret")
+        payloads = [msgspec.json.encode(each) for each in rows]
 
         def write() -> str:
             signers = signers_of(folder)
@@ -96,7 +95,11 @@ class PromptBundles(SyncHub):
                     Path(name), {_ROWS: seal(payloads, signers), _FILES: msgspec.json.encode(files)}, signers,
                     project=self.project, now=self._services.clock.now(), expires_s=_VALID_S,
                 )  # fmt: skip
-                write_data(file, pack(Path(name)))
+                try:
+                    write_whole(file, [pack(Path(name))])
+                except OSError as error:
+                    msg = f"{str(file)!r} cannot be written ({error.strerror}). Choose another file."
+                    raise InvalidInput(msg, where="file") from error
             return own_fingerprint(folder)
 
         fingerprint = await asyncio.to_thread(write)
@@ -109,12 +112,13 @@ class PromptBundles(SyncHub):
             files=_names(files),
         )
 
-    async def unbundle(self, file: Path, *, trust: str = "", dry_run: bool = False, by: str = "") -> BundleResult:
+    async def unbundle(self, file: str | Path, *, trust: str = "", dry_run: bool = False, by: str = "") -> BundleResult:
         """Import a bundle, all or nothing. Stored versions and equal files are skipped; no file is overwritten.
 
         If the newest version of a branch here is not in the bundle, the bundle's become a branch `sync/PROJECT`.
         Raises SyncRefused, UnknownSigner, Conflict, InvalidInput.
         """
+        file = Path(file)
         async with self._lock:
             try:
                 result = await self._unbundle(file, trust, dry_run=dry_run, by=by)
@@ -134,7 +138,7 @@ class PromptBundles(SyncHub):
         if self._accepted(state, {own, *confirmed}, published.project).isdisjoint(published.signers):
             raise unknown_signer("the bundle", published.project, published.fingerprint)
         rows, files = _contents(published)
-        await asyncio.to_thread(self._check_files, files)
+        files = await asyncio.to_thread(self._new_files, files)
         branches = await self._diverged(rows, published.project)
         rows = [each | {"branch": branches.get((each["slug"], each["branch"]), each["branch"])} for each in rows]
         migrated = await self._prompts.migrate({"prompts": rows}, dry_run=dry_run, by=by)
@@ -142,11 +146,14 @@ class PromptBundles(SyncHub):
             await asyncio.to_thread(self._write_files, files)
             signed = () if confirmed.isdisjoint(published.signers) else (published,)
             await asyncio.to_thread(self._write_state, trusted_keys(state, (), signed))
+        stored = {(each.slug, each.branch) for each in migrated.written}
         return BundleResult(
             file=str(file), project=published.project, fingerprint=published.fingerprint,
             versions=len(migrated.written), files=_names(files), dry_run=dry_run,
             prompts=tuple(dict.fromkeys(each.slug for each in migrated.written)),
-            conflicts={f"{slug}@{branch}": new for (slug, branch), new in sorted(branches.items())},
+            conflicts={
+                f"{slug}@{branch}": new for (slug, branch), new in sorted(branches.items()) if (slug, new) in stored
+            },
         )  # fmt: skip
 
     async def _diverged(self, rows: Sequence[Mapping[str, Any]], project: str) -> dict[tuple[str, str], str]:
@@ -157,9 +164,9 @@ class PromptBundles(SyncHub):
         families = await families_of(self._services, {slug for slug, _ in written})
         found = {(slug, branch): families[slug].branch(branch) for slug, branch in written if slug in families}
         return {
-            (slug, branch): f"{SYNC}{project}" if branch == MAIN else f"{SYNC}{project}-{branch}"
-            for (slug, branch), stands in found.items()
-            if stands is not None and (slug, branch, stands.head) not in stored
+            (slug, branch): f"{SYNC}{project}" if branch == MAIN else f"{SYNC}{project}/{branch}"
+            for (slug, branch), status in found.items()
+            if status is not None and (slug, branch, status.head) not in stored
         }
 
     def _read_files(self) -> _Files:
@@ -180,27 +187,42 @@ class PromptBundles(SyncHub):
         targets = {folder_of(self._config) / name: text for name, text in files.personas.items()}
         return targets | ({} if files.presets is None else {self._presets: files.presets})
 
-    def _check_files(self, files: _Files) -> None:
+    def _new_files(self, files: _Files) -> _Files:
+        """Return the files that do not exist here. Raises SyncRefused for a secret, Conflict for other content."""
         for path, text in self._targets(files).items():
             if spans(text):
                 msg = f"The bundle's file {path.name} contains a secret. Ask its author to remove it."
                 raise SyncRefused(msg, reason="secret")
             if path.exists() and path.read_text("utf-8") != text:
-                msg = f"{path} exists with other content, and is not overwritten. Rename it, then import again."
+                msg = f"{path} exists with other content. Move it out of this folder, then import again."
                 raise Conflict(msg)
+        folder = folder_of(self._config)
+        personas = {name: text for name, text in files.personas.items() if not (folder / name).exists()}
+        return _Files(personas, None if self._presets.exists() else files.presets)
 
     def _write_files(self, files: _Files) -> None:
         for path, text in self._targets(files).items():
-            if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, [text])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, [text])
 
 
-def write_data(file: Path, data: bytes) -> None:
-    """Write an archive. Raises OSError."""
-    aside = file.with_name(f".{file.name}.new")
-    aside.write_bytes(data)
-    aside.replace(file)
+def _rows(exported: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the versions of a bundle, without replaced ones with a secret. Raises SyncRefused for a newest one."""
+    rows = [each for each in exported if not each["branch"].startswith(SYNC)]
+    newest = {(each["slug"], each["branch"]): each["version"] for each in rows}
+    for each in rows:
+        slug, branch, number = each["slug"], each["branch"], each["version"]
+        if not spans(_text(each)):
+            yield each
+        elif number == newest[slug, branch]:
+            msg = (
+                f"Prompt {slug!r}, branch {branch!r}, version {number} contains a secret. Remove it, then bundle again."
+            )
+            raise SyncRefused(msg, reason="secret")
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False)
 
 
 def _names(files: _Files) -> tuple[str, ...]:
@@ -226,7 +248,7 @@ def _contents(published: Published) -> tuple[list[Any], _Files]:
         msg = f"Not a bundle of prompts ({error}). Create one with `cuebook prompt bundle FILE`."
         raise SyncRefused(msg, reason="invalid") from error
     for each in rows:
-        if spans(json.dumps(each, ensure_ascii=False)):
+        if spans(_text(each)):
             msg = f"The bundle's prompt {each.get('slug')!r} contains a secret. Ask its author to remove it."
             raise SyncRefused(msg, reason="secret")
     return rows, files

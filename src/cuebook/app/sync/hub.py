@@ -160,7 +160,7 @@ class SyncHub(Namespace):
         return SyncState()
 
     def _write_state(self, state: SyncState) -> None:
-        write_whole(self._folder() / STATE, [msgspec.json.encode(state, enc_hook=float).decode()])
+        write_whole(self._folder() / STATE, [msgspec.json.encode(state, enc_hook=float)])
 
     def _accepted(self, state: SyncState, trust: Collection[str], project: str) -> set[str]:
         """Return the fingerprints that are trusted for a project: of `sync.keys`, of earlier syncs, and `trust`."""

@@ -106,7 +106,7 @@ async def unbundle(
     """Import a bundle of another project.
 
     Its signature is checked first. Stored versions are skipped, and no file is overwritten. A prompt with other
-    versions here keeps its text: those of the bundle become a branch sync/PROJECT.
+    versions here keeps its text: those of the bundle become a branch sync/PROJECT, and the command exits with 1.
     """
 
     async def run(cue: Cuebook, keys: str) -> BundleResult:
@@ -120,7 +120,8 @@ async def unbundle(
     for name, new in done.conflicts.items():
         slug, _, branch = name.partition("@")
         lines += _ways(slug, branch, new)
-    state.report(done, f"{'would import' if dry_run else 'imported'} {done}", *lines)
+    text = f"{'would import' if dry_run else 'imported'} {done}"
+    state.report(done, text, *lines, failed=bool(done.conflicts) and not dry_run)
 
 
 def _ways(slug: str, branch: str, other: str) -> tuple[str, ...]:
