@@ -32,8 +32,8 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def run(folder: str, lease_s: float = 1.0) -> None:
-    arguments = {"store.url": "cuebook.db", "work.lease_s": lease_s, "work.checkpoint_s": 0.05}
+async def run(folder: str, url: str, lease_s: float = 1.0) -> None:
+    arguments = {"store.url": url, "work.lease_s": lease_s, "work.checkpoint_s": 0.05}
     config = build(arguments=arguments, folder=folder)
     async with Cuebook.open(config, model=Slow(), worker=False) as cue:
         for n in range(30):
@@ -50,4 +50,4 @@ async def run(folder: str, lease_s: float = 1.0) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(sys.argv[1], *map(float, sys.argv[2:])))
+    asyncio.run(run(*sys.argv[1:3], *map(float, sys.argv[3:])))

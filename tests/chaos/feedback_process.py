@@ -10,9 +10,9 @@ from cuebook.testing import ScriptedModel
 SLUG = "persona/assistant"
 
 
-async def learn(folder: str) -> None:
+async def learn(folder: str, url: str) -> None:
     """Ask twice, run the background jobs and send feedback."""
-    config = build(arguments={"store.url": "cuebook.db"}, folder=folder)
+    config = build(arguments={"store.url": url, "work.lease_s": 1.0}, folder=folder)
     async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})
         for text in ("How do I sort a list?", "That works, thank you so much!"):
@@ -22,4 +22,4 @@ async def learn(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(learn(sys.argv[1]))
+    asyncio.run(learn(*sys.argv[1:]))

@@ -13,8 +13,9 @@ MESSAGES = (
 )
 
 
-async def run(folder: str) -> None:
-    config = build(arguments={"store.url": "cuebook.db", "persona.default": "p"}, folder=folder)
+async def run(folder: str, url: str) -> None:
+    arguments = {"store.url": url, "persona.default": "p", "work.lease_s": 1.0}
+    config = build(arguments=arguments, folder=folder)
     async with Cuebook.open(config, worker=False) as cue:
         for text in MESSAGES:
             reply = await cue.ask(Ask(text, "c"))
@@ -24,4 +25,4 @@ async def run(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(sys.argv[1]))
+    asyncio.run(run(*sys.argv[1:]))

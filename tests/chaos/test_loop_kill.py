@@ -1,16 +1,12 @@
 """Tests of SIGKILL while a turn scores its prompt: the score is stored once or still due, never twice."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from feedback_process import SLUG
+from project import Project
 
-from cuebook import Cuebook
-from cuebook.config import build
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import ScriptedModel
@@ -18,25 +14,13 @@ from cuebook.testing import ScriptedModel
 FEEDBACK_PROCESS = Path(__file__).with_name("feedback_process.py")
 
 
-def run_until_killed(folder: Path, failpoint: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [sys.executable, str(FEEDBACK_PROCESS), str(folder)],
-        env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-
-
 @pytest.mark.parametrize(
     ("failpoint", "scores"),
     [("open.stored:kill@2", 0), ("outcome.folded:kill", 1), ("outcome.folded:kill@2", 1)],
 )
-async def test_a_killed_score_is_stored_once_after_the_restart(tmp_path: Path, failpoint: str, scores: int) -> None:
-    done = await asyncio.to_thread(run_until_killed, tmp_path, failpoint)
-    assert done.returncode == -9, done.stderr
-    config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
-    async with Cuebook.open(config, model=ScriptedModel(default="Noted."), worker=False) as cue:
+async def test_a_killed_score_is_stored_once_after_the_restart(project: Project, failpoint: str, scores: int) -> None:
+    await asyncio.to_thread(project.run_until_killed, FEEDBACK_PROCESS, failpoint)
+    async with project.open(model=ScriptedModel(default="Noted.")) as cue:
         assert await cue.settle() == {}
         observations = await cue.services.prompts.observations(Scope(), SLUG)
         assert [each.turn for each in observations] == [1] * scores

@@ -2,16 +2,13 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from project import Project
 
 from cuebook import Cuebook
-from cuebook.config import build
 
 USER_PROCESS = Path(__file__).with_name("frustrated_user.py")
 PERSONA = {"id": "p", "baseSystemPrompt": "You are P.", "sentimentTracking": {"enabled": True, "presets": ["all"]}}
@@ -25,26 +22,13 @@ class Later:
         return time.time() + 120
 
 
-def run_until_killed(folder: Path, failpoint: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, str(USER_PROCESS), str(folder)],
-        env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == -9, done.stderr
-    return done.stdout.split()
-
-
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
-async def test_a_reflection_is_made_once_after_a_kill(tmp_path: Path, failpoint: str) -> None:
-    (tmp_path / "personas").mkdir()
-    (tmp_path / "personas" / "p.json").write_text(json.dumps(PERSONA))
-    turns = await asyncio.to_thread(run_until_killed, tmp_path, failpoint)
+async def test_a_reflection_is_made_once_after_a_kill(project: Project, failpoint: str) -> None:
+    (project.folder / "personas").mkdir()
+    (project.folder / "personas" / "p.json").write_text(json.dumps(PERSONA))
+    turns = await asyncio.to_thread(project.run_until_killed, USER_PROCESS, failpoint)
     assert turns[:1] == ["1"]
-    config = build(arguments={"store.url": "cuebook.db", "persona.default": "p"}, folder=str(tmp_path))
+    config = project.config(persona_default="p")
     async with Cuebook.open(config, clock=Later(), worker=False) as cue:
         await cue.work()
         await cue.settle()

@@ -5,16 +5,14 @@ Every acknowledged write is stored, and nothing else happened.
 
 import asyncio
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from conversation_process import PIECES
+from project import Project
 
 from cuebook import Ask, Cuebook
-from cuebook.config import Config, build
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 
@@ -45,24 +43,10 @@ class Later:
         return time.time() + 120
 
 
-def run_until_killed(folder: Path, failpoint: str, *more: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, str(CONVERSATION_PROCESS), str(folder), *more],
-        env={**os.environ, "CUEBOOK_FAILPOINT": failpoint},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == -9, done.stderr
-    return done.stdout.split("\n")[:-1]
-
-
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
-async def test_acknowledged_writes_survive_a_kill(tmp_path: Path, failpoint: str) -> None:
-    log = run_until_killed(tmp_path, failpoint)
-    config: Config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
-    async with Cuebook.open(config, clock=Later(), worker=False) as cue:
+async def test_acknowledged_writes_survive_a_kill(project: Project, failpoint: str) -> None:
+    log = project.run_until_killed(CONVERSATION_PROCESS, failpoint)
+    async with project.open(clock=Later()) as cue:
         before = await cue.services.store.summary(Scope(), "c")
         await cue.work()
         posts = await cue.conversations.posts("c", branches="all")
@@ -98,10 +82,9 @@ async def check_turn(cue: Cuebook, log: list[str]) -> None:
     assert (await cue.turns.replay("c", 1)).verdict == "identical"
 
 
-async def test_a_partial_answer_is_kept(tmp_path: Path) -> None:
-    run_until_killed(tmp_path, "stream.piece:kill@35")
-    config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
-    async with Cuebook.open(config, clock=Later(), worker=False) as cue:
+async def test_a_partial_answer_is_kept(project: Project) -> None:
+    project.run_until_killed(CONVERSATION_PROCESS, "stream.piece:kill@35")
+    async with project.open(clock=Later()) as cue:
         await cue.work()
         record = to_wire(await cue.turns.show("c", 1))
         assert record["state"] == "interrupted"
@@ -114,12 +97,12 @@ def names_in(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-async def test_the_turn_of_a_killed_process_ends_at_once(tmp_path: Path) -> None:
-    """Its lease would have lasted an hour."""
-    config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
+@pytest.mark.parametrize("project", ["sqlite"], indirect=True)
+async def test_the_turn_of_a_killed_process_ends_at_once(project: Project) -> None:
+    """Its lease would have lasted an hour. A file's lease names its process; one on a server ends by its time."""
     for n in (1, 2):
-        run_until_killed(tmp_path, "stream.piece:kill@35", "3600")
-        async with Cuebook.open(config, worker=False) as cue, asyncio.timeout(60):
+        project.run_until_killed(CONVERSATION_PROCESS, "stream.piece:kill@35", "3600")
+        async with project.open() as cue, asyncio.timeout(60):
             if n == 1:
                 await cue.ask(Ask("And key 9?", "c"))
             else:
@@ -130,21 +113,22 @@ async def test_the_turn_of_a_killed_process_ends_at_once(tmp_path: Path) -> None
             )  # fmt: skip
             assert record["reply"].startswith(PIECES[0])
             await cue.conversations.delete("c")
-    async with Cuebook.open(config, worker=False) as cue:
+    async with project.open() as cue:
         await cue.work()
-    assert names_in(tmp_path) == ["cuebook.db", "cuebook.db.key"], "no other file is left"
+    assert names_in(project.folder) == ["cuebook.db", "cuebook.db.key"], "no other file is left"
 
 
-async def test_a_waiter_for_a_killed_process_continues_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("project", "lease_s"), [("sqlite", "3600"), ("postgresql", "3")], indirect=["project"])
+async def test_a_waiter_for_a_killed_process_continues(project: Project, lease_s: str) -> None:
+    """It waits no longer on a file, and until the lease ends on a server."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(CONVERSATION_PROCESS), str(tmp_path), "3600"),
+        *project.command(CONVERSATION_PROCESS, lease_s),
         env={**os.environ, "CUEBOOK_FAILPOINT": "stream.piece:stop@20"},
         stdout=asyncio.subprocess.PIPE,
     )
     while not (await process.stdout.readline()).startswith(b"query"):
         pass
-    config = build(arguments={"store.url": "cuebook.db"}, folder=str(tmp_path))
-    async with Cuebook.open(config, worker=False) as cue:
+    async with project.open() as cue:
         waiting = asyncio.create_task(cue.ask(Ask("And key 9?", "c")))
         await asyncio.sleep(1)
         assert not waiting.done(), "a stopped process still holds its turn"

@@ -1,10 +1,13 @@
-"""Consistency check of a SQLite store's rows: sums along paths, runs, full text, bodies, and no orphans.
+"""Consistency check of a store's rows: sums along paths, runs, full text, bodies, and no orphans.
 
-It reads the file directly, so it also finds errors that the store's own queries hide.
+It reads the database directly, so it also finds errors that the store's own queries hide. Both databases run the same
+statements.
 """
 
 import sqlite3
 from contextlib import closing
+
+from storage.databases import on_server, snapshot
 
 #: Tables whose rows belong to a conversation; a key of the prompt book belongs to none, 0.
 _OWNED = ("post", "turn", "step", "summary", "item", "blob_use", "idempotency")
@@ -51,7 +54,7 @@ _WRONG = {
             ON u.tenant = b.tenant AND u.digest = b.digest WHERE b.tenant = p.tenant AND b.digest = p.body
             AND u.conversation = p.conversation)""",
     "a body is nobody's": """
-        SELECT hex(digest) FROM blob b WHERE NOT EXISTS (SELECT 1 FROM blob_use u WHERE u.tenant = b.tenant
+        SELECT digest FROM blob b WHERE NOT EXISTS (SELECT 1 FROM blob_use u WHERE u.tenant = b.tenant
             AND u.digest = b.digest)""",
 } | {
     f"a {table} is left over from a conversation that is gone": f"""
@@ -61,27 +64,26 @@ _WRONG = {
 }
 
 
-def audit(path: str, *, integrity: bool = False) -> list[str]:
-    """Return the problems of a store's file. `integrity` checks every page and index too."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA busy_timeout = 30000")
-        connection.execute("BEGIN")
-        wrong = [
-            f"{problem}: {found[:5]}"
-            for problem, question in _WRONG.items()
-            if (found := connection.execute(question).fetchall())
-        ]
+#: Pages that PostgreSQL found damaged. Its checksums do for a file what SQLite's integrity check does.
+_DAMAGED = "SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database() AND checksum_failures > 0"
+
+
+def audit(url: str, *, integrity: bool = False) -> list[str]:
+    """Return the problems of a SQLite file or PostgreSQL database. `integrity` checks every page and index too."""
+    with snapshot(url) as rows:
+        wrong = [f"{problem}: {found[:5]}" for problem, question in _WRONG.items() if (found := rows(question))]
         if integrity:
-            found = connection.execute("PRAGMA integrity_check").fetchall()
-            wrong += [] if found == [("ok",)] else [f"integrity: {found[:5]}"]
-        connection.execute("ROLLBACK")
-        if integrity:
+            found = rows(_DAMAGED if on_server(url) else "PRAGMA integrity_check")
+            wrong += [] if found in ([], [("ok",)]) else [f"integrity: {found[:5]}"]
+    if integrity and not on_server(url):
+        with closing(sqlite3.connect(url, isolation_level=None)) as connection:
+            connection.execute("PRAGMA busy_timeout = 30000")
             connection.execute("INSERT INTO post_text (post_text) VALUES ('integrity-check')")
     return wrong
 
 
-def full_text(path: str) -> dict[tuple[int, int], tuple[str, str]]:
+def full_text(url: str) -> dict[tuple[int, int], tuple[str, str]]:
     """Load all full-text rows: (conversation's number, seq) -> (scope, key)."""
-    with closing(sqlite3.connect(path)) as connection:
-        found = connection.execute("SELECT rowid >> 32, rowid & 4294967295, scope, key FROM post_text")
+    with snapshot(url) as rows:
+        found = rows("SELECT rowid >> 32, rowid & 4294967295, scope, key FROM post_text")
         return {(no, seq): (scope, key) for no, seq, scope, key in found}

@@ -1,0 +1,64 @@
+"""Direct access to the databases of tests, by statements and by bytes, past the store: SQLite files and PostgreSQL."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from cuebook.config import SERVERS
+
+#: The kinds of database on which tests run that concern both.
+KINDS = ("sqlite", "postgresql")
+
+_FOLDER = "SELECT current_setting('data_directory'), oid FROM pg_database WHERE datname = current_database()"
+_OTHERS = """SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
+
+#: Runs a statement and returns all its rows.
+Rows = Callable[[str], list[tuple[Any, ...]]]
+
+
+def on_server(url: str) -> bool:
+    """Return whether a database is on a PostgreSQL server, and not a file."""
+    return url.startswith(SERVERS)
+
+
+@contextmanager
+def snapshot(url: str) -> Iterator[Rows]:
+    """Open a database and yield a function that runs statements, all in one snapshot."""
+    if on_server(url):
+        with psycopg.connect(url) as server:
+            server.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            yield lambda sql: server.execute(sql).fetchall()
+            server.rollback()
+        return
+    with closing(sqlite3.connect(url, isolation_level=None)) as file:
+        file.execute("PRAGMA busy_timeout = 30000")
+        file.execute("BEGIN")
+        yield lambda sql: file.execute(sql).fetchall()
+        file.execute("ROLLBACK")
+
+
+def database_files(url: str) -> list[Path]:
+    """Return the files with a database's rows, after writing them: on PostgreSQL without the write-ahead log."""
+    if not on_server(url):
+        return [each for ending in ("", "-wal", "-shm", "-journal") if (each := Path(url + ending)).exists()]
+    with psycopg.connect(url, autocommit=True) as server:
+        folder, number = server.execute(_FOLDER).fetchone() or ("", 0)
+        server.execute("CHECKPOINT")
+    return [each for each in Path(folder, "base", str(number)).iterdir() if each.is_file()]
+
+
+def wait_until_unused(url: str) -> None:
+    """Wait until PostgreSQL has ended the connections of killed processes: it still runs their last message."""
+    if not on_server(url):
+        return
+    with psycopg.connect(url, autocommit=True) as server:
+        until = time.monotonic() + 30
+        while (server.execute(_OTHERS).fetchone() or (0,))[0]:
+            assert time.monotonic() < until, "a connection is still open"
+            time.sleep(0.005)
