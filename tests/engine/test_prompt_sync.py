@@ -218,6 +218,60 @@ async def test_a_parent_must_be_synced(ann: Cuebook, bob: Cuebook, stick: str) -
     assert (await bob.prompts.render("child", {})).text == "Be kind!\n\nBye."
 
 
+async def test_a_synced_prompt_does_not_inherit_a_local_one(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await bob.prompts.save("par", {"body": "My own."})
+    await write(ann, "par", body="Be kind.")
+    await ann.prompts.save("chi", {"end": "Bye."}, inherits="par", sync=True)
+    await ann.prompt_sync.sync(stick)
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match="'chi' inherits 'par', which is not synced here"):
+            await bob.prompt_sync.sync(stick, trust=await key_of(ann))
+    with pytest.raises(NotFound):
+        await bob.prompts.get("chi")
+    await write(bob, "par", body="Be kind.")
+    await bob.prompt_sync.sync(stick, trust=await key_of(ann))
+    assert (await bob.prompts.render("chi", {})).text == "Be kind.\n\nBye."
+
+
+async def test_a_resolution_of_a_third_project_is_taken_first(tmp_path: Path, stick: str) -> None:
+    async with project(tmp_path, "ann") as ann, project(tmp_path, "bob") as bob, project(tmp_path, "carl") as carl:
+        projects = (ann, bob, carl)
+        keys = " ".join([await key_of(each) for each in projects])
+        await write(ann, body="Hello.")
+        for each in (*projects, *projects):
+            await each.prompt_sync.sync(stick, trust=keys)
+        await write(ann, body="Hello, Ann.")
+        await write(bob, body="Hello, Bob.")
+        await ann.prompt_sync.sync(stick)
+        await bob.prompt_sync.sync(stick)
+        await carl.prompt_sync.sync(stick)
+        await carl.prompts.merge("greet", "sync/bob", theirs=True)
+        await carl.prompt_sync.sync(stick)
+        assert await changes(ann, stick) == [("greet", "updated")]
+        assert (await ann.prompt_sync.status()).conflicts == ()
+
+
+async def test_a_sync_shows_the_stored_semantic_version(ann: Cuebook, bob: Cuebook, stick: str) -> None:
+    await write(ann, body="Hello.")
+    await exchange(ann, bob, stick)
+    await bob.prompts.fork("greet", "trial")
+    await bob.prompts.save("greet", {"body": "Hi."}, branch="trial")
+    await write(ann, body="Hello!")
+    await ann.prompt_sync.sync(stick)
+    [item] = (await bob.prompt_sync.sync(stick)).items
+    assert item.semver == (await bob.prompts.get("greet")).semver == "1.0.2"
+
+
+async def test_a_renamed_project_finds_its_former_name(tmp_path: Path, stick: str) -> None:
+    async with project(tmp_path, "ann") as ann:
+        await ann.prompt_sync.sync(stick)
+    async with project(tmp_path, "ann", **{"sync.name": "anna"}) as ann:
+        with pytest.raises(Conflict, match="Add 'ann' to sync"):
+            await ann.prompt_sync.sync(stick)
+    async with project(tmp_path, "ann", **{"sync.name": "anna", "sync.blocked": "ann"}) as ann:
+        assert (await ann.prompt_sync.sync(stick)).published
+
+
 async def test_a_dry_run_changes_nothing(ann: Cuebook, bob: Cuebook, stick: str, tmp_path: Path) -> None:
     await write(ann, body="Hello.")
     await ann.prompt_sync.sync(stick)
@@ -256,11 +310,14 @@ async def test_a_rotated_key_is_accepted(ann: Cuebook, bob: Cuebook, stick: str,
 
 async def test_a_new_key_is_published_before_the_next_one(ann: Cuebook, bob: Cuebook, stick: str) -> None:
     await exchange(ann, bob, stick)
+    first = await key_of(ann)
     second = (await ann.prompt_sync.rotate_key()).fingerprint
     with pytest.raises(Conflict, match="not published yet"):
         await ann.prompt_sync.rotate_key()
-    assert await key_of(ann) == second
+    status = await ann.prompt_sync.status()
+    assert (status.fingerprint, status.published_fingerprint) == (second, first)
     await ann.prompt_sync.sync(stick)
+    assert (await ann.prompt_sync.status()).published_fingerprint == second
     await ann.prompt_sync.rotate_key()
     await ann.prompt_sync.sync(stick)
     await bob.prompt_sync.sync(stick)

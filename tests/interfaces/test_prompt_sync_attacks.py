@@ -330,6 +330,7 @@ def archive(**files: bytes) -> bytes:
 
 UPLOADS: dict[str, tuple[bytes, str]] = {
     "no archive": (b"no zip", "Not a bundle"),
+    "no archive, larger than other requests": (b"no zip" * 2_000_000, "Not a bundle"),
     "parent folder": (archive(**{"../../up.json": b"{}"}), "is not a file of a repository"),
     "absolute path": (archive(**{"/etc/up.json": b"{}"}), "is not a file of a repository"),
     "zip bomb": (archive(**{"metadata/a.json": b" " * 70_000_000}), "has more than"),

@@ -66,6 +66,11 @@ def test_a_server_is_the_hub_of_two_projects(tmp_path: Path, hub: Hub) -> None:
     assert done.returncode == 0, done.stderr
     assert "Not published" in done.stderr
     assert "role editor" in done.stderr
+    cuebook("prompt", "new", "bye", "--text", "Bye.", "--sync", cwd=bob)
+    done = cuebook("prompt", "sync", hub.address, cwd=bob, KLP_API_KEY=hub.keys["viewer"])
+    assert "published" not in done.stdout
+    denied = cuebook("prompt", "sync", hub.address, cwd=bob, KLP_API_KEY="cb_wrong")
+    assert "rejected the API key. Check the environment variable" in denied.stderr
     assert cuebook("prompt", "show", "greet", "--json", cwd=bob).stdout.count('"Hello."') == 1
     with httpx.Client(base_url=hub.url, headers={"authorization": f"Bearer {hub.keys['other tenant']}"}) as client:
         assert client.get("/klp/v1/team").json() == {"projects": []}
@@ -87,6 +92,8 @@ def test_a_conflict_is_shown_with_the_way_to_resolve_it(tmp_path: Path) -> None:
     for folder in (ann, bob):
         cuebook("prompt", "new", "greet", "--text", f"Hello, {folder.name}.", cwd=folder)
     cuebook("prompt", "sync", stick, "--trust", fingerprint(bob), cwd=ann)
+    planned = cuebook("prompt", "sync", stick, "--dry-run", cwd=bob)
+    assert ("conflict with ann" in planned.stdout, "prompt merge" in planned.stdout) == (True, False)
     done = cuebook("prompt", "sync", stick, cwd=bob)
     assert "conflict with ann" in done.stdout
     assert done.returncode == 1
@@ -147,6 +154,9 @@ def test_a_key_is_rotated(tmp_path: Path) -> None:
         refused = cuebook("prompt", "sync", "--rotate-key", *options, cwd=ann)
         assert (refused.returncode, "Use it alone, then sync." in refused.stderr) == (1, True)
     assert fingerprint(ann) == after
+    cuebook("prompt", "sync", (tmp_path / "stick").as_uri(), cwd=ann)
+    cuebook("prompt", "sync", "--rotate-key", cwd=ann)
+    assert f"not published yet; others see {after}" in cuebook("prompt", "sync", "--status", cwd=ann).stdout
 
 
 def test_a_sync_without_changes_says_where_the_prompts_are(tmp_path: Path) -> None:

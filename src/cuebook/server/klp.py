@@ -6,6 +6,7 @@ from litestar import get, put
 from litestar.params import FromPath
 from litestar.response.base import ASGIResponse
 
+from cuebook.app.sync.repository import MAX_TOTAL
 from cuebook.server.caller import AnyRequest, actor_of, cue_of
 from cuebook.server.guard import name_in
 from cuebook.server.route_parts import json_of
@@ -29,7 +30,7 @@ async def project_file(
     return ASGIResponse(body=data, media_type="application/json")
 
 
-@put(_PROJECT, role="editor", status_code=204, include_in_schema=False)
+@put(_PROJECT, role="editor", status_code=204, include_in_schema=False, request_max_body_size=MAX_TOTAL)
 async def publish(request: AnyRequest, space: FromPath[str], project: FromPath[str]) -> None:
     """Publish a project's signed repository, a zip archive. The server verifies it like a reader."""
     by = actor_of(request)

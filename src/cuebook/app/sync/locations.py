@@ -124,7 +124,8 @@ class Location(Struct, frozen=True, kw_only=True):
             detail = str(msgspec.json.decode(data).get("detail") or "")
         detail = detail or f"HTTP status {response.status_code}"
         if response.status_code == 401:
-            msg = f"{self.address} requires an API key. Set the environment variable that sync.api_key_env names."
+            what = "rejected the API key. Check" if self.key else "requires an API key. Set"
+            msg = f"{self.address} {what} the environment variable that sync.api_key_env names."
             raise Unproven(msg)
         if response.status_code == 403:
             raise Denied(f"{self.address}: {detail}")

@@ -117,7 +117,7 @@ def check_parents(prompts: Mapping[str, LocalPrompt], builtin: Mapping[str, Vers
     """Check that synced prompts inherit only from synced or built-in ones. Raises InvalidInput naming both."""
     synced = {slug for slug, each in prompts.items() if each.head}
     for slug, each in prompts.items():
-        inherits = each.versions[-1].inherits if each.head else None
+        inherits = each.pool[each.head].version.inherits if each.head else None
         if inherits is None:
             continue
         reference = parse_reference(inherits)
@@ -126,7 +126,10 @@ def check_parents(prompts: Mapping[str, LocalPrompt], builtin: Mapping[str, Vers
             msg = f"Prompt {slug!r} inherits {inherits!r}. Sync has {_BRANCH}, and other numbers: inherit {names[0]!r}."
             raise InvalidInput(msg, where="inherits")
         if not synced.intersection(names) and not builtin.keys() & set(names):
-            msg = f"Prompt {slug!r} inherits {inherits!r}, which is not synced. Set `sync: true` in {inherits!r} too."
+            msg = (
+                f"Prompt {slug!r} inherits {inherits!r}, which is not synced here. Set `sync: true` in {inherits!r}, or"
+                " rename it if other projects mean another prompt."
+            )
             raise InvalidInput(msg, where="inherits")
 
 
@@ -136,15 +139,18 @@ def plan_prompt(prompt: LocalPrompt, remote: Remote) -> Plan:
     if prompt.is_local:
         plan.items = [SyncedPrompt(slug=prompt.slug, change="skipped", project=each) for each in sorted(remote)]
         return plan
-    for project in sorted(remote):
-        prompt.pool |= {each.id: each for each in remote[project]}
-        _take(plan, project, remote[project][-1])
+    for revisions in remote.values():
+        prompt.pool |= {each.id: each for each in revisions}
+    heads = {project: revisions[-1] for project, revisions in remote.items()}
+    sizes = {project: len(ancestors(head.id, prompt.pool)) for project, head in heads.items()}
+    for project in sorted(heads, key=lambda each: (-sizes[each], each)):  # a head before those from which it descends
+        _plan_peer(plan, project, heads[project])
     for project in prompt.conflicts.keys() - remote.keys():
         del prompt.conflicts[project]
     return plan
 
 
-def _take(plan: Plan, project: str, theirs: Revision) -> None:
+def _plan_peer(plan: Plan, project: str, theirs: Revision) -> None:
     """Plan the sync with one project's head."""
     prompt, pool = plan.prompt, plan.prompt.pool
     known = prompt.conflicts.pop(project, None)

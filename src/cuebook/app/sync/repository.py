@@ -86,13 +86,18 @@ def own_fingerprint(folder: Path) -> str:
     return fingerprint_of(signers_of(folder)[0].public_key)
 
 
+def published_fingerprint(folder: Path) -> str:
+    """Return the fingerprint of the newest key that a project has published, "" before its first sync."""
+    root, _ = _newest_root(folder / "own" / "metadata")
+    return _root_signers(root)[-1] if root else ""
+
+
 def rotate(folder: Path) -> None:
     """Replace a project's key by a new one. The current one becomes the old one, until the next rotation.
 
     Raises Conflict if others have not got the current one yet: they accept only a key that the last one signed.
     """
-    published, _ = _newest_root(folder / "own" / "metadata")
-    if published is not None and signers_of(folder)[0].public_key.keyid not in published.signed.roles["root"].keyids:
+    if published_fingerprint(folder) not in ("", own_fingerprint(folder)):
         msg = "The last new key is not published yet. Run `cuebook prompt sync`, then rotate again."
         raise Conflict(msg)
     database_key(folder / "key")

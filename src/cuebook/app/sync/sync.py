@@ -28,11 +28,13 @@ from cuebook.app.sync.plan import (
 from cuebook.app.sync.repository import (
     JSON,
     PROMPTS,
+    Fetch,
     Published,
     fetch_own,
     first_root,
     own_fingerprint,
     own_revisions,
+    published_fingerprint,
     read_fingerprints,
     revisions_of,
     rotate,
@@ -42,13 +44,13 @@ from cuebook.app.sync.repository import (
     verify,
     write_repository,
 )
-from cuebook.errors import CuebookError, Denied, InvalidInput, SyncRefused, UnknownSigner
+from cuebook.errors import Conflict, CuebookError, Denied, InvalidInput, SyncRefused, UnknownSigner
 from cuebook.operations import operation
 from cuebook.prompts.names import SYNC
 from cuebook.prompts.revisions import Revision
 from cuebook.records.answer import Answer, Time
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, Version
+from cuebook.records.prompt import MAIN, BranchPlace, Version
 
 _DAY_S: Final = 86_400.0
 
@@ -62,10 +64,14 @@ class SyncConflict(Answer, frozen=True, kw_only=True):
 
 
 class SyncStatus(Answer, frozen=True, kw_only=True):
-    """This project's name and key, its last sync, the other projects with their keys, and open conflicts."""
+    """This project's name and key, its last sync, the other projects with their keys, and open conflicts.
+
+    `published_fingerprint` is the key that others see: the former one until a sync publishes a new key.
+    """
 
     project: str
     fingerprint: str
+    published_fingerprint: str
     location: str
     last_sync: Time | None
     peers: tuple[SyncPeer, ...]
@@ -116,6 +122,7 @@ class PromptSync(PromptBundles):
         return SyncStatus(
             project=self.project,
             fingerprint=await asyncio.to_thread(own_fingerprint, folder),
+            published_fingerprint=await asyncio.to_thread(published_fingerprint, folder),
             location=state.location or self._settings.hub,
             last_sync=state.at,
             peers=state.peers,
@@ -145,8 +152,12 @@ class PromptSync(PromptBundles):
         state = await asyncio.to_thread(self._state)
         own = await asyncio.to_thread(own_revisions, folder / "own")
         prompts = await self._local(own, state)
-        check_parents(prompts, self._services.settings.builtin)
-        published = {slug: each.head for slug, each in prompts.items()}
+        before = {slug: revisions[-1].id for slug, revisions in own.items()}
+        published = [
+            SyncedPrompt(slug=slug, change="published", semver=each.pool[each.head].version.semver)
+            for slug, each in prompts.items()
+            if each.head and each.head != before.get(slug)
+        ]
         with tempfile.TemporaryDirectory(prefix="cuebook-sync-") as scratch:
             fetch = partial(self._fetch, folder, place, state, trust, Path(scratch))
             peers, newer = await asyncio.to_thread(fetch)
@@ -156,18 +167,14 @@ class PromptSync(PromptBundles):
             for slug in remote:
                 prompts.setdefault(slug, LocalPrompt(slug=slug))
             plans = [await asyncio.to_thread(plan_prompt, each, remote.get(slug, {})) for slug, each in prompts.items()]
+            check_parents(prompts, self._services.settings.builtin)
             await self._check(plans)
-            items = [each for plan in plans for each in plan.items]
-            old = {slug: each[-1].id for slug, each in own.items()}
-            items += [
-                SyncedPrompt(slug=slug, change="published", semver=prompts[slug].pool[head].version.semver)
-                for slug, head in published.items()
-                if head and head != old.get(slug)
-            ]
-            items.sort(key=lambda each: (each.slug, each.change, each.project))
+            changes = [each for plan in plans for each in plan.items]
             if dry_run:
-                return SyncResult(location=place.address, dry_run=True, published=False, items=tuple(items))
-            await self._store(plans)
+                items = _ordered(changes, published)
+                return SyncResult(location=place.address, dry_run=True, published=False, items=items)
+            semvers = await self._store(plans)
+            changes = [replace(each, semver=semvers.get((each.slug, each.branch), each.semver)) for each in changes]
             peer_rows = self._peers(state, place, peers)
             await asyncio.to_thread(_keep_trust, Path(scratch), _trusted_folder(folder, place), peers)
             if newer:
@@ -187,7 +194,8 @@ class PromptSync(PromptBundles):
         denied = await asyncio.to_thread(self._publish, folder, place, revisions, state)
         restored = f"{place.address} had a newer state of this project: its versions were added here." if newer else ""
         return SyncResult(
-            location=place.address, dry_run=False, published=not denied, items=tuple(items),
+            location=place.address, dry_run=False, published=not denied,
+            items=_ordered(changes, [] if denied else published),
             notice=" ".join(filter(None, (restored, denied))),
         )  # fmt: skip
 
@@ -207,13 +215,9 @@ class PromptSync(PromptBundles):
     def _fetch(
         self, folder: Path, place: Location, state: SyncState, trust: set[str], scratch: Path
     ) -> tuple[list[Published], Path | None]:
-        """Fetch and verify all other projects. Their trusted metadata is copied to `scratch` first.
-
-        Return also the folder of this project's repository, if the location has a newer one.
-        """
+        """Fetch and verify all other projects. Return also this project's repository, if the location's is newer."""
         blocked = {self.project, *self._settings.blocked.replace(",", " ").split()}
-        trusted = _trusted_folder(folder, place)
-        names = place.projects()
+        names, own, newer = place.projects(), scratch / ".own", False
         for each in state.peers:
             if each.location == place.address and each.project not in (*names, *blocked):
                 msg = (
@@ -221,24 +225,30 @@ class PromptSync(PromptBundles):
                     " add it to sync.blocked."
                 )
                 raise SyncRefused(msg, reason="rollback")
-        own, newer = scratch / ".own", False
         if place.has(self.project, names):
             fetch = partial(place.fetch, self.project)
             newer = fetch_own(fetch, self.project, folder / "own", own, signers_of(folder))
-        found = []
-        for name in names:
-            if name in blocked:
-                continue
-            if (trusted / name).exists():
-                shutil.copytree(trusted / name, scratch / name, symlinks=True)
-            known = next((each for each in state.peers if (each.project, each.location) == (name, place.address)), None)
-            if known is not None and known.fingerprint not in trust and _begins_again(place, name, trust):
-                shutil.rmtree(scratch / name, ignore_errors=True)
-            accepted = self._accepted(state, trust, name)
-            found.append(verify(partial(place.fetch, name), scratch / name, name, accepted=accepted))
-            if {*found[-1].signers} <= {*state.replaced} - trust:
-                raise unknown_signer(f"project {name!r}", name, found[-1].fingerprint)
-        return found, own if newer else None
+        peers = [self._fetch_peer(folder, place, state, trust, scratch / each) for each in names if each not in blocked]
+        return peers, own if newer else None
+
+    def _fetch_peer(self, folder: Path, place: Location, state: SyncState, trust: set[str], scratch: Path) -> Published:
+        """Fetch and verify the project that `scratch` is named after. Its trusted metadata is copied there first."""
+        name, fetch = scratch.name, partial(place.fetch, scratch.name)
+        trusted = _trusted_folder(folder, place) / name
+        known = next((each for each in state.peers if (each.project, each.location) == (name, place.address)), None)
+        has_restarted = known is not None and known.fingerprint not in trust and _is_signed(fetch, name, trust)
+        if trusted.exists() and not has_restarted:
+            shutil.copytree(trusted, scratch, symlinks=True)
+        try:
+            published = verify(fetch, scratch, name, accepted=self._accepted(state, trust, name))
+        except UnknownSigner as error:
+            if error.fingerprint != own_fingerprint(folder):
+                raise
+            msg = f"Project {name!r} has the key of this project: a former name. Add {name!r} to sync.blocked."
+            raise Conflict(msg) from error
+        if {*published.signers} <= {*state.replaced} - trust:
+            raise unknown_signer(f"project {name!r}", name, published.fingerprint)
+        return published
 
     async def _check(self, plans: Sequence[Plan]) -> None:
         """Check that the new versions can be stored. Raises InvalidInput."""
@@ -248,11 +258,13 @@ class PromptSync(PromptBundles):
             heads += main[-1:]
         await self._prompts.check(heads)
 
-    async def _store(self, plans: Sequence[Plan]) -> None:
+    async def _store(self, plans: Sequence[Plan]) -> dict[BranchPlace, str]:
+        """Store the versions of all plans. Return the newest semantic version of each branch."""
         writes = [each for plan in plans for each in plan.writes]
-        if writes:
-            slugs = {each.version.slug for each in writes}
-            await save_planned(self._services, writes, await families_of(self._services, slugs))
+        if not writes:
+            return {}
+        families = await families_of(self._services, {each.version.slug for each in writes})
+        return {each.place: each.semver for each in await save_planned(self._services, writes, families)}
 
     def _peers(self, state: SyncState, place: Location, peers: Sequence[Published]) -> tuple[SyncPeer, ...]:
         now = Time(self._services.clock.now())
@@ -291,10 +303,16 @@ class PromptSync(PromptBundles):
         return ""
 
 
-def _begins_again(place: Location, project: str, trust: set[str]) -> bool:
-    """Return whether a project has a new repository, signed by a key that the user trusts now."""
+def _ordered(*items: Sequence[SyncedPrompt]) -> tuple[SyncedPrompt, ...]:
+    return tuple(
+        sorted((each for listed in items for each in listed), key=lambda each: (each.slug, each.change, each.project))
+    )
+
+
+def _is_signed(fetch: Fetch, project: str, keys: set[str]) -> bool:
+    """Return whether one of the keys signed a root of a project."""
     try:
-        first_root(partial(place.fetch, project), project, trust)
+        first_root(fetch, project, keys)
     except UnknownSigner:
         return False
     return True

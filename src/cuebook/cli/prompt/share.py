@@ -160,9 +160,9 @@ def _print(result: SyncResult) -> None:
     else:
         screen.say("no changes" if result.dry_run or result.notice else f"no changes; published at {result.location}")
     conflicts = [each for each in result.items if each.change == "conflict"]
-    for each in conflicts:
+    for each in () if result.dry_run else conflicts:  # a dry run creates no branch
         screen.say("\n".join(_ways(each.slug, MAIN, each.branch)))
-    if conflicts:
+    if conflicts and not result.dry_run:
         screen.say("Resolve each conflict, or edit one of the two, then sync again.")
     if result.notice:
         screen.complain(result.notice)
@@ -171,6 +171,8 @@ def _print(result: SyncResult) -> None:
 def _lines(shown: SyncStatus) -> list[str]:
     last = f"last sync {in_words(shown.last_sync)} with {shown.location}" if shown.last_sync else "not synced yet"
     lines = [f"project {shown.project}, key {shown.fingerprint}", last]
+    if shown.published_fingerprint not in ("", shown.fingerprint):
+        lines.append(f"this key is not published yet; others see {shown.published_fingerprint}")
     lines += [
         f"{each.project}, key {each.fingerprint}, last sync {in_words(each.last_sync)} with {each.location}, expires"
         f" {each.expires_at.day}"
