@@ -30,8 +30,8 @@ from cuebook.errors import Busy, Conflict, LeaseLost
 
 Piece = TypeVar("Piece")
 
-#: Retries after concurrent writes before the caller gets an error.
-RETRIES = 50
+#: Attempts to store a step while others write, before the caller gets an error.
+ATTEMPTS = 50
 
 
 async def answer(services: Services, request: TurnRequest, speaker: Speaker[Piece]) -> AsyncGenerator[Piece, None]:
@@ -64,25 +64,26 @@ async def open_step(
 ) -> OpenStep | None:
     """Decide a step and store it by compare-and-set: if another request wrote to the conversation first, decide again.
 
-    Return None if another request used its key. `before_attempt` runs before each attempt. Raises InvalidInput,
-    LeaseLost if the conversation was erased meanwhile, and Conflict after too many concurrent writes.
+    Return None if another request with its Idempotency-Key was stored meanwhile. `before_attempt` runs before each
+    attempt. Raises InvalidInput, LeaseLost if the conversation was erased meanwhile, and Conflict after too many
+    concurrent writes.
     """
     scope, name = request.scope, request.ask.conversation
     in_parallel = request.resends_history and not request.shadow
-    stored_as, is_busy = 0, False  # the row number of the conversation
-    with nullcontext() if request.shadow else services.foreground.begin():  # jobs wait for a caller's first token
-        for attempt in range(RETRIES):
+    row_no, is_busy = 0, False
+    with nullcontext() if request.shadow else services.foreground.begin():  # background jobs pause meanwhile
+        for attempt in range(ATTEMPTS):
             # Parallel turns that another write overtook retry one after another, so that each needs few attempts.
-            retries = services.queue.hold(scope.tenant, name, parallel=True)
-            async with retries if in_parallel and attempt else nullcontext():
+            retry_lock = services.queue.hold(scope.tenant, name, parallel=True)
+            async with retry_lock if in_parallel and attempt else nullcontext():
                 position = await align_history(services, request, is_busy=is_busy)
-                request = replace(request, paths=None)  # another attempt must look them up again
+                request = replace(request, paths=None)  # another attempt finds other paths of the history
                 if before_attempt is not None:
                     await before_attempt()
                 decision = await decide_turn(services, request, position)
-                before, stored_as = stored_as, decision.plan.scene.conversation.no
-                if before not in (0, stored_as):
-                    msg = f"Conversation {name!r} was erased during this request, with its message."
+                previous, row_no = row_no, decision.plan.scene.conversation.no
+                if previous not in (0, row_no):  # another row has the name now
+                    msg = f"Conversation {name!r} was erased during this request."
                     raise LeaseLost(msg)
                 try:
                     lease = await store_step(services, scope, decision)
@@ -104,11 +105,12 @@ async def decide_turn(services: Services, request: TurnRequest, position: Histor
     await restore_token_ratios(services, request.scope)  # into the caches, once per process
     if position.waiting_turn is not None:
         return await decide_step(services, request, position, position.waiting_turn)
+    # a request for a summary recalls nothing, and is no part of the conversation
     ask = replace(position.ask, text="", utility=True) if request.compacts else position.ask
     query_vector = await embed_query(services, ask.text) if services.config.memory.recall else None
     scene = await load_scene(services, request, replace(position, ask=ask), query_vector=query_vector)
     signals = outcome = None
-    if not (position.is_side_branch or ask.utility):  # these say nothing about the conversation
+    if not (position.is_side_branch or ask.utility):  # those say nothing about the user
         signals = await detect_signals(services, scene, ask, position.drafts)
         outcome = feedback_on_previous_turn(services, scene, ask, position.drafts, signals)
     prompt = await system_prompt(services, scene, request, ask, signals=signals)
