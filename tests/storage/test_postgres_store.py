@@ -1,9 +1,11 @@
 """Runs the store contract on a real PostgreSQL server."""
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
+from itertools import count
 
 import msgspec
 import psycopg
@@ -13,7 +15,7 @@ from psycopg.sql import SQL, Identifier
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
 from cuebook.storage.database.postgres import PostgresDatabase
-from cuebook.storage.database.statements import FULL_TEXT, ddl, prepared
+from cuebook.storage.database.statements import FULL_TEXT, ddl, load_statements, prepared
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.store import Store
 from storage.contract import StoreContract
@@ -109,6 +111,23 @@ async def test_concurrent_changes_of_an_organization_are_all_stored(store: Store
 async def test_a_text_that_cannot_be_stored_is_invalid_input(store: Store) -> None:
     with pytest.raises(InvalidInput):
         await store.keys.add(HERE, msgspec.structs.replace(KEY, name="\x00"), b"digest")
+
+
+def test_the_server_infers_the_type_of_each_value(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for name, sql in load_statements("postgresql").items():
+            text, number = prepared(sql, "postgresql")[0], count(1)
+            text = re.sub("%s", lambda _, number=number: f"${next(number)}", text).replace("%%", "%")
+            connection.execute(f"PREPARE {name} AS {text}".encode())
+
+
+async def test_a_statement_that_is_often_run_is_prepared(store: Store, url: str) -> None:
+    def often(transaction: Transaction) -> int:
+        for _ in range(9):
+            transaction.rows("organization_get", tenant="here", id="acme")
+        return len(transaction._execute("SELECT name FROM pg_prepared_statements", ()).fetchall())  # noqa: SLF001
+
+    assert await store.database.read(often)
 
 
 async def test_a_closed_store_fails(url: str) -> None:

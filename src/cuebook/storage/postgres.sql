@@ -5,7 +5,7 @@
 -- Select the best full-text matches in a row range, by BM25 over all matches there.
 WITH found AS MATERIALIZED (
     SELECT rowid, string_to_array(key, ' ') AS terms FROM post_text WHERE rowid BETWEEN :first AND :last
-        AND words @@ any_of(:words) AND (:scopes IS NULL OR scopes @@ any_of(:scopes))
+        AND words @@ any_of(:words) AND (CAST(:scopes AS TEXT) IS NULL OR scopes @@ any_of(:scopes))
 ), counted AS (
     SELECT f.rowid, cardinality(f.terms) AS length, u.term, count(*) AS count FROM found f, unnest(f.terms) u (term)
     WHERE u.term IN (SELECT value FROM json_each(:words)) GROUP BY f.rowid, f.terms, u.term
@@ -19,9 +19,9 @@ SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :last AND words @@
 
 -- name: found_posts
 -- Select posts for recall with their indexed words, by seq.
-SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body, t.key FROM json_each(:seqs) j
-JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = CAST(j.value AS BIGINT)
-LEFT JOIN post_text t ON t.rowid = :base + p.seq ORDER BY p.seq;
+SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body,
+    (SELECT t.key FROM post_text t WHERE t.rowid = :base + p.seq) AS key  -- a join may read the whole index
+FROM json_each(:seqs) j JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = CAST(j.value AS BIGINT) ORDER BY p.seq;
 
 -- name: optimize_text
 -- Do nothing: the server's vacuum removes erased words.
@@ -36,7 +36,7 @@ SELECT 1;
 WITH found AS MATERIALIZED (
     SELECT t.rowid, string_to_array(t.key, ' ') AS terms FROM memory_text t JOIN memory m ON m.no = t.rowid
     WHERE t.words @@ any_of(:words) AND t.scopes @@ any_of(:scopes)
-        AND CASE WHEN :at IS NULL THEN m.valid_to IS NULL ELSE m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) END
+        AND CASE WHEN CAST(:at AS TEXT) IS NULL THEN m.valid_to IS NULL ELSE m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) END
 ), counted AS (
     SELECT f.rowid, cardinality(f.terms) AS length, u.term, count(*) AS count FROM found f, unnest(f.terms) u (term)
     WHERE u.term IN (SELECT value FROM json_each(:words)) GROUP BY f.rowid, f.terms, u.term
@@ -67,7 +67,7 @@ WHERE tenant = :tenant AND no IN (SELECT CAST(value AS BIGINT) FROM json_each(:n
 -- name: posts_by_digests
 -- Select posts of a conversation equal to some messages, as one row of JSON; `at` is the message's number. `digests` are concatenated.
 SELECT coalesce(json_agg(json_build_array(CAST(j.value AS BIGINT), p.seq, p.parent, p.path_count, p.run_start, p.run_parent)), '[]')::text
-FROM json_each(:at) j JOIN post p ON p.tenant = :tenant AND p.digest = substr(:digests, 1 + 16 * CAST(j.value AS INTEGER), 16)
+FROM json_each(:at) j JOIN post p ON p.tenant = :tenant AND p.digest = substr(CAST(:digests AS BYTEA), 1 + 16 * CAST(j.value AS INTEGER), 16)
     AND p.conversation = :no;
 
 -- name: prompt_branches
@@ -76,7 +76,7 @@ SELECT b.name, b.head, b.active, v.weight, v.observations, v.body, v.evidence,
     (SELECT coalesce(json_agg(r.number ORDER BY r.number), '[]')::text FROM prompt_version r
         WHERE r.tenant = b.tenant AND r.slug = b.slug AND r.branch = b.name AND r.rolled_back = 1) AS rolled_back
 FROM prompt_branch b JOIN prompt_version v ON v.tenant = b.tenant AND v.slug = b.slug AND v.branch = b.name AND v.number = b.active
-WHERE b.tenant = :tenant AND b.slug = :slug AND (:branch IS NULL OR b.name = :branch) ORDER BY b.name <> 'main', b.name;
+WHERE b.tenant = :tenant AND b.slug = :slug AND (CAST(:branch AS TEXT) IS NULL OR b.name = :branch) ORDER BY b.name <> 'main', b.name;
 
 -- name: log_position
 -- Select the current end of the write-ahead log.

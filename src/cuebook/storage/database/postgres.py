@@ -42,6 +42,8 @@ LOST: Final = CONNECTIONS
 ATTEMPTS: Final = 20
 #: The longest pause before the second attempt, in seconds; it doubles up to half a second.
 PAUSE_S: Final = 0.005
+#: Prepared statements per connection: more than there are.
+PREPARED: Final = 500
 #: The role of servers and workers: it cannot bypass row-level security.
 ROLE: Final = "cuebook_app"
 #: The oldest version of the server: 16.
@@ -66,7 +68,6 @@ class PostgresDatabase:
 
     def __init__(self, url: str, *, connections: int = CONNECTIONS, failpoints: Failpoints | None = None) -> None:
         """Open it. Raises BackendError if the server cannot be reached, InvalidInput if its tables do not fit."""
-        from psycopg import ClientCursor
         from psycopg_pool import ConnectionPool
 
         role = inspected(url)
@@ -76,12 +77,10 @@ class PostgresDatabase:
         self._statements = prepared_statements("postgresql")
         self._begin = {begin: begin + (f"SET LOCAL ROLE {ROLE};" if role else "") for begin in (_READ, _WRITE)}
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="cuebook-postgres")
-        # values are bound in the client, where NULL needs no type and several statements are one message
-        options = {"cursor_factory": ClientCursor, "autocommit": True}
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # each call that fails says it
         self._pool = ConnectionPool(
-            url, min_size=1, max_size=connections, timeout=CONNECT_S, reconnect_timeout=CONNECT_S, kwargs=options,
-            open=True,
+            url, min_size=1, max_size=connections, timeout=CONNECT_S, reconnect_timeout=CONNECT_S,
+            kwargs={"autocommit": True}, configure=_configure, open=True,
         )  # fmt: skip
 
     @property
@@ -204,8 +203,26 @@ class PostgresDatabase:
         self._pool.close()
 
 
+def _configure(connection: Any) -> None:
+    """Let a connection prepare every statement that it runs often. The server infers the types of numbers."""
+    from psycopg.types.numeric import FloatDumper
+
+    class Number(FloatDumper):
+        oid = 0
+
+        def dump(self, obj: float) -> bytes:
+            return (int if isinstance(obj, int) else float).__repr__(obj).encode()
+
+    for kind in (int, float):
+        connection.adapters.register_dumper(kind, Number)
+    connection.prepared_max = PREPARED
+
+
 class _Session:
-    """A transaction of a connection. Its first statement begins it, in the same message."""
+    """A transaction of a connection. Its first statement begins it, in the same message.
+
+    A message of several statements has its values in its text. Other statements are prepared.
+    """
 
     def __init__(self, connection: Any, begin: str) -> None:
         self._connection = connection
@@ -214,13 +231,15 @@ class _Session:
 
     def execute(self, sql: str, values: tuple[Any, ...], *, tenant: str) -> Cursor:
         """Run a statement for a tenant, or for ALL."""
-        if tenant != self._tenant:
-            self._before, values = self._before + _TENANT, (tenant, *values)
-        cursor: Cursor = self._connection.execute(self._before + sql, values)
-        for _ in range(self._before.count(";")):
-            cursor.nextset()  # type: ignore[attr-defined]  # the results of the statements before it
-        self._before, self._tenant = "", tenant
-        return cursor
+        from psycopg import ClientCursor
+
+        if tenant == self._tenant:
+            return self._connection.execute(sql, values)  # type: ignore[no-any-return]
+        before, self._before, self._tenant = self._before + _TENANT, "", tenant
+        cursor: Any = ClientCursor(self._connection).execute(before + sql, (tenant, *values))
+        for _ in range(before.count(";")):
+            cursor.nextset()  # the results of the statements before it
+        return cursor  # type: ignore[no-any-return]
 
 
 class _PostgresTransaction(Transaction):

@@ -70,6 +70,7 @@ _POSTGRES_STATEMENTS: Final = (
     (r"\bCROSS JOIN\b", "JOIN"),
     (r"\bIS NOT (:\w+)", r"IS DISTINCT FROM \1"),
     (r"\bIS (:\w+)(?! IS)", r"IS NOT DISTINCT FROM \1"),
+    (r"(:\w+) IS (NOT )?NULL", r"CAST(\1 AS TEXT) IS \2NULL"),  # a value that is only compared has no type
     (r"\bchar\(", "chr("),
     (r"\bCAST\(([\w.]+) AS TEXT\)", r"convert_from(\1, 'UTF8')"),  # of a BLOB
     (r"\bAS INTEGER\)", "AS BIGINT)"),
