@@ -234,6 +234,9 @@ def test_an_attack_is_refused_and_nothing_is_written(field: Field, attack: Attac
             if field.location.startswith("klp:") and attack in (link_to_a_file, large_metadata):
                 reason = "hub"  # the server refuses to send it
             assert refused.value.reason == reason, refused.value
+            if reason in ("bad-signature", "expired", "mix-and-match", "rollback"):
+                advice = "--trust SHA256:" if attack is stolen_name else "sync.blocked"
+                assert (advice in str(refused.value), "signed by 0/1" in str(refused.value)) == (True, False)
             assert field.state() == before
             assert field.bob.prompts.versions("greet") == versions
             record = field.bob.audit.tail(1)[0]

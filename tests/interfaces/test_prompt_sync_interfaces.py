@@ -173,8 +173,8 @@ def test_a_sync_without_changes_says_where_the_prompts_are(tmp_path: Path) -> No
     ("address", "message"),
     [
         ("http://prompts.example.com/klp/v1/team", "is not encrypted"),
-        ("klp://prompts.example.com", "is no address"),
-        ("ftp://prompts.example.com/team", "is no address"),
+        ("klp://prompts.example.com", "Unknown address"),
+        ("ftp://prompts.example.com/team", "Unknown address"),
         ("file://server/share", "is not a folder"),
         ("klp://prompts.example.com:99999/team", "the port is not a number"),
         ("klp://prompts.example.com/../team", "is not a valid"),
@@ -186,11 +186,35 @@ def test_an_invalid_address_is_refused(tmp_path: Path, address: str, message: st
     assert message in done.stderr
 
 
+def test_a_file_is_not_a_folder(tmp_path: Path) -> None:
+    ann = project(tmp_path, "ann")
+    address = (ann / "cuebook.toml").as_uri()
+    assert f"Not a folder: {address}" in cuebook("prompt", "sync", address, cwd=ann).stderr
+
+
+def test_a_server_without_tls_is_named(tmp_path: Path, hub: Hub) -> None:
+    done = cuebook("prompt", "sync", f"https://127.0.0.1:{hub.port}/klp/v1/team", cwd=project(tmp_path, "ann"))
+    assert "the server does not use TLS" in done.stderr
+
+
+def test_a_skipped_prompt_is_shown_with_the_command_that_syncs_it(tmp_path: Path) -> None:
+    stick = (tmp_path / "stick").as_uri()
+    ann, bob = project(tmp_path, "ann"), project(tmp_path, "bob")
+    cuebook("prompt", "new", "greet", "--text", "Hello.", "--sync", cwd=ann)
+    cuebook("prompt", "new", "greet", "--text", "Hello.", cwd=bob)
+    cuebook("prompt", "sync", stick, cwd=ann)
+    done = cuebook("prompt", "sync", stick, "--trust", fingerprint(ann), cwd=bob)
+    assert "greet: to sync it, run `cuebook prompt new greet --sync`" in done.stdout
+    assert cuebook("prompt", "new", "greet", "--sync", cwd=bob).returncode == 0
+    assert "merged with ann" in cuebook("prompt", "sync", stick, cwd=bob).stdout
+
+
 def test_the_page_shows_the_last_sync_and_the_keys(tmp_path: Path, hub: Hub) -> None:
     ann = project(tmp_path, "ann")
     cuebook("prompt", "new", "greet", "--text", "Hello.", "--sync", cwd=ann)
     cuebook("prompt", "sync", hub.address, cwd=ann, KLP_API_KEY=hub.keys["editor"])
     bob = project(tmp_path, "bob")
+    cuebook("prompt", "new", "greet", "--text", "Hi.", "--sync", cwd=bob)
     cuebook("prompt", "sync", hub.address, "--trust", fingerprint(ann), cwd=bob, KLP_API_KEY=hub.keys["editor"])
     live = Live(Cuebook.open(bob))
     try:
@@ -199,6 +223,7 @@ def test_the_page_shows_the_last_sync_and_the_keys(tmp_path: Path, hub: Hub) -> 
     finally:
         live.stop()
     assert f"<code>{fingerprint(ann)}</code>" in page
+    assert "<code>cuebook prompt merge greet sync/ann --theirs</code>" in page
     assert hub.address in page
     assert [(each["project"], each["fingerprint"]) for each in status["peers"]] == [("ann", fingerprint(ann))]
     assert "Prompt sync" not in httpx.get(f"{hub.url}/page/prompts", cookies={"cuebook_key": hub.keys["viewer"]}).text

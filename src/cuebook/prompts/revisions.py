@@ -68,7 +68,7 @@ def read_revision(payload: bytes) -> Revision:
         msg = f"Cannot read a synced version of {version.slug!r}: it needs a name, branch main and `sync: true`."
         raise SyncRefused(msg, reason="invalid")
     if spans(form.file):
-        msg = f"Prompt {version.slug!r} ({version.semver}) contains a secret. Ask its author to remove it."
+        msg = f"Prompt {version.slug!r} ({version.semver}) contains a secret. Ask its project to remove it."
         raise SyncRefused(msg, reason="secret")
     return Revision(
         id=hashlib.sha256(payload).hexdigest(),
@@ -84,10 +84,10 @@ def check_history(revisions: Sequence[Revision], slug: str) -> None:
     known: set[str] = set()
     for each in revisions:
         if each.version.slug != slug:
-            msg = f"The file of prompt {slug!r} contains prompt {each.version.slug!r}. Ask its author to repair it."
+            msg = f"The file of prompt {slug!r} contains prompt {each.version.slug!r}. Ask its project to repair it."
             raise SyncRefused(msg, reason="path")
         if not known.issuperset(each.parents):
-            msg = f"The history of prompt {slug!r} is incomplete. Ask its author to publish it again."
+            msg = f"The history of prompt {slug!r} is incomplete. Ask its project to publish it again."
             raise SyncRefused(msg, reason="invalid")
         known.add(each.id)
 

@@ -191,7 +191,7 @@ class PromptBundles(SyncHub):
         """Return the files that do not exist here. Raises SyncRefused for a secret, Conflict for other content."""
         for path, text in self._targets(files).items():
             if spans(text):
-                msg = f"The bundle's file {path.name} contains a secret. Ask its author to remove it."
+                msg = f"The bundle's file {path.name} contains a secret. Ask for a bundle without it."
                 raise SyncRefused(msg, reason="secret")
             if path.exists() and path.read_text("utf-8") != text:
                 msg = f"{path} exists with other content. Move it out of this folder, then import again."
@@ -233,14 +233,13 @@ def _names(files: _Files) -> tuple[str, ...]:
 def _read_bundle(file: Path) -> Published:
     data = read_bytes(file, most=MAX_TOTAL)
     with tempfile.TemporaryDirectory(prefix="cuebook-bundle-") as name:
-        upload = Path(name) / "upload"
-        unpack(data, upload)
-        return verify(partial(read_repository_file, upload), Path(name) / "trusted", "", accepted=None)
+        unpack(data, Path(name) / "bundle")
+        return verify(partial(read_repository_file, Path(name) / "bundle"), Path(name) / "trusted", "", accepted=None)
 
 
 def _contents(published: Published) -> tuple[list[Any], _Files]:
     """Return a bundle's rows and files. Raises SyncRefused."""
-    payloads = unseal(published.files.get(_ROWS, b""), published.keys, name="the bundle")
+    payloads = unseal(published.files.get(_ROWS, b""), published.keys, project="", name=_ROWS)
     try:
         rows = [{"branch": MAIN} | json.loads(each) for each in payloads]
         files = msgspec.json.decode(published.files[_FILES], type=_Files)
@@ -249,6 +248,6 @@ def _contents(published: Published) -> tuple[list[Any], _Files]:
         raise SyncRefused(msg, reason="invalid") from error
     for each in rows:
         if spans(_text(each)):
-            msg = f"The bundle's prompt {each.get('slug')!r} contains a secret. Ask its author to remove it."
+            msg = f"The bundle's prompt {each.get('slug')!r} contains a secret. Ask for a bundle without it."
             raise SyncRefused(msg, reason="secret")
     return rows, files

@@ -51,6 +51,9 @@ class Location(Struct, frozen=True, kw_only=True):
                     msg = f"{self.address}: the folder {str(self.folder.parent)!r} does not exist. Create it first."
                     raise InvalidInput(msg, where="location") from None
                 names = []
+            except NotADirectoryError as error:
+                msg = f"Not a folder: {self.address}. Choose another location."
+                raise InvalidInput(msg, where="location") from error
             except OSError as error:
                 raise _unreadable(self.address, error) from error
         else:
@@ -137,6 +140,8 @@ class Location(Struct, frozen=True, kw_only=True):
 
 def _unreadable(address: str, error: Exception) -> BackendError:
     cause = getattr(error, "strerror", None) or str(error).partition("] ")[2] or str(error)  # without an errno
+    if "wrong version number" in cause:
+        cause = "the server does not use TLS"
     return BackendError(f"Cannot reach {address}: {cause}. Check the address.", retryable=True)
 
 
@@ -151,7 +156,7 @@ def read_location(address: str, environment: Mapping[str, str] | None = None, ke
         return Location(address=address, folder=Path(unquote(parts.path)))
     host, name = parts.hostname or "", parts.path.strip("/")
     if parts.scheme not in ("klp", "https", "http") or not host or not name or parts.query or parts.username:
-        msg = f"{address!r} is no address. Use klp://HOST[:PORT]/SPACE, https://HOST/klp/v1/SPACE or file:///DIR."
+        msg = f"Unknown address {address!r}. Use klp://HOST[:PORT]/SPACE, https://HOST/klp/v1/SPACE or file:///DIR."
         raise InvalidInput(msg, where=where)
     try:
         port = parts.port
@@ -193,7 +198,8 @@ def check_name(name: str, what: str = "project name") -> str:
 def check_file(path: str) -> str:
     """Return the path of a repository's file. Raises SyncRefused for one outside of it."""
     if not _FILE.fullmatch(path) or ".." in path:
-        raise SyncRefused(f"{path!r} is not a file of a repository.", reason="path")
+        msg = f"{path!r} is not a file of a repository, and could lead out of its folder. Do not use it."
+        raise SyncRefused(msg, reason="path")
     return path
 
 
@@ -206,7 +212,7 @@ def read_repository_file(folder: Path, path: str) -> bytes:
         msg = f"The file {path!r} is a link out of its repository. Remove it."
         raise SyncRefused(msg, reason="path")
     try:
-        return read_bytes(file, path, most=MAX_TARGET)
+        return read_bytes(file, f"{folder.name}/{path}", most=MAX_TARGET, advice="Publish it again.")
     except TooLarge as error:
         raise SyncRefused(str(error), reason="oversize") from error
 

@@ -141,8 +141,8 @@ def seal(payloads: Iterable[bytes], signers: Iterable[Any]) -> bytes:
     return json.dumps(envelopes, separators=(",", ":")).encode()
 
 
-def unseal(data: bytes, keys: Any, *, name: str) -> list[bytes]:
-    """Return the payloads of DSSE envelopes. Raises SyncRefused for one that none of the keys signed."""
+def unseal(data: bytes, keys: Any, *, project: str, name: str) -> list[bytes]:
+    """Return the payloads of the DSSE envelopes in a file. Raises SyncRefused for one that none of the keys signed."""
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import Error
 
@@ -152,8 +152,7 @@ def unseal(data: bytes, keys: Any, *, name: str) -> list[bytes]:
             envelope.payload_type = PAYLOAD_TYPE  # it is signed too, so another type fails
             envelope.verify(list(keys), 1)
     except (Error, ValueError, TypeError, KeyError, AttributeError) as error:
-        msg = f"Bad signature of a version in {name}. Do not use this copy, and tell its author."
-        raise SyncRefused(msg, reason="bad-signature") from error
+        raise refusal(project, f"has a bad signature of a version in {name!r}", "bad-signature") from error
     return [each.payload for each in envelopes]
 
 
@@ -329,7 +328,7 @@ def verify(fetch: Fetch, trusted: Path, project: str, *, accepted: set[str] | No
     One of the `accepted` keys (None: any key) must have signed the first root. `project` "" is any project.
     Raises SyncRefused, UnknownSigner, BackendError.
     """
-    from tuf.api.exceptions import DownloadError, RepositoryError
+    from tuf.api.exceptions import DownloadError, RepositoryError, UnsignedMetadataError
     from tuf.api.metadata import Metadata
     from tuf.ngclient import Updater, UpdaterConfig
 
@@ -358,10 +357,10 @@ def verify(fetch: Fetch, trusted: Path, project: str, *, accepted: set[str] | No
     except (RepositoryError, DownloadError, OSError, ValueError, TypeError, KeyError) as error:
         if isinstance(error.__cause__, CuebookError):
             raise error.__cause__ from error
-        raise _refusal_of(error, project) from error
+        new_key = _new_key(fetch, trusted) if isinstance(error, UnsignedMetadataError) else ""
+        raise _refusal_of(error, project, new_key) from error
     if project and named != project:
-        msg = f"The repository of project {project!r} belongs to {named!r}. Ask its author to publish it again."
-        raise SyncRefused(msg, reason="mix-and-match")
+        raise refusal(project, f"has the repository of {named!r}", "mix-and-match")
     keys = [root.keys[each] for each in root.roles["targets"].keyids]
     return Published(
         project=named,
@@ -379,14 +378,11 @@ def check_sizes(project: str, sizes: Mapping[str, int]) -> None:
         try:
             check_slug(path.removeprefix(PROMPTS).removesuffix(JSON) if path.endswith(JSON) else "")
         except InvalidInput as error:
-            msg = f"Project {project!r} publishes the file {path!r}, which is not a valid name ({error})."
-            raise SyncRefused(msg, reason="path") from error
+            raise refusal(project, f"has the file {path!r}, which is not a valid name ({error})", "path") from error
         if size > MAX_TARGET:
-            msg = f"Project {project!r} publishes {path!r} with {size:,} bytes. The limit is {MAX_TARGET:,}."
-            raise SyncRefused(msg, reason="oversize")
-    if sum(sizes.values()) > MAX_TOTAL:
-        msg = f"Project {project!r} publishes {sum(sizes.values()):,} bytes. The limit is {MAX_TOTAL:,}."
-        raise SyncRefused(msg, reason="oversize")
+            raise refusal(project, f"has {path!r} with {size:,} bytes (limit {MAX_TARGET:,})", "oversize")
+    if (size := sum(sizes.values())) > MAX_TOTAL:
+        raise refusal(project, f"has {size:,} bytes (limit {MAX_TOTAL:,})", "oversize")
 
 
 def first_root(fetch: Fetch, project: str, accepted: set[str] | None) -> bytes:
@@ -403,17 +399,16 @@ def first_root(fetch: Fetch, project: str, accepted: set[str] | None) -> bytes:
         if accepted is None or not accepted.isdisjoint(signers):
             return data
     if not signers:
-        msg = f"Project {project!r} has no root metadata. Ask its author to publish again."
-        raise SyncRefused(msg, reason="bad-signature")
+        raise refusal(project, "has no root metadata", "bad-signature")
     raise unknown_signer(f"project {project!r}", project, signers[-1])
 
 
 def unknown_signer(name: str, project: str, fingerprint: str) -> UnknownSigner:
     """Return the error for a repository whose key is not trusted yet."""
+    ignore = "" if name == "the bundle" else " To ignore a project, add it to sync.blocked."
     msg = (
         f"Unknown signer of {name}: {fingerprint}. Compare it with the fingerprint that `cuebook prompt sync --status`"
-        " shows in that project, then run this command again with --trust FINGERPRINT. To"
-        " ignore a project, name it in `sync.blocked`."
+        f" shows in that project, then run this command again with --trust FINGERPRINT.{ignore}"
     )
     return UnknownSigner(msg, project=project, fingerprint=fingerprint)
 
@@ -458,7 +453,7 @@ def revisions_of(peers: Iterable[Published]) -> dict[str, dict[str, list[Revisio
     for peer in peers:
         for path, data in peer.files.items():
             slug = path.removeprefix(PROMPTS).removesuffix(JSON)
-            payloads = unseal(data, peer.keys, name=f"prompt {slug!r} of project {peer.project!r}")
+            payloads = unseal(data, peer.keys, project=peer.project, name=slug)
             revisions = [read_revision(each) for each in payloads]
             check_history(revisions, slug)
             if revisions:
@@ -477,22 +472,50 @@ def own_revisions(folder: Path) -> dict[str, list[Revision]]:
     }
 
 
-def _refusal_of(error: Exception, project: str) -> CuebookError:
+def refusal(project: str, what: str, reason: str) -> SyncRefused:
+    """Return the error for a project's repository, or for a bundle if `project` is ""."""
+    name, advice = f"Project {project!r}", "Ask it to run `cuebook prompt sync`. To ignore it, add it to sync.blocked."
+    return SyncRefused(
+        f"{name if project else 'The bundle'} {what}. {advice if project else 'Ask for a new one.'}", reason=reason
+    )
+
+
+def _refusal_of(error: Exception, project: str, new_key: str) -> CuebookError:
     """Return an error of python-tuf as one that names the project, the failed check and what to do."""
     from tuf.api import exceptions
 
-    name = f"The repository of project {project!r}"
+    if new_key:
+        msg = (
+            f"Bad signature of project {project!r}: its former key did not sign its new key {new_key}. If it was set up"
+            " again, compare the key with the one that `cuebook prompt sync --status` shows there, then run this"
+            f" command again with --trust {new_key}."
+        )
+        return SyncRefused(msg, reason="bad-signature")
     for kind, reason, what in (
-        (exceptions.ExpiredMetadataError, "expired", "has expired. Its owner renews it with `cuebook prompt sync`"),
-        (exceptions.BadVersionNumberError, "rollback", "is older than the one seen before: it was rolled back"),
-        (exceptions.LengthOrHashMismatchError, "mix-and-match", "mixes files of different versions"),
-        (exceptions.UnsignedMetadataError, "bad-signature", "has a bad signature"),
+        (exceptions.ExpiredMetadataError, "expired", "has expired: nobody renewed it, or newer files are withheld"),
+        (exceptions.BadVersionNumberError, "rollback", "is older than before: it was rolled back"),
+        (exceptions.LengthOrHashMismatchError, "mix-and-match", "has a changed file, or files of different versions"),
+        (exceptions.UnsignedMetadataError, "bad-signature", "has a bad signature: its metadata was changed"),
         (exceptions.DownloadLengthMismatchError, "oversize", "has a file that is larger than its metadata says"),
         (exceptions.DownloadHTTPError, "rollback", "is incomplete: a file is missing"),
-        (exceptions.RepositoryError, "bad-signature", "has invalid metadata"),
     ):
         if isinstance(error, kind):
-            return SyncRefused(f"{name} {what} ({error}).", reason=reason)
+            return refusal(project, what, reason)
     if isinstance(error, exceptions.DownloadError | OSError):
-        return BackendError(f"{name} cannot be read ({error}). Try again.", retryable=True)
-    return SyncRefused(f"{name} has invalid metadata ({error}).", reason="bad-signature")
+        name = f"project {project!r}" if project else "the bundle"
+        return BackendError(f"Cannot read {name} ({error}). Try again.", retryable=True)
+    return refusal(project, "has invalid metadata", "bad-signature")
+
+
+def _new_key(fetch: Fetch, trusted: Path) -> str:
+    """Return the fingerprint of a repository's newest key if the trusted metadata does not have it, else ""."""
+    from tuf.api.metadata import Metadata
+
+    known = _root_signers(Metadata.from_bytes((trusted / "root.json").read_bytes()))
+    try:
+        first_root(fetch, "", set())
+    except UnknownSigner as error:
+        return "" if error.fingerprint in known else error.fingerprint
+    except SyncRefused:
+        pass
+    return ""

@@ -27,7 +27,7 @@ Trust = Annotated[
 ]
 _CHANGES = {
     "new": "new from {}", "updated": "updated from {}", "merged": "merged with {}", "conflict": "conflict with {}",
-    "skipped": "skipped: `sync: true` is not set here", "published": "published",
+    "skipped": "skipped: not synced here", "published": "published",
 }  # fmt: skip
 
 
@@ -61,8 +61,8 @@ async def sync(
     """Exchange prompts with other projects.
 
     Only prompts with `sync: true` take part. New versions of other projects are stored or merged, and yours are
-    published. A version that cannot be merged becomes a branch sync/PROJECT, and the command exits with 1. If a check
-    fails, nothing is written.
+    published. A version that cannot be merged becomes a branch sync/PROJECT, and the command exits with 1. If another
+    project's prompts fail a check, nothing is written.
     """
     if rotate_key and (dry_run or status or location):
         msg = "--rotate-key replaces the key at once. Use it alone, then sync."
@@ -129,7 +129,7 @@ def _ways(slug: str, branch: str, other: str) -> tuple[str, ...]:
     own = slug if branch == MAIN else f"{slug}@{branch}"
     into = "" if branch == MAIN else f"--into {branch} "
     return (
-        f"{own}: your text stays, the other one is {slug}@{other}",
+        f"{own}: your version was kept; theirs is {slug}@{other}",
         f"  compare:      cuebook prompt diff {own} {slug}@{other}",
         f"  keep yours:   cuebook prompt merge {slug} {branch} --into {other} --theirs",
         f"  take theirs:  cuebook prompt merge {slug} {other} {into}--theirs",
@@ -162,6 +162,9 @@ def _print(result: SyncResult) -> None:
     conflicts = [each for each in result.items if each.change == "conflict"]
     for each in () if result.dry_run else conflicts:  # a dry run creates no branch
         screen.say("\n".join(_ways(each.slug, MAIN, each.branch)))
+    for each in result.items:
+        if each.change == "skipped":
+            screen.say(f"{each.slug}: to sync it, run `cuebook prompt new {each.slug} --sync`")
     if conflicts and not result.dry_run:
         screen.say("Resolve each conflict, or edit one of the two, then sync again.")
     if result.notice:
