@@ -80,6 +80,7 @@ class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Background jobs and turn leases."""
 
     model: Literal["none", "model", "upstream"] = "none"  # the model that writes summaries; none: rules
+    where: Literal["everywhere", "workers"] = "everywhere"  # workers: only `cuebook worker` runs background jobs
     interval_s: Seconds = 5.0  # pause between two checks for due jobs
     lease_s: Seconds = 30.0  # time after which the turn or job of a crashed process is taken over
     checkpoint_s: Seconds = 2.0  # pause between two saves of a partial answer

@@ -172,7 +172,7 @@ class Cuebook:
         if self._upstream is not None and self.config.settings.upstream.shadow:
             self._shadow = Shadow(self._upstream)
             self._shadow.start()
-        if self._works:
+        if self._works and self.config.settings.work.where == "everywhere":
             self._worker.start()
         return self
 

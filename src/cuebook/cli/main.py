@@ -33,6 +33,7 @@ COMMANDS = {
     "eval": "Measure memory on your own conversations.",
     "chat": "Chat from the terminal.",
     "serve": "Start the HTTP server and OpenAI-compatible proxy.",
+    "worker": "Run background jobs beside the servers.",
     "mcp": "Serve memory and prompts over MCP on standard input/output.",
     "shadow": "Report tokens and cost of each summarization profile.",
     "conversation": "List, show, import, export and delete conversations.",

@@ -30,6 +30,7 @@ class ClaimStore(Noun):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
+        self.rest_s = REST_S
         self.process = secrets.token_hex(8)
 
     async def take(self, claims: Sequence[Claim], *, lease_s: float, ended: Sequence[tuple[Claim, bool]]) -> int | None:
@@ -48,7 +49,7 @@ class ClaimStore(Noun):
             }
             for place, each in enumerate(claims):
                 holder, until = held.get((each.tenant, each.job, each.piece), (each.holder, 0.0))
-                if holder == each.holder or until + REST_S < now:
+                if holder == each.holder or until + self.rest_s < now:
                     transaction.run("claim_put", **_values(each), until=now + lease_s)
                     return place
             return None
@@ -72,7 +73,7 @@ class ClaimStore(Noun):
         """Delete claims whose time is over."""
         if await self.database.read(lambda transaction: transaction.value("claims_count")):
             await self.database.write(
-                lambda transaction: transaction.run("claims_drop", before=transaction.value("claims_now") - REST_S)
+                lambda transaction: transaction.run("claims_drop", before=transaction.value("claims_now") - self.rest_s)
             )
 
 

@@ -2,9 +2,6 @@
 
 import asyncio
 
-import pytest
-
-from cuebook.storage import claims as claims_module
 from cuebook.storage.claims import Claim
 from cuebook.storage.store import Store
 
@@ -27,9 +24,7 @@ class ClaimsContract:
         assert await take(store, "a", "p1") == 0
         assert await store.claims.take(claims("b", "p1", tenant="there"), lease_s=60.0, ended=()) == 0
 
-    async def test_unfinished_work_is_free_at_once_and_finished_work_later(
-        self, store: Store, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_unfinished_work_is_free_at_once_and_finished_work_later(self, store: Store) -> None:
         assert await take(store, "a", "p1") == 0
         await store.claims.end([(claims("b", "p1")[0], False)])
         assert await take(store, "b", "p1") is None, "only its holder ends a claim"
@@ -37,12 +32,12 @@ class ClaimsContract:
         assert await take(store, "b", "p1") == 0
         assert await take(store, "b", "p2", ended=[(claims("b", "p1")[0], True)]) == 0
         assert await take(store, "a", "p1") is None
-        monkeypatch.setattr(claims_module, "REST_S", 0.0)
+        store.claims.rest_s = 0.0
         await asyncio.sleep(0.05)
         assert await take(store, "a", "p1") == 0
 
-    async def test_a_claim_ends_after_its_time(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(claims_module, "REST_S", 0.0)
+    async def test_a_claim_ends_after_its_time(self, store: Store) -> None:
+        store.claims.rest_s = 0.0
         assert await take(store, "a", "p1", lease_s=0.01) == 0
         await asyncio.sleep(0.1)
         await store.claims.renew("a", lease_s=60.0)

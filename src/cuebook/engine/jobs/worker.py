@@ -44,6 +44,11 @@ class Worker:
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def running(self) -> int:
+        """Return the number of pieces that may be running."""
+        return self._concurrency - len(self._free)
+
     def start(self) -> None:
         """Start to poll for jobs."""
         if not self._tasks:

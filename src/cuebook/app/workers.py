@@ -1,0 +1,62 @@
+"""Run background jobs in a process of its own, beside the servers of the same database."""
+
+from collections.abc import Collection
+from types import TracebackType
+from typing import Self
+
+from cuebook.app.cuebook import Cuebook
+from cuebook.engine.jobs import JOBS
+from cuebook.engine.jobs.worker import Worker
+from cuebook.errors import InvalidInput
+from cuebook.records.answer import Answer
+
+#: Seconds for which running pieces may go on after a stop.
+GRACE_S = 10.0
+#: Pieces of work at once by default.
+CONCURRENCY = 4
+
+
+class WorkerHealth(Answer, frozen=True, kw_only=True):
+    """The state of a worker: the jobs that it runs, and how many of its places are in use."""
+
+    status: str
+    queues: tuple[str, ...]
+    concurrency: int
+    running: int
+
+
+class JobWorker:
+    """A worker of a database. `async with JobWorker(cue):` runs due work until the block ends."""
+
+    def __init__(self, cue: Cuebook, *, concurrency: int = CONCURRENCY, queues: Collection[str] = ()) -> None:
+        """Create a worker of the named jobs, all by default. Raises InvalidInput for an unknown one."""
+        known = tuple(job.name for job in JOBS)
+        unknown = sorted({*queues} - {*known})
+        if unknown:
+            msg = f"Unknown queue {unknown[0]!r}. Available: {', '.join(known)}."
+            raise InvalidInput(msg, where="queues")
+        self.queues = tuple(name for name in known if name in queues or not queues)
+        self._cue = cue
+        self._concurrency = concurrency
+        self._worker = Worker(
+            cue.services,
+            interval_s=cue.config.settings.work.interval_s,
+            jobs=[job for job in JOBS if job.name in self.queues],
+            concurrency=concurrency,
+        )
+
+    async def __aenter__(self) -> Self:
+        self._worker.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._worker.stop(grace_s=GRACE_S)
+
+    async def health(self) -> WorkerHealth:
+        """Return the state of the worker. Raises BackendError if the database cannot be reached."""
+        await self._cue.services.store.check()
+        return WorkerHealth(
+            status="alive", queues=self.queues, concurrency=self._concurrency, running=self._worker.running
+        )
