@@ -1,10 +1,14 @@
 """Run background jobs in a process of its own, beside the servers of the same database."""
 
+import asyncio
 from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
 from cuebook.app.cuebook import Cuebook
+from cuebook.app.setup.compose import database_of
+from cuebook.app.setup.job_queue import JobQueue
+from cuebook.config import SERVERS
 from cuebook.engine.jobs import JOBS
 from cuebook.engine.jobs.worker import Worker
 from cuebook.errors import InvalidInput
@@ -45,14 +49,24 @@ class JobWorker:
             concurrency=concurrency,
         )
 
+        url = database_of(cue.config)
+        self._queue: JobQueue | None = None
+        if url.startswith(SERVERS):
+            self._queue = JobQueue(url, self._worker.run_job, names=self.queues, concurrency=concurrency)
+
     async def __aenter__(self) -> Self:
         self._worker.start()
+        if self._queue is not None:
+            self._queue.start()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._worker.stop(grace_s=GRACE_S)
+        stops = [self._worker.stop(grace_s=GRACE_S)]
+        if self._queue is not None:
+            stops.append(self._queue.stop(grace_s=GRACE_S))
+        await asyncio.gather(*stops)
 
     async def health(self) -> WorkerHealth:
         """Return the state of the worker. Raises BackendError if the database cannot be reached."""

@@ -86,6 +86,21 @@ class Worker:
         """Run what is due now, once. Return the number of pieces done."""
         return (await self._round(DueQuery(), patience_s=TURN_S)).done
 
+    async def run_job(self, name: str) -> None:
+        """Run what is due of one job, as far as no other worker runs it."""
+        services = self._services
+        async with self._place() as claims:
+            for job in self._jobs:
+                if job.name == name:
+                    await run_due(
+                        services,
+                        job,
+                        patience_s=TURN_S,
+                        claims=None if job.is_local else claims,
+                        is_stopping=lambda: self._is_stopping,
+                    )
+        services.notify_jobs()  # for what it left, and for work that follows from it
+
     async def settle(self, *, timeout_s: float, conversation: str | None = None) -> dict[str, int]:
         """Run jobs until a round does nothing or the timeout ends. Return the remaining counts by job, empty when done.
 

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.memory import Scope
 from cuebook.storage.database.holders import Holders
+from cuebook.storage.database.postgres_queue import WAKES, prepare_queue
 from cuebook.storage.database.statements import (
     MIGRATIONS,
     VERSION,
@@ -109,10 +110,11 @@ class PostgresDatabase:
         from psycopg import OperationalError
 
         def attempt(connection: Any) -> T:
-            result = work(self._transaction(connection, _WRITE))
+            transaction = self._transaction(connection, _WRITE)
+            result = work(transaction)
             self._failpoints("commit.before")
             try:
-                connection.commit()
+                transaction.session.commit()
             except OperationalError as error:
                 if connection.broken:  # it may be stored
                     raise _unknown(error) from error
@@ -148,7 +150,7 @@ class PostgresDatabase:
         msg = f"The store is busy: {ATTEMPTS} attempts of a write conflicted with other writes. Try again."
         raise BackendError(msg, retryable=True)
 
-    def _transaction(self, connection: Any, begin: str) -> Transaction:
+    def _transaction(self, connection: Any, begin: str) -> "_PostgresTransaction":
         session = _Session(connection, self._begin[begin])
         return _PostgresTransaction(session, self._statements, self._failpoints)
 
@@ -228,6 +230,7 @@ class _Session:
         self._connection = connection
         self._before = begin
         self._tenant = ""
+        self.kinds: set[str] = set()  # of the work that it leaves
 
     def execute(self, sql: str, values: tuple[Any, ...], *, tenant: str) -> Cursor:
         """Run a statement for a tenant, or for ALL."""
@@ -241,21 +244,35 @@ class _Session:
             cursor.nextset()  # the results of the statements before it
         return cursor  # type: ignore[no-any-return]
 
+    def commit(self) -> None:
+        """Commit, and wake the workers for the work that it leaves."""
+        from psycopg import ClientCursor
+
+        if self.kinds:
+            ClientCursor(self._connection).execute("SELECT wake(%s);COMMIT", (sorted(self.kinds),))
+        else:
+            self._connection.commit()
+
 
 class _PostgresTransaction(Transaction):
     """A transaction whose statements run for its caller's tenant."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("session",)
 
     def __init__(
         self, session: _Session, statements: Statements, failpoint: Failpoints, scope: Scope | None = None
     ) -> None:
         tenant = (scope.tenant if scope else "") or ALL
         super().__init__(lambda sql, values: session.execute(sql, values, tenant=tenant), statements, failpoint, scope)
-        self._session = session
+        self.session = session
+
+    def run(self, name: str, /, **values: Any) -> Cursor:
+        if name in WAKES:
+            self.session.kinds.update(WAKES[name])
+        return super().run(name, **values)
 
     def within(self, scope: Scope) -> Transaction:
-        return _PostgresTransaction(self._session, self._statements, self.failpoint, scope)
+        return _PostgresTransaction(self.session, self._statements, self.failpoint, scope)
 
 
 def _unknown(error: BaseException) -> BackendError:
@@ -322,6 +339,7 @@ def upgrade(url: str, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tupl
             connection.execute(statement)
         connection.execute("DELETE FROM schema_version")
         connection.execute("INSERT INTO schema_version VALUES (%s)", (after,))
+        prepare_queue(connection, ROLE)
         return before, after
 
 

@@ -1,0 +1,54 @@
+"""The job queue on PostgreSQL: procrastinate's tables in a schema of their own, and the writes that wake workers.
+
+The queue only wakes workers. What is due is the result of queries on stored data, so its tables may be lost anytime.
+"""
+
+from collections.abc import Mapping
+from importlib import metadata, resources
+from importlib.util import find_spec
+from typing import Any, Final
+
+#: The schema of procrastinate's tables.
+QUEUE: Final = "cuebook_queue"
+#: Statements that leave work, and the jobs that find it.
+WAKES: Final[Mapping[str, tuple[str, ...]]] = {
+    "post_insert": ("compaction", "embedding"),
+    "turn_close": ("compaction", "delivery", "reflection"),
+    "outcome_note": ("observation",),
+    "outcome_give": ("observation",),
+    "prompt_observation_insert": ("rollback",),
+    "correction_insert": ("correction",),
+    "correction_again": ("correction",),
+    "delivery_wanted": ("delivery",),
+    "delivery_again": ("delivery",),
+    "delivery_back": ("delivery",),
+    "delivery_anew": ("delivery",),
+    "place_said": ("embedding",),
+    "outbox_insert": ("sink",),
+    "receipt_insert": ("forget",),
+    "reflection_ask": ("reflection",),
+}
+
+
+def prepare_queue(connection: Any, role: str) -> None:
+    """Create the function that wakes workers, and procrastinate's tables if it is installed and they do not fit.
+
+    Tables of another version of procrastinate are replaced: their jobs cost only time.
+    """
+    connection.execute(resources.files("cuebook.storage").joinpath("queue.sql").read_text("utf-8"))
+    if find_spec("procrastinate") is None:
+        return
+    version = metadata.version("procrastinate")
+    query = "SELECT obj_description(to_regnamespace(%s)::oid, 'pg_namespace'), to_regclass(%s)"
+    found, table = connection.execute(query, (QUEUE, f"{QUEUE}.procrastinate_jobs")).fetchone()
+    if found == version and table is not None:
+        return
+    connection.execute(f"DROP SCHEMA IF EXISTS {QUEUE} CASCADE")
+    connection.execute(f"CREATE SCHEMA {QUEUE}")
+    connection.execute(f"SET LOCAL search_path TO {QUEUE}")
+    connection.execute(resources.files("procrastinate.sql").joinpath("schema.sql").read_text("utf-8"))
+    connection.execute("SET LOCAL search_path TO DEFAULT")
+    for right, kind in (("ALL", "TABLES"), ("ALL", "SEQUENCES"), ("EXECUTE", "FUNCTIONS")):
+        connection.execute(f"GRANT {right} ON ALL {kind} IN SCHEMA {QUEUE} TO {role}")
+    connection.execute(f"GRANT USAGE ON SCHEMA {QUEUE} TO {role}")
+    connection.execute(f"COMMENT ON SCHEMA {QUEUE} IS '{version}'")
