@@ -2,19 +2,25 @@
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from commands import CUEBOOK, cuebook, environment
+from upstream import chunk, whole
 
-from cuebook import Cuebook
+from cuebook import Ask, Cuebook
 from cuebook.app.workers import JobWorker
-from cuebook.storage.database.postgres import stored_key
+from cuebook.records.memory import Scope
+from cuebook.storage.database.postgres import stored_key, upgrade
 
 SECRET = {"CUEBOOK_KEY_SECRET": "a long secret"}
 
@@ -33,11 +39,11 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return tmp_path
 
 
-async def fill(cue: Cuebook, conversations: int, posts: int = 40) -> None:
+async def fill(cue: Cuebook, conversations: int, posts: int = 40, prefix: str = "c") -> None:
     """Store conversations long enough to be summarized."""
     for n in range(conversations):
         texts = [{"role": "user", "content": f"My locker {k} is in corridor {k * 3}."} for k in range(posts)]
-        await cue.append(f"c{n}", texts, user=f"u{n}")
+        await cue.append(f"{prefix}{n}", texts, user=f"u{n}")
 
 
 async def until(condition: Callable[[], object], *, within_s: float = 60.0) -> None:
@@ -68,7 +74,6 @@ def worker_process(folder: Path, *arguments: str, **variables: str) -> Iterator[
 async def test_only_workers_do_the_work(folder: Path) -> None:
     async with Cuebook.open(folder) as cue:
         await fill(cue, 2)
-        assert cue.services.wakeup is not None
         await asyncio.sleep(0.5)
         assert set(await cue.settle(timeout=0)) >= {"compaction"}
         async with JobWorker(cue, concurrency=2) as worker:
@@ -110,3 +115,136 @@ async def test_a_worker_process_answers_healthz_and_stops(folder: Path) -> None:
             await until(lambda: _is_settled(cue))
             process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(process.wait, 20) == 0
+
+
+# ---- wake-up and failures -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_postgres(folder: Path, request: pytest.FixtureRequest) -> str:
+    """Return the URL of the project's PostgreSQL database. Workers look for work once in ten minutes."""
+    file = folder / "cuebook.toml"
+    file.write_text(file.read_text().replace("[work]", "[work]\ninterval_s = 600\n"))
+    return request.getfixturevalue("postgres_url")
+
+
+def one_value(url: str, query: str) -> Any:
+    with psycopg.connect(url, autocommit=True) as connection:
+        row = connection.execute(query).fetchone()
+        return row and row[0]
+
+
+@pytest.mark.parametrize("folder", ["postgresql"], indirect=True)
+async def test_a_write_wakes_a_worker_on_another_machine(folder: Path, on_postgres: str) -> None:
+    async with Cuebook.open(folder) as cue, Cuebook.open(folder) as other, JobWorker(cue, concurrency=1):
+        await until(lambda: _value(on_postgres, "SELECT count(*) > 0 FROM cuebook_queue.procrastinate_workers"))
+        await until(lambda: _value(on_postgres, "SELECT count(*) = 0 FROM cuebook_queue.procrastinate_jobs"))
+        await asyncio.sleep(1.0)
+        await fill(other, 1)
+        await until(lambda: _is_settled(other), within_s=20)
+
+
+@pytest.mark.parametrize("folder", ["postgresql"], indirect=True)
+async def test_without_the_queue_work_is_done_later(folder: Path, on_postgres: str) -> None:
+    file = folder / "cuebook.toml"
+    file.write_text(file.read_text().replace("interval_s = 600", "interval_s = 1"))
+    async with Cuebook.open(folder) as cue, Cuebook.open(folder) as other, JobWorker(cue, concurrency=2):
+        await until(lambda: _value(on_postgres, "SELECT count(*) > 0 FROM cuebook_queue.procrastinate_workers"))
+        for name, what in (("table", "TABLE cuebook_queue.procrastinate_jobs"), ("all", "SCHEMA cuebook_queue")):
+            with psycopg.connect(on_postgres, autocommit=True) as connection:
+                connection.execute(f"DROP {what} CASCADE")
+            await fill(other, 2, prefix=name)
+            await other.ask(Ask("What is in my locker?", name, user="ann"))
+            await until(lambda: _is_settled(other), within_s=30)
+        assert upgrade(on_postgres)[1]
+        assert one_value(on_postgres, "SELECT to_regclass('cuebook_queue.procrastinate_jobs') IS NOT NULL")
+
+
+async def _value(url: str, query: str) -> object:
+    return await asyncio.to_thread(one_value, url, query)
+
+
+class SlowModel:
+    """A model server. It answers with an empty summary, or never while `hangs` is true."""
+
+    def __init__(self) -> None:
+        self.hangs = True
+        self.calls = 0
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        body = await reader.readexactly(int(length[1]) if length else 0)
+        self.calls += 1
+        try:
+            if self.hangs:
+                await reader.read()  # until the caller is gone
+                return
+            kinds = ("facts", "preferences", "people", "projects", "decisions", "open_loops", "todo", "tags")
+            memory: dict[str, list[str]] = {kind: [] for kind in kinds}
+            content = json.dumps({"summary_markdown": "They talked about lockers.", "memory_json": memory})
+            answer = whole(content)
+            kind, data = b"application/json", json.dumps(answer).encode()
+            if b'"stream":true' in body.replace(b" ", b""):
+                kind = b"text/event-stream"
+                data = chunk({"content": content}) + chunk({}, finish="stop") + b"data: [DONE]\n\n"
+            size = b"content-length: %d\r\n" % len(data)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\n" + size + b"\r\n" + data)
+            await writer.drain()
+        finally:
+            writer.close()
+
+
+@pytest.mark.slow
+async def test_the_claims_of_a_killed_worker_are_taken_over(folder: Path) -> None:
+    model = SlowModel()
+    server = await asyncio.start_server(model, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    file = folder / "cuebook.toml"
+    file.write_text(
+        file.read_text().replace("[work]", '[work]\nmodel = "model"')
+        + f'[model]\nprovider = "openai"\nname = "m"\nbase_url = "http://127.0.0.1:{port}/v1"\n'
+    )
+    async with server, Cuebook.open(folder) as cue:
+        await fill(cue, 12)
+        with worker_process(folder, "--concurrency", "8") as (process, _):
+            await until(lambda: _are(model, 8))
+            process.kill()
+            await asyncio.to_thread(process.wait)
+        model.hangs = False
+        killed = time.monotonic()
+        with worker_process(folder, "--concurrency", "8") as (process, _):
+            await until(lambda: _is_settled(cue), within_s=90)
+            took = time.monotonic() - killed
+            process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(process.wait, 20) == 0
+        print(f"all work done {took:.1f} s after the kill")  # noqa: T201
+        assert took < 60
+        assert [mark > 0 for mark in (await cue.conversations.marks()).values()] == [True] * 12
+
+
+async def _are(model: SlowModel, calls: int) -> bool:
+    return model.calls >= calls
+
+
+@pytest.mark.slow
+async def test_a_suspended_worker_overwrites_nothing(folder: Path) -> None:
+    file = folder / "cuebook.toml"
+    file.write_text(file.read_text().replace("[work]", "[work]\nlease_s = 2"))
+    async with Cuebook.open(folder) as cue:
+        await fill(cue, 1)
+        with worker_process(folder, "--queues", "compaction", CUEBOOK_FAILPOINT="compact.made:stop") as (zombie, _):
+            await until(lambda: _is_suspended(zombie.pid))
+            with worker_process(folder):
+                await until(lambda: _is_settled(cue))
+            before = await cue.services.store.summary(Scope(), "c0")
+            zombie.send_signal(signal.SIGCONT)
+            await asyncio.sleep(2.0)
+            zombie.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(zombie.wait, 20) == 0
+        assert await cue.services.store.summary(Scope(), "c0") == before
+        assert await cue.settle(timeout=30) == {}
+
+
+async def _is_suspended(pid: int) -> bool:
+    return " T " in await asyncio.to_thread(Path(f"/proc/{pid}/stat").read_text)

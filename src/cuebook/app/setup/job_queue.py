@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from cuebook.storage.database.postgres_queue import QUEUE
 
+#: A handler of exceptions that no task handles.
+Handler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 log = logging.getLogger("cuebook.worker")
 #: Every 30 seconds: minute, hour, day, month, weekday, second.
 SWEEPS: Final = "* * * * * */30"
@@ -43,6 +45,8 @@ class JobQueue:
             log.warning("Workers are not woken: procrastinate is not installed. Install cuebook[workers].")
         elif self._task is None:
             logging.getLogger("procrastinate").setLevel(logging.CRITICAL)  # this module reports its errors
+            loop = asyncio.get_running_loop()
+            loop.set_exception_handler(_without_queue_errors(loop.get_exception_handler()))
             self._task = asyncio.create_task(self._run())
 
     async def stop(self, *, grace_s: float) -> None:
@@ -57,8 +61,11 @@ class JobQueue:
         while True:
             try:
                 await self._use()
-            except Exception as error:  # noqa: BLE001  # any failure of the queue costs only time
-                log.warning("The job queue failed (%s); this worker looks for work by itself", error)
+            except Exception as error:  # noqa: BLE001  # outermost loop of the queue: its failures cost only time
+                cause = " ".join(str(error.__cause__ or error).split())
+                log.warning(
+                    "The job queue failed (%s). Work is done later; run `cuebook db migrate` if it lasts.", cause
+                )
             await asyncio.sleep(RETRY_S)
 
     async def _use(self) -> None:
@@ -95,6 +102,21 @@ class JobQueue:
             await sweep(app, self._names)
 
         return app
+
+
+def _without_queue_errors(handler: Handler | None) -> Handler:
+    """Return an exception handler that ignores procrastinate's failed jobs, whose tasks nobody waits for."""
+    from procrastinate.exceptions import ConnectorException
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), ConnectorException):
+            log.debug("The job queue failed: %s", context["exception"])
+        elif handler is not None:
+            handler(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    return handle
 
 
 async def sweep(app: Any, kinds: Collection[str]) -> None:
