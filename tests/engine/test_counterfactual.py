@@ -61,6 +61,7 @@ async def test_a_window_with_memories_is_recomputed_byte_for_byte(tmp_path, cloc
 
 
 @pytest.mark.parametrize("budget", [None, 900])
+@pytest.mark.slow
 async def test_each_window_of_long_conversations_is_recomputed(tmp_path, clock, budget):
     """The windows contain memories, moods and experiences, and drop the ones that do not fit."""
     init_project(tmp_path)

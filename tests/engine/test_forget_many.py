@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 from turn_helpers import cue_on
 
 from cuebook.interfaces.store import PlaceChange
@@ -25,6 +26,7 @@ def memories(number: int) -> list[Memory]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_thousands_of_memories_are_forgotten_quickly(tmp_path):
     async with cue_on(tmp_path) as cue:
         store = cue.services.store.memories

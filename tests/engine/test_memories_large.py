@@ -23,6 +23,7 @@ async def memories_by_text(cue):
     return {each.text: each async for each in cue.memory.export(user="ann")}
 
 
+@pytest.mark.slow
 async def test_many_memories_still_supersede_and_deduplicate(tmp_path, clock):
     friends = [f"My friend {name}{n} likes cheese {n}." for n in range(200) for name in ("Anna", "Ben", "Cleo")]
     async with cue_on(tmp_path, clock=clock, memory__user=True) as cue:

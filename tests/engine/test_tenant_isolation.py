@@ -120,6 +120,7 @@ def server(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @settings(settings.get_profile("database"), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
+@pytest.mark.slow
 async def test_no_tenant_reads_another_on_postgresql(server: str, steps: Sequence[tuple[str, str]]) -> None:
     await run(steps, server)
 

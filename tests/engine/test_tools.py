@@ -271,6 +271,7 @@ async def test_a_loop_longer_than_its_window_keeps_query_and_newest_results(tmp_
             await check_accounted(cue, window, head=turn.steps[number].manifest.path[-1].last)
 
 
+@pytest.mark.slow
 async def test_a_result_of_two_megabytes_is_cut_and_stored_whole(cue, client):
     client.history.append(user("read the log"))
     await step(client, completion("", calls=[call("c1")]))

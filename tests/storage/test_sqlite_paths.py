@@ -37,6 +37,7 @@ async def fresh(store, name, **caps):
         await other.aclose()
 
 
+@pytest.mark.slow
 async def test_cached_posts_equal_the_file(stores):
     dice, last, ids = random.Random(5), 0, []
     for n in range(60):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -314,6 +315,7 @@ def test_newest_answers_are_queried_first():
     assert anchors(digests, frozenset({1, 3, 5}), most=2) == [b"\x05", b"\x03"]
 
 
+@pytest.mark.slow
 def test_many_equal_posts_are_aligned_quickly():
     tree = Tree.line(*(text for n in range(400) for text in ("ok", f"a{n}", "ok", "a done")))
     history = [said for _, said in tree.posts]

@@ -281,6 +281,7 @@ def regret(pick, turns: int, seed: int) -> float:
     return lost
 
 
+@pytest.mark.slow
 def test_thompson_sampling_has_less_regret_than_epsilon_greedy() -> None:
     greedy = sum(
         regret(lambda offered, _, dice: epsilon_greedy(offered, {}, roll=dice.random()).selected.branch, 1500, seed)

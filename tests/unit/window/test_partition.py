@@ -1,6 +1,7 @@
 """Tests of the window partition: which posts are full, compressed or left out, and that cut points are stable."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,6 +98,7 @@ def test_a_path_that_fits_is_kept_whole(path):
 
 
 @given(st.lists(st.integers(10, 40), min_size=120, max_size=200), st.integers(600, 1200))
+@pytest.mark.slow
 def test_cut_points_are_stable_within_a_step(sizes, room):
     """Check that each cut point moves at most once per added step, and never back."""
     said = [("user" if n % 2 else "assistant", size, max(5, size // 5), (), ()) for n, size in enumerate(sizes)]
