@@ -326,7 +326,9 @@ class Cuebook:
         check_ask(ask)
         digest = b""
         if ask.idempotency_key:
-            digest = self.services.settings.request_digest(encode_request(replace(ask, idempotency_key=None)))
+            digest = self.services.settings.request_digest(
+                encode_request(replace(ask, idempotency_key=None), "attachments")
+            )
         await self.services.catch_up()
         request = read_ask(self.services, ask, digest=digest)
         chunks = answer(self.services, request, ChatSpeaker(self.services))

@@ -99,10 +99,10 @@ def check_key(key: object) -> str:
     return key
 
 
-def encode_request(value: Any) -> bytes:
+def encode_request(value: Any, where: str | None = None) -> bytes:
     """Return a request as JSON, whose digest identifies it. Raises InvalidInput."""
     try:
         return msgspec.json.encode(value, order="deterministic")
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         msg = f"The request cannot be encoded as JSON ({error})."
-        raise InvalidInput(msg) from error
+        raise InvalidInput(msg, where=where) from error
