@@ -406,6 +406,25 @@ async def test_a_restored_backup_continues_from_what_it_published(
         await bob.prompt_sync.sync(stick)
 
 
+async def test_a_restored_database_gets_the_published_versions(bob: Cuebook, tmp_path: Path, stick: str) -> None:
+    async with project(tmp_path, "ann") as ann:
+        await write(ann, body="Hello.")
+        await exchange(ann, bob, stick)
+    database = tmp_path / "ann/.cuebook/cuebook.db"
+    shutil.copy(database, tmp_path / "backup.db")
+    async with project(tmp_path, "ann") as ann:
+        await write(ann, body="Hello!")
+        await ann.prompt_sync.sync(stick)
+    shutil.copy(tmp_path / "backup.db", database)
+    async with project(tmp_path, "ann") as ann:
+        assert ("greet", "updated") in await changes(ann, stick)
+        assert await texts(ann) == {"body": "Hello!"}
+        await write(ann, body="Hello, you.")
+        await ann.prompt_sync.sync(stick)
+    await bob.prompt_sync.sync(stick)
+    assert await texts(bob) == {"body": "Hello, you."}
+
+
 async def test_a_backup_with_a_replaced_key_is_refused(tmp_path: Path, stick: str) -> None:
     async with project(tmp_path, "ann") as ann:
         await ann.prompt_sync.sync(stick)
@@ -417,8 +436,20 @@ async def test_a_backup_with_a_replaced_key_is_refused(tmp_path: Path, stick: st
     shutil.rmtree(tmp_path / "ann")
     (tmp_path / "backup").rename(tmp_path / "ann")
     async with project(tmp_path, "ann") as ann:
-        with pytest.raises(Conflict, match="has newer keys there than here"):
+        with pytest.raises(Conflict, match="has newer keys than this copy of it"):
             await ann.prompt_sync.sync(stick)
+
+
+async def test_a_location_with_replaced_keys_is_updated(ann: Cuebook, tmp_path: Path, stick: str) -> None:
+    other = (tmp_path / "other").as_uri()
+    await write(ann, body="Hello.")
+    await ann.prompt_sync.sync(other)
+    for _ in range(2):
+        await ann.prompt_sync.rotate_key()
+        await ann.prompt_sync.sync(stick)
+    assert (await ann.prompt_sync.sync(other)).published
+    async with project(tmp_path, "bob", **{"sync.keys": await key_of(ann)}) as bob:
+        assert await changes(bob, other) == [("greet", "new")]
 
 
 @pytest.mark.parametrize("path", ["targets/photo.jpg", "IMG_1.JPG"])
@@ -428,7 +459,7 @@ async def test_a_folder_of_another_program_is_not_a_repository(
     file = tmp_path / "stick/bob" / path
     file.parent.mkdir(parents=True)
     file.write_text("mine")
-    with pytest.raises(Conflict, match="The name 'bob' is taken"):
+    with pytest.raises(Conflict, match=r"The name 'bob' in file:.* is taken"):
         await bob.prompt_sync.sync(stick)
     assert file.read_text() == "mine"
 
@@ -436,7 +467,7 @@ async def test_a_folder_of_another_program_is_not_a_repository(
 async def test_an_own_repository_without_its_root_is_refused(ann: Cuebook, tmp_path: Path, stick: str) -> None:
     await ann.prompt_sync.sync(stick)
     (tmp_path / "stick/ann/metadata/1.root.json").unlink()
-    with pytest.raises(Conflict, match="The name 'ann' is taken"):
+    with pytest.raises(Conflict, match=r"The name 'ann' in file:.* is taken"):
         await ann.prompt_sync.sync(stick)
 
 
@@ -477,7 +508,7 @@ async def test_the_key_is_private(ann: Cuebook, stick: str, tmp_path: Path) -> N
 async def test_a_name_has_one_owner(ann: Cuebook, tmp_path: Path, stick: str) -> None:
     await ann.prompt_sync.sync(stick)
     async with project(tmp_path, "other", **{"sync.name": "ann"}) as cue:
-        with pytest.raises(Conflict, match="The name 'ann' is taken"):
+        with pytest.raises(Conflict, match=r"The name 'ann' in file:.* is taken"):
             await cue.prompt_sync.sync(stick)
 
 

@@ -337,8 +337,8 @@ UPLOADS: dict[str, tuple[bytes, str]] = {
     "parent folder": (archive(**{"../../up.json": b"{}"}), "is not a file of a repository"),
     "absolute path": (archive(**{"/etc/up.json": b"{}"}), "is not a file of a repository"),
     "zip bomb": (archive(**{"metadata/a.json": b" " * 70_000_000}), "has more than"),
-    "bad metadata": (archive(**{"metadata/1.root.json": b"{}"}), "invalid metadata"),
-    "empty archive": (archive(), "has no root metadata"),
+    "bad metadata": (archive(**{"metadata/1.root.json": b"{}"}), "no valid root metadata"),
+    "empty archive": (archive(), "no valid root metadata"),
 }
 
 

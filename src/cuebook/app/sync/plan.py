@@ -97,7 +97,8 @@ def local_prompt(
     """
     pool = {each.id: each for each in own}
     prompt = LocalPrompt(slug=slug, versions=versions, edited=edited, pool=pool)
-    prompt.numbers = {each: number for each, number in state.numbers.items() if each in pool}
+    last = versions[-1].number if versions else 0  # the state may be newer than a restored database
+    prompt.numbers = {each: number for each, number in state.numbers.items() if each in pool and number <= last}
     prompt.conflicts = dict(state.conflicts)
     if not versions or prompt.is_local:
         return prompt

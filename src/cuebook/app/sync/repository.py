@@ -223,10 +223,11 @@ def _newest_root(metadata: Path) -> tuple[Any, int]:
     return (Metadata.from_bytes((metadata / f"{version}.root.json").read_bytes()) if version else None), version
 
 
-def fetch_own(fetch: Fetch, project: str, own: Path, copy: Path, signers: Sequence[Any]) -> bool:
+def fetch_own(fetch: Fetch, name: str, own: Path, copy: Path, signers: Sequence[Any]) -> bool:
     """Fetch this project's repository to `copy` if it is newer than `own`, which was restored from a backup.
 
-    It may have expired. Raises Conflict if another project or newer keys signed it, SyncRefused if it is damaged.
+    It may have expired. `name` is its name in errors. Raises Conflict if another project or newer keys signed it,
+    SyncRefused if it is damaged.
     """
     from tuf.api.exceptions import RepositoryError, UnsignedMetadataError
     from tuf.api.metadata import Metadata
@@ -238,13 +239,7 @@ def fetch_own(fetch: Fetch, project: str, own: Path, copy: Path, signers: Sequen
         _put(copy / path, data)
         return metadata.signed
 
-    keys, chain = {fingerprint_of(each.public_key) for each in signers}, _copy_roots(fetch, copy)
-    if all(keys.isdisjoint(_root_signers(each)) for each in chain):
-        msg = f"The name {project!r} is taken there, by another project or folder. Set another `name` under [sync]."
-        raise Conflict(msg)
-    if keys.isdisjoint(_root_signers(chain[-1])):
-        msg = f"Project {project!r} has newer keys there than here. Restore the newest backup of `cuebook.db.sync/key`."
-        raise Conflict(msg)
+    _copy_own_roots(fetch, name, own, copy, {fingerprint_of(each.public_key) for each in signers})
     before, _ = _last_published(own / "metadata")
     try:
         timestamp = copy_signed("metadata/timestamp.json")
@@ -259,33 +254,30 @@ def fetch_own(fetch: Fetch, project: str, own: Path, copy: Path, signers: Sequen
             each.verify_length_and_hashes(data := fetch(path))
             _put(copy / path, data)
     except (FileNotFoundError, RepositoryError) as error:
-        msg = f"The folder {project!r} there is newer than this project, and damaged ({error}). Restore it."
+        msg = f"Project {name} is newer than this copy of it, and damaged ({error}). Restore its folder there."
         raise SyncRefused(msg, reason="bad-signature") from error
     return True
 
 
-def _copy_roots(fetch: Fetch, copy: Path) -> list[Any]:
-    """Copy all roots of a repository, each signed by the one before. Return them."""
+def _copy_own_roots(fetch: Fetch, name: str, own: Path, copy: Path, keys: set[str]) -> None:
+    """Copy the roots of this project's repository, each signed by the one before. Raises Conflict as above."""
     from tuf.api.exceptions import RepositoryError
-    from tuf.api.metadata import Metadata
 
     chain: list[Any] = []
-    with suppress(FileNotFoundError, RepositoryError):
-        for version in range(1, _MAX_ROOTS + 1):
-            path = f"metadata/{version}.root.json"
-            root: Any = Metadata.from_bytes(data := fetch(path))
+    with suppress(RepositoryError):
+        for data, root in _roots(fetch):
             if chain:
                 chain[-1].signed.verify_delegate("root", root.signed_bytes, root.signatures)
-            _put(copy / path, data)
             chain.append(root)
-    return chain
-
-
-def read_own(folder: Path) -> dict[str, bytes]:
-    """Return the targets of this project's own repository, by path; none if it has not published yet."""
-    _, targets = _last_published(folder / "metadata")
-    listed = targets.targets if targets else {}
-    return {path: (folder / "targets" / each.get_prefixed_paths()[0]).read_bytes() for path, each in listed.items()}
+            _put(copy / f"metadata/{len(chain)}.root.json", data)
+    first = Path("metadata/1.root.json")
+    same = chain and (own / first).exists() and (own / first).read_bytes() == (copy / first).read_bytes()
+    if not same and all(keys.isdisjoint(_root_signers(each)) for each in chain):
+        msg = f"The name {name} is taken, by another project or folder. Set another `name` under [sync]."
+        raise Conflict(msg)
+    if len(chain) > _newest_root(own / "metadata")[1] and keys.isdisjoint(_root_signers(chain[-1])):
+        msg = f"Project {name} has newer keys than this copy of it. Restore the newest backup of `cuebook.db.sync/key`."
+        raise Conflict(msg)
 
 
 def _last_published(metadata: Path) -> tuple[Any, Any]:
@@ -333,9 +325,9 @@ def verify(fetch: Fetch, trusted: Path, project: str, *, accepted: set[str] | No
     from tuf.ngclient import Updater, UpdaterConfig
 
     trusted.mkdir(parents=True, exist_ok=True)
-    config = UpdaterConfig(max_root_rotations=_MAX_ROOTS)
+    config, new_key = UpdaterConfig(max_root_rotations=_MAX_ROOTS), ""
     try:
-        bootstrap = None if (trusted / "root.json").exists() else first_root(fetch, project, accepted)
+        bootstrap = None if (trusted / "root.json").exists() else _first_root(fetch, project, accepted)
         updater = Updater(
             str(trusted), "metadata", str(trusted), "targets", _fetcher(fetch), config, bootstrap=bootstrap
         )
@@ -357,7 +349,9 @@ def verify(fetch: Fetch, trusted: Path, project: str, *, accepted: set[str] | No
     except (RepositoryError, DownloadError, OSError, ValueError, TypeError, KeyError) as error:
         if isinstance(error.__cause__, CuebookError):
             raise error.__cause__ from error
-        new_key = _new_key(fetch, trusted) if isinstance(error, UnsignedMetadataError) else ""
+        if project and isinstance(error, UnsignedMetadataError):
+            known = _root_signers(Metadata.from_bytes((trusted / "root.json").read_bytes()))
+            new_key = next((each for each in root_keys(fetch)[-1:] if each not in known), "")
         raise _refusal_of(error, project, new_key) from error
     if project and named != project:
         raise refusal(project, f"has the repository of {named!r}", "mix-and-match")
@@ -385,22 +379,32 @@ def check_sizes(project: str, sizes: Mapping[str, int]) -> None:
         raise refusal(project, f"has {size:,} bytes (limit {MAX_TOTAL:,})", "oversize")
 
 
-def first_root(fetch: Fetch, project: str, accepted: set[str] | None) -> bytes:
-    """Return the first root that a trusted key signed. Raises UnknownSigner."""
-    from tuf.api.metadata import Metadata
-
+def _first_root(fetch: Fetch, project: str, accepted: set[str] | None) -> bytes:
+    """Return the first root that an accepted key signed. Raises UnknownSigner."""
     signers: list[str] = []
-    for version in range(1, _MAX_ROOTS + 1):
-        try:
-            data = fetch(f"metadata/{version}.root.json")
-        except FileNotFoundError:
-            break
-        signers = _root_signers(Metadata.from_bytes(data))
+    for data, root in _roots(fetch):
+        signers = _root_signers(root)
         if accepted is None or not accepted.isdisjoint(signers):
             return data
     if not signers:
-        raise refusal(project, "has no root metadata", "bad-signature")
+        raise refusal(project, "has no valid root metadata", "bad-signature")
     raise unknown_signer(f"project {project!r}", project, signers[-1])
+
+
+def _roots(fetch: Fetch) -> Iterator[tuple[bytes, Any]]:
+    """Yield the roots of a repository as bytes and metadata, oldest first, up to a missing or invalid one."""
+    from tuf.api.exceptions import RepositoryError
+    from tuf.api.metadata import Metadata
+
+    with suppress(FileNotFoundError, RepositoryError):
+        for version in range(1, _MAX_ROOTS + 1):
+            data = fetch(f"metadata/{version}.root.json")
+            yield data, Metadata.from_bytes(data)
+
+
+def root_keys(fetch: Fetch) -> list[str]:
+    """Return the fingerprints of the keys that signed the roots of a repository, the newest key last."""
+    return [key for _, root in _roots(fetch) for key in _root_signers(root)]
 
 
 def unknown_signer(name: str, project: str, fingerprint: str) -> UnknownSigner:
@@ -415,8 +419,8 @@ def unknown_signer(name: str, project: str, fingerprint: str) -> UnknownSigner:
 
 def _root_signers(root: Any) -> list[str]:
     """Return the fingerprints of the keys of the root role that signed a root, the newest key last."""
-    keys = [root.signed.keys[each] for each in root.signed.roles["root"].keyids]
-    return [fingerprint_of(each) for each in keys if _signed(root, each)]
+    keys = [root.signed.keys.get(each) for each in root.signed.roles["root"].keyids]
+    return [fingerprint_of(each) for each in keys if each is not None and _signed(root, each)]
 
 
 def _signed(metadata: Any, key: Any) -> bool:
@@ -462,14 +466,14 @@ def revisions_of(peers: Iterable[Published]) -> dict[str, dict[str, list[Revisio
 
 
 def own_revisions(folder: Path) -> dict[str, list[Revision]]:
-    """Return the revisions that this project has published, by slug, parents first."""
-    payloads = {
-        path: [b64decode(each["payload"]) for each in json.loads(data)] for path, data in read_own(folder).items()
-    }
-    return {
-        path.removeprefix(PROMPTS).removesuffix(JSON): [read_revision(each) for each in listed]
-        for path, listed in payloads.items()
-    }
+    """Return the revisions that this project has published, by slug, parents first; none before its first sync."""
+    _, targets = _last_published(folder / "metadata")
+    revisions = {}
+    for path, target in (targets.targets if targets else {}).items():
+        envelopes = json.loads((folder / "targets" / target.get_prefixed_paths()[0]).read_bytes())
+        slug = path.removeprefix(PROMPTS).removesuffix(JSON)
+        revisions[slug] = [read_revision(b64decode(each["payload"])) for each in envelopes]
+    return revisions
 
 
 def refusal(project: str, what: str, reason: str) -> SyncRefused:
@@ -505,17 +509,3 @@ def _refusal_of(error: Exception, project: str, new_key: str) -> CuebookError:
         name = f"project {project!r}" if project else "the bundle"
         return BackendError(f"Cannot read {name} ({error}). Try again.", retryable=True)
     return refusal(project, "has invalid metadata", "bad-signature")
-
-
-def _new_key(fetch: Fetch, trusted: Path) -> str:
-    """Return the fingerprint of a repository's newest key if the trusted metadata does not have it, else ""."""
-    from tuf.api.metadata import Metadata
-
-    known = _root_signers(Metadata.from_bytes((trusted / "root.json").read_bytes()))
-    try:
-        first_root(fetch, "", set())
-    except UnknownSigner as error:
-        return "" if error.fingerprint in known else error.fingerprint
-    except SyncRefused:
-        pass
-    return ""

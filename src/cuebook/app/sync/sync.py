@@ -28,15 +28,14 @@ from cuebook.app.sync.plan import (
 from cuebook.app.sync.repository import (
     JSON,
     PROMPTS,
-    Fetch,
     Published,
     fetch_own,
-    first_root,
     own_fingerprint,
     own_revisions,
     published_fingerprint,
     read_fingerprints,
     revisions_of,
+    root_keys,
     rotate,
     seal,
     signers_of,
@@ -162,19 +161,21 @@ class PromptSync(PromptBundles):
             fetch = partial(self._fetch, folder, place, state, trust, Path(scratch))
             peers, newer = await asyncio.to_thread(fetch)
             remote = await asyncio.to_thread(revisions_of, peers)
-            for slug, listed in (await asyncio.to_thread(own_revisions, newer) if newer else {}).items():
-                remote.setdefault(slug, {})[self.project] = listed
+            own = await asyncio.to_thread(own_revisions, newer) if newer else own
+            for slug, listed in own.items():
+                if newer or (slug in prompts and listed[-1].id not in prompts[slug].numbers):  # restored from a backup
+                    remote.setdefault(slug, {})[self.project] = listed
             for slug in remote:
                 prompts.setdefault(slug, LocalPrompt(slug=slug))
             plans = [await asyncio.to_thread(plan_prompt, each, remote.get(slug, {})) for slug, each in prompts.items()]
             check_parents(prompts, self._services.settings.builtin)
             await self._check(plans)
+            semvers = {} if dry_run else await self._store(plans)
             changes = [each for plan in plans for each in plan.items]
-            if dry_run:
-                items = _ordered(changes, published)
-                return SyncResult(location=place.address, dry_run=True, published=False, items=items)
-            semvers = await self._store(plans)
             changes = [replace(each, semver=semvers.get((each.slug, each.branch), each.semver)) for each in changes]
+            items = sorted([*changes, *published], key=lambda each: (each.slug, each.change, each.project))
+            if dry_run:
+                return SyncResult(location=place.address, dry_run=True, published=False, items=tuple(items))
             peer_rows = self._peers(state, place, peers)
             await asyncio.to_thread(_keep_trust, Path(scratch), _trusted_folder(folder, place), peers)
             if newer:
@@ -195,7 +196,7 @@ class PromptSync(PromptBundles):
         restored = f"{place.address} had a newer state of this project: its versions were added here." if newer else ""
         return SyncResult(
             location=place.address, dry_run=False, published=not denied,
-            items=_ordered(changes, [] if denied else published),
+            items=tuple(each for each in items if not (denied and each.change == "published")),
             notice=" ".join(filter(None, (restored, denied))),
         )  # fmt: skip
 
@@ -227,7 +228,8 @@ class PromptSync(PromptBundles):
                 raise SyncRefused(msg, reason="rollback")
         if place.has(self.project, names):
             fetch = partial(place.fetch, self.project)
-            newer = fetch_own(fetch, self.project, folder / "own", own, signers_of(folder))
+            name = f"{self.project!r} in {place.address}"
+            newer = fetch_own(fetch, name, folder / "own", own, signers_of(folder))
         peers = [self._fetch_peer(folder, place, state, trust, scratch / each) for each in names if each not in blocked]
         return peers, own if newer else None
 
@@ -236,7 +238,7 @@ class PromptSync(PromptBundles):
         name, fetch = scratch.name, partial(place.fetch, scratch.name)
         trusted = _trusted_folder(folder, place) / name
         known = next((each for each in state.peers if (each.project, each.location) == (name, place.address)), None)
-        has_restarted = known is not None and known.fingerprint not in trust and _is_signed(fetch, name, trust)
+        has_restarted = known is not None and known.fingerprint not in trust and not trust.isdisjoint(root_keys(fetch))
         if trusted.exists() and not has_restarted:
             shutil.copytree(trusted, scratch, symlinks=True)
         try:
@@ -268,18 +270,14 @@ class PromptSync(PromptBundles):
 
     def _peers(self, state: SyncState, place: Location, peers: Sequence[Published]) -> tuple[SyncPeer, ...]:
         now = Time(self._services.clock.now())
-        others = [each for each in state.peers if each.location != place.address]
         found = [
             SyncPeer(
-                project=each.project,
-                location=place.address,
-                fingerprint=each.fingerprint,
-                last_sync=now,
+                project=each.project, location=place.address, fingerprint=each.fingerprint, last_sync=now,
                 expires_at=Time(each.expires_at),
             )
             for each in peers
-        ]
-        return (*others, *found)
+        ]  # fmt: skip
+        return (*(each for each in state.peers if each.location != place.address), *found)
 
     def _publish(
         self, folder: Path, place: Location, revisions: Mapping[str, Sequence[Revision]], state: SyncState
@@ -301,21 +299,6 @@ class PromptSync(PromptBundles):
         except Denied as error:
             return f"Not published: {error}"
         return ""
-
-
-def _ordered(*items: Sequence[SyncedPrompt]) -> tuple[SyncedPrompt, ...]:
-    return tuple(
-        sorted((each for listed in items for each in listed), key=lambda each: (each.slug, each.change, each.project))
-    )
-
-
-def _is_signed(fetch: Fetch, project: str, keys: set[str]) -> bool:
-    """Return whether one of the keys signed a root of a project."""
-    try:
-        first_root(fetch, project, keys)
-    except UnknownSigner:
-        return False
-    return True
 
 
 def _trusted_folder(folder: Path, place: Location) -> Path:
