@@ -1,4 +1,4 @@
-"""Property tests of prompt sync: in any order of edits and syncs, two projects converge or show the same conflict."""
+"""Property tests of prompt sync: in any order of edits and syncs, projects converge or show a conflict."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -32,7 +32,7 @@ class Side:
     def __init__(self, name: str, clock: "count[int]") -> None:
         self.name, self._clock = name, clock
         self.versions: list[Version] = []
-        self.branch: Version | None = None  # of the other project
+        self.branches: dict[str, Version] = {}  # of the other projects
         self.state = SyncedState()
         self.published: list[Revision] = []
 
@@ -43,29 +43,27 @@ class Side:
         self._add(Version(slug="greet", sections=self.texts() | {section: text}, sync=True), float(next(self._clock)))
 
     def resolve(self, *, ours: bool) -> None:
-        """Edit the branch of a conflict, or `main`, to the text of the other."""
-        if self.branch is None or not self.state.conflicts:
-            return
-        if ours:
-            self.branch = replace(self.branch, sections=self.texts(), number=self.branch.number + 1)
-        else:
-            self._add(replace(self.branch, branch=MAIN), float(next(self._clock)))
+        """Edit the branches in conflict, or `main`, to the text of the other."""
+        for project in self.state.conflicts:
+            branch = self.branches[project]
+            if ours:
+                self.branches[project] = replace(branch, sections=self.texts(), number=branch.number + 1)
+            else:
+                self._add(replace(branch, branch=MAIN), float(next(self._clock)))
 
     def _add(self, version: Version, at: float) -> None:
         number = len(self.versions) + 1
         self.versions.append(replace(version, number=number, created_at=at, semver=version.semver))
 
-    def sync(self, other: "Side") -> int:
-        edited = {other.name: self.branch} if self.branch else {}
-        prompt = local_prompt("greet", self.versions, edited, self.published, self.state)
-        plan = plan_prompt(prompt, {other.name: other.published} if other.published else {})
+    def sync(self, *others: "Side") -> int:
+        prompt = local_prompt("greet", self.versions, dict(self.branches), self.published, self.state)
+        plan = plan_prompt(prompt, {each.name: each.published for each in others if each.published})
         for write in plan.writes:
             if write.version.branch == MAIN:
                 assert write.version.number == len(self.versions) + 1
                 self._add(write.version, write.at)
             else:
-                assert write.version.branch == f"{SYNC}{other.name}"
-                self.branch = write.version
+                self.branches[write.version.branch.removeprefix(SYNC)] = write.version
         self.state = SyncedState(numbers=prompt.numbers, conflicts=prompt.conflicts)
         self.published = prompt.revisions
         return len(plan.writes)
@@ -94,6 +92,30 @@ def test_two_sides_converge_or_show_the_same_conflict(steps: Sequence[tuple[obje
     assert first.conflicts() == second.conflicts()
     if not first.conflicts():
         assert first.texts() == second.texts()
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["edit", "sync", "resolve"]), st.integers(0, 2), st.sampled_from("abc"), TEXTS))
+)
+def test_three_sides_come_to_rest_and_converge_without_a_conflict(steps: Sequence[tuple[str, int, str, str]]) -> None:
+    clock = count(1)
+    sides = [Side(name, clock) for name in (*NAMES, "carl")]
+
+    def sync(side: Side) -> int:
+        return side.sync(*(each for each in sides if each is not side))
+
+    for kind, at, section, text in steps:
+        if kind == "sync":
+            sync(sides[at])
+        elif kind == "edit":
+            sides[at].edit(section, text)
+        else:
+            sides[at].resolve(ours=not text)
+    for _ in range(6):
+        writes = [sync(each) for each in sides]
+    assert writes == [0, 0, 0]
+    if not any(each.conflicts() for each in sides):
+        assert sides[0].texts() == sides[1].texts() == sides[2].texts()
 
 
 def test_opposite_resolutions_are_a_conflict_again() -> None:

@@ -237,6 +237,8 @@ def test_an_attack_is_refused_and_nothing_is_written(field: Field, attack: Attac
             if reason in ("bad-signature", "expired", "mix-and-match", "rollback"):
                 advice = "--trust SHA256:" if attack is stolen_name else "sync.blocked"
                 assert (advice in str(refused.value), "signed by 0/1" in str(refused.value)) == (True, False)
+            if attack is large_metadata:
+                assert "ann/metadata/timestamp.json: exceeds 4,194,304 bytes" in str(refused.value)
             assert field.state() == before
             assert field.bob.prompts.versions("greet") == versions
             record = field.bob.audit.tail(1)[0]

@@ -119,12 +119,12 @@ async def unbundle(
     lines: list[str] = []
     for name, new in done.conflicts.items():
         slug, _, branch = name.partition("@")
-        lines += _ways(slug, branch, new)
+        lines += _resolutions(slug, branch, new)
     text = f"{'would import' if dry_run else 'imported'} {done}"
     state.report(done, text, *lines, failed=bool(done.conflicts) and not dry_run)
 
 
-def _ways(slug: str, branch: str, other: str) -> tuple[str, ...]:
+def _resolutions(slug: str, branch: str, other: str) -> tuple[str, ...]:
     """Return the lines that say how to resolve a conflict with a branch of another project."""
     own = slug if branch == MAIN else f"{slug}@{branch}"
     into = "" if branch == MAIN else f"--into {branch} "
@@ -161,7 +161,7 @@ def _print(result: SyncResult) -> None:
         screen.say("no changes" if result.dry_run or result.notice else f"no changes; published at {result.location}")
     conflicts = [each for each in result.items if each.change == "conflict"]
     for each in () if result.dry_run else conflicts:  # a dry run creates no branch
-        screen.say("\n".join(_ways(each.slug, MAIN, each.branch)))
+        screen.say("\n".join(_resolutions(each.slug, MAIN, each.branch)))
     for each in result.items:
         if each.change == "skipped":
             screen.say(f"{each.slug}: to sync it, run `cuebook prompt new {each.slug} --sync`")
