@@ -121,6 +121,11 @@ def test_the_server_infers_the_type_of_each_value(url: str) -> None:
             connection.execute(f"PREPARE {name} AS {text}".encode())
 
 
+def test_no_join_uses_a_cast_value_which_row_level_security_checks_after_reading_all_rows() -> None:
+    statements = load_statements("postgresql").items()
+    assert not [name for name, sql in statements if re.search(r"(= |IN \(SELECT )CAST\((\w\.)?value", sql)]
+
+
 async def test_a_statement_that_is_often_run_is_prepared(store: Store, url: str) -> None:
     def often(transaction: Transaction) -> int:
         for _ in range(9):

@@ -7,8 +7,8 @@ WITH found AS MATERIALIZED (
     SELECT rowid, string_to_array(key, ' ') AS terms FROM post_text WHERE rowid BETWEEN :first AND :last
         AND words @@ any_of(:words) AND (CAST(:scopes AS TEXT) IS NULL OR scopes @@ any_of(:scopes))
 ), counted AS (
-    SELECT f.rowid, cardinality(f.terms) AS length, u.term, count(*) AS count FROM found f, unnest(f.terms) u (term)
-    WHERE u.term IN (SELECT value FROM json_each(:words)) GROUP BY f.rowid, f.terms, u.term
+    SELECT rowid, length, term, count(*) AS count FROM (SELECT rowid, cardinality(terms) AS length, unnest(terms) AS term FROM found) f
+    WHERE term IN (SELECT value FROM json_each(:words)) GROUP BY rowid, length, term
 ), usual AS (SELECT count(*) AS posts, avg(cardinality(terms)) AS length FROM found)
 SELECT c.rowid FROM counted c JOIN (SELECT term, count(*) AS posts FROM counted GROUP BY term) t ON t.term = c.term, usual u
 GROUP BY c.rowid ORDER BY sum(bm25(c.count, t.posts, c.length, u.posts, u.length)) DESC, c.rowid LIMIT :limit;
@@ -21,7 +21,7 @@ SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :last AND words @@
 -- Select posts for recall with their indexed words, by seq.
 SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body,
     (SELECT t.key FROM post_text t WHERE t.rowid = :base + p.seq) AS key  -- a join may read the whole index
-FROM json_each(:seqs) j JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = CAST(j.value AS BIGINT) ORDER BY p.seq;
+FROM json_numbers(:seqs) j JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value ORDER BY p.seq;
 
 -- name: optimize_text
 -- Do nothing: the server's vacuum removes erased words.
@@ -35,18 +35,18 @@ SELECT 1;
 -- Select the best full-text matches among memories that are valid, or were at a time, by BM25 over all matches.
 WITH found AS MATERIALIZED (
     SELECT t.rowid, string_to_array(t.key, ' ') AS terms FROM memory_text t JOIN memory m ON m.no = t.rowid
-    WHERE t.words @@ any_of(:words) AND t.scopes @@ any_of(:scopes)
+    WHERE t.tenant = :tenant AND t.scope = CAST(:scopes AS JSONB) ->> 0 AND t.words @@ any_of(:words)
         AND CASE WHEN CAST(:at AS TEXT) IS NULL THEN m.valid_to IS NULL ELSE m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) END
 ), counted AS (
-    SELECT f.rowid, cardinality(f.terms) AS length, u.term, count(*) AS count FROM found f, unnest(f.terms) u (term)
-    WHERE u.term IN (SELECT value FROM json_each(:words)) GROUP BY f.rowid, f.terms, u.term
+    SELECT rowid, length, term, count(*) AS count FROM (SELECT rowid, cardinality(terms) AS length, unnest(terms) AS term FROM found) f
+    WHERE term IN (SELECT value FROM json_each(:words)) GROUP BY rowid, length, term
 ), usual AS (SELECT count(*) AS posts, avg(cardinality(terms)) AS length FROM found)
 SELECT c.rowid FROM counted c JOIN (SELECT term, count(*) AS posts FROM counted GROUP BY term) t ON t.term = c.term, usual u
 GROUP BY c.rowid ORDER BY sum(bm25(c.count, t.posts, c.length, u.posts, u.length)) DESC, c.rowid LIMIT :limit;
 
 -- name: memory_count_of_word
 -- Count the index rows of a place with a word.
-SELECT count(*) FROM memory_text WHERE words @@ any_of(:words) AND scopes @@ any_of(:scopes);
+SELECT count(*) FROM memory_text WHERE tenant = :tenant AND scope = CAST(:scopes AS JSONB) ->> 0 AND words @@ any_of(:words);
 
 -- name: memory_keys
 -- Select the indexed words of a place's valid memories.
@@ -62,13 +62,13 @@ LIMIT :limit;
 -- name: memory_used
 -- Count a use of memories.
 UPDATE memory SET uses = uses + 1, used_at = greatest(used_at, :now), confidence = least(1.0, round((confidence + :by)::numeric, 6))
-WHERE tenant = :tenant AND no IN (SELECT CAST(value AS BIGINT) FROM json_each(:nos));
+WHERE tenant = :tenant AND no IN (SELECT value FROM json_numbers(:nos));
 
 -- name: posts_by_digests
 -- Select posts of a conversation equal to some messages, as one row of JSON; `at` is the message's number. `digests` are concatenated.
-SELECT coalesce(json_agg(json_build_array(CAST(j.value AS BIGINT), p.seq, p.parent, p.path_count, p.run_start, p.run_parent)), '[]')::text
-FROM json_each(:at) j JOIN post p ON p.tenant = :tenant AND p.digest = substr(CAST(:digests AS BYTEA), 1 + 16 * CAST(j.value AS INTEGER), 16)
-    AND p.conversation = :no;
+SELECT coalesce(json_agg(json_build_array(j.number, p.seq, p.parent, p.path_count, p.run_start, p.run_parent)), '[]')::text
+FROM (SELECT value AS number, substr(CAST(:digests AS BYTEA), 1 + 16 * CAST(value AS INTEGER), 16) AS digest FROM json_numbers(:at) OFFSET 0) j
+JOIN post p ON p.tenant = :tenant AND p.digest = j.digest AND p.conversation = :no;
 
 -- name: prompt_branches
 -- Select a prompt's branches, or one of them, with the evidence of their active versions; first written first.

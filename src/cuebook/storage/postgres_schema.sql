@@ -5,6 +5,8 @@ CREATE TABLE wrapped_key (no BIGINT NOT NULL PRIMARY KEY, body BYTEA NOT NULL);
 
 CREATE FUNCTION json_each(list TEXT) RETURNS TABLE (value TEXT) LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN jsonb_array_elements_text(list::jsonb);
+CREATE FUNCTION json_numbers(list TEXT) RETURNS TABLE (value BIGINT) LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CAST(jsonb_array_elements_text(list::jsonb) AS BIGINT);
 CREATE FUNCTION json_extract(document TEXT, path TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN document::jsonb #>> string_to_array(substr(path, 3), '.');
 CREATE FUNCTION json_array_length(list TEXT) RETURNS INTEGER LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -23,6 +25,7 @@ CREATE FUNCTION any_of(words TEXT) RETURNS TSQUERY LANGUAGE sql IMMUTABLE PARALL
     RETURN (SELECT string_agg('''' || replace(replace(value, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery FROM json_each(words));
 
 -- The BM25 score of a word that occurs `count` times in a text of `length` words, and in `found` of `all_texts` with this average length.
-CREATE FUNCTION bm25(count BIGINT, found BIGINT, length INTEGER, all_texts BIGINT, average NUMERIC) RETURNS DOUBLE PRECISION
+CREATE FUNCTION bm25(count BIGINT, found BIGINT, length INTEGER, all_texts BIGINT, average DOUBLE PRECISION) RETURNS DOUBLE PRECISION
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ln(1 + (all_texts - found + 0.5) / (found + 0.5)) * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / average));
+    RETURN ln(1 + (all_texts - found + 0.5::float8) / (found + 0.5::float8)) * count * 2.2::float8
+        / (count + 1.2::float8 * (0.25::float8 + 0.75::float8 * length / average));
