@@ -128,6 +128,11 @@ def on_postgres(folder: Path, request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue("postgres_url")
 
 
+def run_statement(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(statement)
+
+
 def one_value(url: str, query: str) -> Any:
     with psycopg.connect(url, autocommit=True) as connection:
         row = connection.execute(query).fetchone()
@@ -151,12 +156,11 @@ async def test_without_the_queue_work_is_done_later(folder: Path, on_postgres: s
     async with Cuebook.open(folder) as cue, Cuebook.open(folder) as other, JobWorker(cue, concurrency=2):
         await until(lambda: _value(on_postgres, "SELECT count(*) > 0 FROM cuebook_queue.procrastinate_workers"))
         for name, what in (("table", "TABLE cuebook_queue.procrastinate_jobs"), ("all", "SCHEMA cuebook_queue")):
-            with psycopg.connect(on_postgres, autocommit=True) as connection:
-                connection.execute(f"DROP {what} CASCADE")
+            await asyncio.to_thread(run_statement, on_postgres, f"DROP {what} CASCADE")  # the queue's sessions go on
             await fill(other, 2, prefix=name)
             await other.ask(Ask("What is in my locker?", name, user="ann"))
             await until(lambda: _is_settled(other), within_s=30)
-        assert upgrade(on_postgres)[1]
+        assert (await asyncio.to_thread(upgrade, on_postgres))[1]
         assert one_value(on_postgres, "SELECT to_regclass('cuebook_queue.procrastinate_jobs') IS NOT NULL")
 
 
@@ -248,3 +252,20 @@ async def test_a_suspended_worker_overwrites_nothing(folder: Path) -> None:
 
 async def _is_suspended(pid: int) -> bool:
     return " T " in await asyncio.to_thread(Path(f"/proc/{pid}/stat").read_text)
+
+
+@pytest.mark.slow
+async def test_a_tenant_with_little_work_does_not_wait_for_a_busy_one(folder: Path) -> None:
+    async with Cuebook.open(folder) as cue:
+        busy, quiet = cue.of("busy"), cue.of("quiet")
+        await fill(busy, 40)
+        await fill(quiet, 1, posts=38)
+        async with JobWorker(cue, concurrency=2, queues=["compaction"]):
+            await until(lambda: _is_summarized(quiet))
+            summarized = [mark > 0 for mark in (await busy.conversations.marks()).values()]
+            assert summarized.count(False) > 10
+            await until(lambda: _is_summarized(busy))
+
+
+async def _is_summarized(cue: Cuebook) -> bool:
+    return all((await cue.conversations.marks()).values())

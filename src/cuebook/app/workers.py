@@ -52,7 +52,9 @@ class JobWorker:
         url = database_of(cue.config)
         self._queue: JobQueue | None = None
         if url.startswith(SERVERS):
-            self._queue = JobQueue(url, self._worker.run_job, names=self.queues, concurrency=concurrency)
+            self._queue = JobQueue(
+                url, self._worker.run_job, names=self.queues, concurrency=concurrency, grace_s=GRACE_S
+            )
 
     async def __aenter__(self) -> Self:
         self._worker.start()
@@ -65,7 +67,7 @@ class JobWorker:
     ) -> None:
         stops = [self._worker.stop(grace_s=GRACE_S)]
         if self._queue is not None:
-            stops.append(self._queue.stop(grace_s=GRACE_S))
+            stops.append(self._queue.stop())
         await asyncio.gather(*stops)
 
     async def health(self) -> WorkerHealth:

@@ -30,13 +30,20 @@ class JobQueue:
     """A worker's use of the job queue. `run_job` runs the due work of one kind."""
 
     def __init__(
-        self, url: str, run_job: Callable[[str], Awaitable[None]], *, names: Collection[str], concurrency: int
+        self,
+        url: str,
+        run_job: Callable[[str], Awaitable[None]],
+        *,
+        names: Collection[str],
+        concurrency: int,
+        grace_s: float,
     ) -> None:
+        """Create it; running jobs have `grace_s` seconds to finish after `stop`."""
         self._url = url
         self._run_job = run_job
         self._names = names
         self._concurrency = concurrency
-        self._grace_s = 0.0
+        self._grace_s = grace_s
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -49,12 +56,11 @@ class JobQueue:
             loop.set_exception_handler(_without_queue_errors(loop.get_exception_handler()))
             self._task = asyncio.create_task(self._run())
 
-    async def stop(self, *, grace_s: float) -> None:
-        """Stop. Running jobs have `grace_s` seconds to finish."""
+    async def stop(self) -> None:
+        """Stop. A server that does not answer delays it by some seconds."""
         if self._task is not None:
-            self._grace_s = grace_s
             self._task.cancel()
-            await asyncio.wait((self._task,))
+            await asyncio.wait((self._task,), timeout=self._grace_s + RETRY_S)
             self._task = None
 
     async def _run(self) -> None:
