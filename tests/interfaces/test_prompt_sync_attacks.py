@@ -235,7 +235,7 @@ def test_an_attack_is_refused_and_nothing_is_written(field: Field, attack: Attac
                 reason = "hub"  # the server refuses to send it
             assert refused.value.reason == reason, refused.value
             if reason in ("bad-signature", "expired", "mix-and-match", "rollback"):
-                advice = "--trust SHA256:" if attack is stolen_name else "sync.blocked"
+                advice = "which has a new key: SHA256:" if attack is stolen_name else "sync.blocked"
                 assert (advice in str(refused.value), "signed by 0/1" in str(refused.value)) == (True, False)
             if attack is large_metadata:
                 assert "ann/metadata/timestamp.json: exceeds 4,194,304 bytes" in str(refused.value)
@@ -289,6 +289,24 @@ def test_a_sync_does_not_follow_a_link(field: Field, link: Callable[[Path, Path]
         field.restore()
     assert refused.value.reason == ("path" if field.location.startswith("file:") else "hub"), refused.value
     assert {each: each.read_bytes() for each in (tmp_path / "victim").rglob("*") if each.is_file()} == before
+
+
+def test_a_restored_project_continues_from_what_it_published(field: Field, tmp_path: Path) -> None:
+    for name in ("new", "restored"):
+        shutil.copytree(field.folder / "bob", tmp_path / name / "bob")
+    try:
+        with opened(tmp_path / "new/bob") as bob:
+            bob.prompts.save("later", {"body": "Later."}, sync=True)
+            bob.prompt_sync.sync(field.location)
+        with opened(tmp_path / "restored/bob") as bob:
+            assert "had a newer state of this project" in bob.prompt_sync.sync(field.location).notice
+            assert bob.prompts.get("later").sections == {"body": "Later."}
+            bob.prompts.save("later", {"body": "Still later."})
+            bob.prompt_sync.sync(field.location)
+        with opened(tmp_path / "new/bob") as bob:  # a second copy of a project is treated alike
+            assert "had a newer state of this project" in bob.prompt_sync.sync(field.location).notice
+    finally:
+        field.restore()
 
 
 def test_endless_data_of_a_server_is_refused(field: Field) -> None:

@@ -172,16 +172,8 @@ def _plan_peer(plan: Plan, project: str, theirs: Revision) -> None:
         return
     branch = f"{SYNC}{project}"
     prompt.conflicts[project] = OpenConflict(revision=theirs.id, sections=tuple(sections))
-    plan.items.append(
-        SyncedPrompt(
-            slug=prompt.slug,
-            change="conflict",
-            project=project,
-            semver=theirs.version.semver,
-            branch=branch,
-            sections=tuple(sections),
-        )
-    )
+    item = SyncedPrompt(slug=prompt.slug, change="conflict", project=project, branch=branch, sections=tuple(sections))
+    plan.items.append(replace(item, semver=theirs.version.semver))
     if known is not None and known.revision == theirs.id:
         return
     base = next(iter(common_versions(ours, theirs, pool)), None)

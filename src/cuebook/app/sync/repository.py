@@ -325,7 +325,7 @@ def verify(fetch: Fetch, trusted: Path, project: str, *, accepted: set[str] | No
     from tuf.ngclient import Updater, UpdaterConfig
 
     trusted.mkdir(parents=True, exist_ok=True)
-    config, new_key = UpdaterConfig(max_root_rotations=_MAX_ROOTS), ""
+    config = UpdaterConfig(max_root_rotations=_MAX_ROOTS)
     try:
         bootstrap = None if (trusted / "root.json").exists() else _first_root(fetch, project, accepted)
         updater = Updater(
@@ -351,8 +351,11 @@ def verify(fetch: Fetch, trusted: Path, project: str, *, accepted: set[str] | No
             raise error.__cause__ from error
         if project and isinstance(error, UnsignedMetadataError):
             known = _root_signers(Metadata.from_bytes((trusted / "root.json").read_bytes()))
-            new_key = next((each for each in root_keys(fetch)[-1:] if each not in known), "")
-        raise _refusal_of(error, project, new_key) from error
+            for key in root_keys(fetch)[-1:]:
+                if key not in known:
+                    msg = str(unknown_signer(f"project {project!r}, which has a new key", project, key))
+                    raise SyncRefused(msg, reason="bad-signature") from error
+        raise _refusal_of(error, project) from error
     if project and named != project:
         raise refusal(project, f"has the repository of {named!r}", "mix-and-match")
     keys = [root.keys[each] for each in root.roles["targets"].keyids]
@@ -484,17 +487,10 @@ def refusal(project: str, what: str, reason: str) -> SyncRefused:
     )
 
 
-def _refusal_of(error: Exception, project: str, new_key: str) -> CuebookError:
+def _refusal_of(error: Exception, project: str) -> CuebookError:
     """Return an error of python-tuf as one that names the project, the failed check and what to do."""
     from tuf.api import exceptions
 
-    if new_key:
-        msg = (
-            f"Bad signature of project {project!r}: its former key did not sign its new key {new_key}. If it was set up"
-            " again, compare the key with the one that `cuebook prompt sync --status` shows there, then run this"
-            f" command again with --trust {new_key}."
-        )
-        return SyncRefused(msg, reason="bad-signature")
     for kind, reason, what in (
         (exceptions.ExpiredMetadataError, "expired", "has expired: nobody renewed it, or newer files are withheld"),
         (exceptions.BadVersionNumberError, "rollback", "is older than before: it was rolled back"),

@@ -49,7 +49,7 @@ from cuebook.prompts.names import SYNC
 from cuebook.prompts.revisions import Revision
 from cuebook.records.answer import Answer, Time
 from cuebook.records.memory import Scope
-from cuebook.records.prompt import MAIN, BranchPlace, Version
+from cuebook.records.prompt import MAIN, BranchPlace
 
 _DAY_S: Final = 86_400.0
 
@@ -254,11 +254,8 @@ class PromptSync(PromptBundles):
 
     async def _check(self, plans: Sequence[Plan]) -> None:
         """Check that the new versions can be stored. Raises InvalidInput."""
-        heads: list[Version] = []
-        for plan in plans:
-            main = [each.version for each in plan.writes if each.version.branch == MAIN]
-            heads += main[-1:]
-        await self._prompts.check(heads)
+        versions = [each.version for plan in plans for each in plan.writes if each.version.branch == MAIN]
+        await self._prompts.check(list({each.slug: each for each in versions}.values()))
 
     async def _store(self, plans: Sequence[Plan]) -> dict[BranchPlace, str]:
         """Store the versions of all plans. Return the newest semantic version of each branch."""
