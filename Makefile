@@ -10,7 +10,7 @@ help:  ## show this list
 setup:  ## create .venv and install all dependencies (other targets run it)
 	@scripts/setup
 
-demo: setup  ## replay a long conversation; ARGS=FILE for your own file
+demo: setup  ## replay a long conversation; ARGS=FILE for your own file, ARGS=--postgres for PostgreSQL
 	@scripts/demo $(ARGS)
 
 test: setup  ## run the tests except slow ones

@@ -218,3 +218,19 @@ def test_served_demo_deletes_its_database_on_exit(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     assert list(place.iterdir()) == []
+
+
+def test_postgresql_gives_the_figures_of_sqlite(capsys: pytest.CaptureFixture[str]) -> None:
+    reports: list[dict[str, Any]] = []
+    for arguments in ((), ("--postgres",)):
+        assert cli.run(["demo", "--json", *arguments]) == 0
+        reports += json.loads(capsys.readouterr().out)["items"]
+    sqlite, postgres = reports
+    # PostgreSQL selects the candidates of recall by BM25 over the matches of a query, SQLite over its whole index. So
+    # prompts have about 0.1% other tokens.
+    for name in ("tokens", "lastTokens", "cost", "readShare"):
+        assert postgres["ours"].pop(name) == pytest.approx(sqlite["ours"].pop(name), rel=0.005)
+    for ours, theirs in zip(sqlite.pop("profiles"), postgres.pop("profiles"), strict=True):
+        assert theirs["tokens"] == pytest.approx(ours["tokens"], rel=0.005)
+        assert (theirs["summaryTokens"], theirs["recall"]) == (ours["summaryTokens"], ours["recall"])
+    assert postgres == sqlite

@@ -1,5 +1,6 @@
 """Run `cuebook demo`: replay a long conversation through the whole pipeline, turn by turn, and measure its memory."""
 
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -8,6 +9,7 @@ from importlib import resources
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -28,6 +30,7 @@ from cuebook.app.replay import (
     recorded_answer,
 )
 from cuebook.app.reports.profiles import ProfileFigures
+from cuebook.app.setup import embedded_postgres
 from cuebook.app.transcripts.sniff import read_transcripts
 from cuebook.app.transcripts.transcript import Transcript
 from cuebook.config import Config, ConfigSections, MemoryConfig, SecretsConfig, StoreConfig
@@ -41,6 +44,7 @@ from cuebook.records.conversation_answers import summary_state
 from cuebook.records.memory import Item, Scope, Summary
 from cuebook.records.memory_answers import item_entry
 from cuebook.records.turn import Ask, Window
+from cuebook.storage.database.postgres import upgrade
 from cuebook.testing.doubles import FrozenClock
 from cuebook.testing.upstream import ScriptedUpstream
 from cuebook.window.cache import CacheChunk, CacheSimulator, CacheUse
@@ -115,6 +119,8 @@ HITS = 10
 QUESTIONS = 120
 #: The fixed database key: fences are derived from it and from ids, and counted with each prompt.
 KEY = bytes(range(32))
+#: The database of a replay, in its folder.
+FILE = "demo.db"
 #: The compaction profile of a replay.
 PROFILE = "standard"
 
@@ -153,28 +159,39 @@ async def run_demo(
     *,
     progress: Progress = lambda *_: None,
     folder: Path | None = None,
+    database: Callable[[], str] = lambda: FILE,
     model: str = "",
 ) -> list[ReplayReport]:
     """Replay the built-in conversation, or those of a file.
 
     Each uses a temporary SQLite database, or all are stored in one in `folder` (`demo_config(folder)` opens it).
-    `model` is recorded as the answering model, so that the answers have a price.
+    `database` returns another database for each replay, such as `new_database(server)`. `model` is recorded as the
+    answering model, so that the answers have a price.
     """
     found = [shipped()]
     if file is not None:
         found = [(each, gold.facts_of(each.questions)) for each in read_transcripts(file)]
-    return [await replay(each, facts, progress=progress, folder=folder, model=model) for each, facts in found]
+    return [
+        await replay(each, facts, progress=progress, folder=folder, database=database(), model=model)
+        for each, facts in found
+    ]
 
 
 async def replay(
-    transcript: Transcript, facts: Sequence[Fact], *, progress: Progress, folder: Path | None = None, model: str = ""
+    transcript: Transcript,
+    facts: Sequence[Fact],
+    *,
+    progress: Progress,
+    folder: Path | None = None,
+    database: str = FILE,
+    model: str = "",
 ) -> ReplayReport:
     """Replay one conversation through the whole pipeline, call by call, and return the measurements."""
     stage = Stage(model)
     with demo_folder() if folder is None else nullcontext(folder) as place:
         cuebook = Cuebook.open(
-            demo_config(place), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
-        )
+            demo_config(place, database), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
+        )  # the jobs run between the calls, by the recorded clock
         async with cuebook as cue:
             meter = Meter(cue.services.count, rule_named(RULE))
             calls = calls_of(posts_of(transcript))
@@ -193,11 +210,35 @@ def demo_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def demo_config(folder: Path) -> Config:
+@contextmanager
+def demo_server() -> Iterator[str]:
+    """Yield the URL of a temporary PostgreSQL server. Raises InvalidInput if it is not installed."""
+    embedded_postgres.package()
+    with demo_folder() as folder:
+        folder.chmod(0o755)  # the server may run as another user
+        try:
+            yield embedded_postgres.start(folder / "postgres").url or ""
+        finally:
+            embedded_postgres.stop(folder / "postgres")
+
+
+def new_database(server: str) -> str:
+    """Create a database with empty tables on a server, and return its URL."""
+    import psycopg
+
+    name = f"demo_{secrets.token_hex(6)}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    url = urlsplit(server)._replace(path=f"/{name}").geturl()
+    upgrade(url)
+    return url
+
+
+def demo_config(folder: Path, database: str = FILE) -> Config:
     """Return the settings of a demo, independent of the working directory."""
     (folder / "demo.key").write_text(KEY.hex(), "ascii")
     settings = ConfigSections(
-        store=StoreConfig(url="demo.db"),
+        store=StoreConfig(url=database),
         memory=MemoryConfig(profile=PROFILE),
         secrets=SecretsConfig(key_file="demo.key"),
     )

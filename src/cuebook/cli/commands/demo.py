@@ -1,14 +1,26 @@
 """Command `cuebook demo`: replay a conversation and report prompt cost, memory and recall."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cuebook.app.demo.run import HITS, ReplayReport, demo_config, demo_folder, run_demo, to_wire
+from cuebook.app.demo.run import (
+    FILE,
+    HITS,
+    ReplayReport,
+    demo_config,
+    demo_folder,
+    demo_server,
+    new_database,
+    run_demo,
+    to_wire,
+)
 from cuebook.app.gold import MemoryLine, QuestionResult
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
@@ -24,7 +36,9 @@ HOST = "127.0.0.1"
 app = new_app()
 
 
-@command(app, "cuebook demo", "cuebook demo --serve", "cuebook demo my-chat.json", name="demo")
+@command(
+    app, "cuebook demo", "cuebook demo --serve", "cuebook demo --postgres", "cuebook demo my-chat.json", name="demo"
+)
 def demo(
     state: State,
     file: Annotated[
@@ -44,25 +58,44 @@ def demo(
     price_as: Annotated[
         str, typer.Option("--price-as", metavar="MODEL", help="Model whose prices are used for costs.")
     ] = "gpt-5-mini",
+    postgres: Annotated[
+        bool,
+        typer.Option(
+            "--postgres", help="Use a temporary PostgreSQL server instead of SQLite. Needs cuebook[postgres-embedded]."
+        ),
+    ] = False,
 ) -> None:
     """Replay a long conversation without a model or network, and report prompt cost, memory and recall."""
     if not serve:
-        _tell(_replay(file, model=price_as), state)
+        with demo_server() if postgres else nullcontext("") as server:
+            _tell(
+                _replay(file, database=partial(new_database, server) if server else lambda: FILE, model=price_as), state
+            )
         if not state.json:
             screen.say()
             screen.say("To inspect each prompt in a browser, run: cuebook demo --serve")
         return
     for each in listen(HOST, port):  # before the replay, so that a port in use fails at once
         each.close()
-    with demo_folder() as folder:
-        _tell(_replay(file, folder=folder, model=price_as), state)
-        run_server(demo_config(folder), host=HOST, port=port, started=lambda address: _greet(state, address, price_as))
+    with demo_folder() as folder, demo_server() if postgres else nullcontext("") as server:
+        database = new_database(server) if server else FILE
+        _tell(_replay(file, folder=folder, database=lambda: database, model=price_as), state)
+        config = demo_config(folder, database)
+        run_server(config, host=HOST, port=port, started=lambda address: _greet(state, address, price_as))
 
 
-def _replay(file: Path | None, *, folder: Path | None = None, model: str = "") -> list[ReplayReport]:
+def _replay(
+    file: Path | None, *, database: Callable[[], str], folder: Path | None = None, model: str = ""
+) -> list[ReplayReport]:
     with screen.progress("replaying") as advance:
         return asyncio.run(
-            run_demo(file, progress=lambda done, total, _: advance(done, total), folder=folder, model=model)
+            run_demo(
+                file,
+                progress=lambda done, total, _: advance(done, total),
+                folder=folder,
+                database=database,
+                model=model,
+            )
         )
 
 
