@@ -595,6 +595,13 @@ async def test_a_conflict_of_a_bundle_is_resolved_once(ann: Cuebook, bob: Cueboo
     assert (await bob.prompt_sync.unbundle(file)).conflicts == {"greet@main": "sync/ann"}
 
 
+async def test_a_bundle_can_be_larger_than_a_prompt(ann: Cuebook, bob: Cuebook, tmp_path: Path) -> None:
+    for number in range(8):
+        await write(ann, f"long-{number}", body="word " * 100_000)
+    key = (await ann.prompt_sync.bundle(tmp_path / "ann.bundle")).fingerprint
+    assert (await bob.prompt_sync.unbundle(tmp_path / "ann.bundle", trust=key)).versions == 8
+
+
 async def test_a_bundle_is_written_like_other_files(ann: Cuebook, tmp_path: Path) -> None:
     await write(ann, body="Hello.")
     for place in (tmp_path, tmp_path / "missing/ann.bundle", ""):

@@ -234,7 +234,12 @@ def _read_bundle(file: Path) -> Published:
     data = read_bytes(file, most=MAX_TOTAL)
     with tempfile.TemporaryDirectory(prefix="cuebook-bundle-") as name:
         unpack(data, Path(name) / "bundle")
-        return verify(partial(read_repository_file, Path(name) / "bundle"), Path(name) / "trusted", "", accepted=None)
+        return verify(
+            partial(read_repository_file, Path(name) / "bundle", most=MAX_TOTAL),
+            Path(name) / "trusted",
+            "",
+            accepted=None,
+        )
 
 
 def _contents(published: Published) -> tuple[list[Any], _Files]:

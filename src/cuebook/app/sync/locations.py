@@ -203,7 +203,7 @@ def check_file(path: str) -> str:
     return path
 
 
-def read_repository_file(folder: Path, path: str) -> bytes:
+def read_repository_file(folder: Path, path: str, *, most: int = MAX_TARGET) -> bytes:
     """Return a file of a repository's folder. Raises FileNotFoundError, and SyncRefused for a link out of it."""
     file = folder / check_file(path)
     if not file.exists():
@@ -212,7 +212,7 @@ def read_repository_file(folder: Path, path: str) -> bytes:
         msg = f"The file {path!r} is a link out of its repository. Remove it."
         raise SyncRefused(msg, reason="path")
     try:
-        return read_bytes(file, f"{folder.name}/{path}", most=MAX_TARGET, advice="Publish it again.")
+        return read_bytes(file, f"{folder.name}/{path}", most=most, advice="Publish it again.")
     except TooLarge as error:
         raise SyncRefused(str(error), reason="oversize") from error
 

@@ -376,7 +376,7 @@ def check_sizes(project: str, sizes: Mapping[str, int]) -> None:
             check_slug(path.removeprefix(PROMPTS).removesuffix(JSON) if path.endswith(JSON) else "")
         except InvalidInput as error:
             raise refusal(project, f"has the file {path!r}, which is not a valid name ({error})", "path") from error
-        if size > MAX_TARGET:
+        if size > MAX_TARGET and project:  # all prompts of a bundle are one file
             raise refusal(project, f"has {path!r} with {size:,} bytes (limit {MAX_TARGET:,})", "oversize")
     if (size := sum(sizes.values())) > MAX_TOTAL:
         raise refusal(project, f"has {size:,} bytes (limit {MAX_TOTAL:,})", "oversize")
