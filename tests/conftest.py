@@ -11,7 +11,7 @@ import sys
 import tempfile
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -223,11 +223,22 @@ def postgres_server() -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: str) -> Iterator[str]:
-    """Return the URL of a new database with empty tables."""
-    name = f"t{secrets.token_hex(6)}"
-    parts = urlsplit(postgres_server)
+def new_postgres_url(postgres_server: str) -> Iterator[Callable[..., str]]:
+    """Return a function that creates a database, with empty tables unless `tables=False`, and returns its URL."""
+    parts, names = urlsplit(postgres_server), []
     with psycopg.connect(parts._replace(path="/postgres").geturl(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {parts.path[1:]}")
-        yield parts._replace(path=f"/{name}").geturl()
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+        def create(*, tables: bool = True) -> str:
+            names.append(name := f"t{secrets.token_hex(6)}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {parts.path[1:] if tables else 'template0'}")
+            return parts._replace(path=f"/{name}").geturl()
+
+        yield create
+        for name in names:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def postgres_url(new_postgres_url: Callable[..., str]) -> str:
+    """Return the URL of a new database with empty tables."""
+    return new_postgres_url()

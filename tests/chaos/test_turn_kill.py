@@ -97,7 +97,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
 
-@pytest.mark.parametrize("project", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 async def test_the_turn_of_a_killed_process_ends_at_once(project: Project) -> None:
     """Its lease would have lasted an hour. A file's lease names its process; one on a server ends by its time."""
     for n in (1, 2):
@@ -118,7 +118,9 @@ async def test_the_turn_of_a_killed_process_ends_at_once(project: Project) -> No
     assert names_in(project.folder) == ["cuebook.db", "cuebook.db.key"], "no other file is left"
 
 
-@pytest.mark.parametrize(("project", "lease_s"), [("sqlite", "3600"), ("postgresql", "3")], indirect=["project"])
+@pytest.mark.parametrize(
+    ("database_kind", "lease_s"), [("sqlite", "3600"), ("postgresql", "3")], indirect=["database_kind"]
+)
 async def test_a_waiter_for_a_killed_process_continues(project: Project, lease_s: str) -> None:
     """It waits no longer on a file, and until the lease ends on a server."""
     process = await asyncio.create_subprocess_exec(

@@ -1,6 +1,6 @@
 """Fork a worker for each order on stdin and report how each one ended.
 
-In: {"path", "name", "run", "tasks", "writes", "abandons", "failpoint"}. Out: {"pid"}, the worker's own lines, {"exit"}.
+In: {"url", "name", "run", "tasks", "writes", "abandons", "failpoint"}. Out: {"pid"}, the worker's own lines, {"exit"}.
 A fork takes 10 ms and a start half a second, so a thousand kills stay fast.
 """
 
@@ -10,9 +10,9 @@ import os
 import sys
 import traceback
 
-from cuebook.storage.database.holders import Holders
+from cuebook.storage.database.postgres import upgrade
 from cuebook.storage.database.transaction import Failpoints
-from cuebook.storage.store import sqlite_store
+from storage.databases import on_server, open_alone
 from storage.hammer import hammer
 
 
@@ -23,8 +23,9 @@ def say(line: bytes) -> None:
 
 async def work(order) -> None:
     os.environ["CUEBOOK_FAILPOINT"] = order.pop("failpoint")
-    alone = Holders(None)  # a killed process keeps its leases: the test history knows of no other process's end
-    store = sqlite_store(order.pop("path"), failpoints=Failpoints.from_environment(), holders=alone)
+    if on_server(order["url"]):
+        upgrade(order["url"])
+    store = open_alone(order.pop("url"), failpoints=Failpoints.from_environment())
     await hammer(store, say, **order)
     await store.aclose()
 

@@ -19,10 +19,10 @@ class WorkerProcess:
         env = {**os.environ, "PYTHONPATH": str(WORKER.parents[1])}  # for tests/storage
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
 
-    def order(self, path, *, run, name="w", tasks=4, writes=150, abandons=True, failpoint="") -> int:
+    def order(self, url, *, run, name="w", tasks=4, writes=150, abandons=True, failpoint="") -> int:
         """Start a worker. Return its process id."""
         order = {
-            "path": str(path), "name": name, "run": run, "tasks": tasks, "writes": writes, "abandons": abandons,
+            "url": url, "name": name, "run": run, "tasks": tasks, "writes": writes, "abandons": abandons,
             "failpoint": failpoint,
         }  # fmt: skip
         self.process.stdin.write(json.dumps(order).encode() + b"\n")

@@ -162,3 +162,19 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = cuebook("db", "start", str(tmp_path), cwd=tmp_path)
     assert "has other files. Choose a new folder" in done.stderr
+
+
+def test_an_upgrade_without_changes_waits_for_no_server(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url) as server:
+        server.execute("SELECT count(*) FROM post")  # its transaction locks the table
+        assert upgrade(f"{postgres_url}&options=-clock_timeout%3D1000") == (VERSION, VERSION)
+        server.execute("ALTER POLICY tenant ON post USING (true)")
+        server.execute("ALTER TABLE turn DISABLE ROW LEVEL SECURITY")
+        server.commit()
+        upgrade(postgres_url)
+        query = "SELECT tablename, qual FROM pg_policies WHERE tablename IN ('post', 'turn')"
+        policies = dict(server.execute(query).fetchall())
+        assert "cuebook.tenant" in policies["post"]
+        assert policies["post"] == policies["turn"]
+        query = "SELECT relrowsecurity, relforcerowsecurity FROM pg_class WHERE relname = 'turn'"
+        assert server.execute(query).fetchall() == [(True, True)]

@@ -10,6 +10,9 @@ from typing import Any
 import psycopg
 
 from cuebook.config import SERVERS
+from cuebook.storage.database.holders import Holders
+from cuebook.storage.database.transaction import Failpoints
+from cuebook.storage.store import Store, open_store, sqlite_store
 
 #: The kinds of database on which tests run that concern both.
 KINDS = ("sqlite", "postgresql")
@@ -41,6 +44,13 @@ def snapshot(url: str) -> Iterator[Rows]:
         file.execute("BEGIN")
         yield lambda sql: file.execute(sql).fetchall()
         file.execute("ROLLBACK")
+
+
+def open_alone(url: str, *, failpoints: Failpoints | None = None) -> Store:
+    """Open the store of a database whose leases name no process: the ends of processes change nothing. Blocks."""
+    if on_server(url):
+        return open_store(url, failpoints=failpoints)
+    return sqlite_store(url, failpoints=failpoints, holders=Holders(None))
 
 
 def database_files(url: str) -> list[Path]:

@@ -7,6 +7,7 @@ a single task writes each other conversation, one write after another.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import NotFound
+from cuebook.records.conversation import Post
 from cuebook.records.memory import Scope
 from cuebook.storage.store import Store
 from storage.compare import State, differences, expected_state, state_of
@@ -57,6 +59,13 @@ def begun(task: str, n: int, operation: AnyOperation) -> bytes:
 def done(task: str, n: int, outcome: Outcome) -> bytes:
     """Return the line after a write."""
     return _encode(Event(task, n, done=outcome)) + b"\n"
+
+
+def losses(posts: Sequence[Post], acknowledged: Sequence[str]) -> Counter[str]:
+    """Count the acknowledged posts of a conversation that are missing, ids stored twice, and gaps in its numbers."""
+    ids, numbers = [post.id for post in posts], {post.seq for post in posts}
+    lost = len({*acknowledged} - {*ids})
+    return Counter(lost=lost, doubled=len(ids) - len({*ids}), gaps=max(numbers, default=0) - len(numbers))
 
 
 class Checker:
@@ -176,7 +185,10 @@ class Checker:
         listed = {row.id for row in (await store.conversations(OWNER, limit=1000)).items}
         if listed != set(self._names()):
             self.problems.append(f"conversations: {listed}, expected {set(self._names())}")
-        self.problems += self._differences({name: await state_of(store, OWNER, name) for name in self._names()})
+        found = {name: await state_of(store, OWNER, name) for name in self._names()}
+        self.problems += self._differences(found)
+        for (_, name), talk in self.reference.talks.items():
+            self.counts += losses(found[name]["posts"] if found[name] else (), [each.draft.id for each in talk.posts])
         self.counts["comparisons"] += 1
 
     def _differences(self, found: dict[str, State | None]) -> list[str]:

@@ -39,8 +39,8 @@ CONNECTIONS: Final = 8
 CONNECT_S: Final = 5.0
 #: Connections that a transaction may lose before it fails, each to a server that has restarted.
 LOST: Final = CONNECTIONS
-#: Attempts of a write that conflicts with others.
-ATTEMPTS: Final = 20
+#: Seconds for which a write that conflicts with others is repeated, as long as SQLite waits for its lock.
+PATIENCE_S: Final = 30.0
 #: The longest pause before the second attempt, in seconds; it doubles up to half a second.
 PAUSE_S: Final = 0.005
 #: Prepared statements per connection: more than there are.
@@ -131,13 +131,18 @@ class PostgresDatabase:
         from psycopg.errors import DeadlockDetected, SerializationFailure, UniqueViolation
         from psycopg_pool import PoolTimeout
 
-        lost = 0
-        for attempt in range(ATTEMPTS):
+        lost, until = 0, time.monotonic() + PATIENCE_S
+        attempt = 0
+        while True:
             try:
                 with self._pool.connection() as connection:
                     return work(connection)
-            except (DeadlockDetected, SerializationFailure, UniqueViolation):  # two transactions used the same number
+            except (DeadlockDetected, SerializationFailure, UniqueViolation) as error:  # UniqueViolation: of numbers
+                if time.monotonic() > until:
+                    msg = f"The store is busy: a write conflicted with others for {PATIENCE_S:.0f} s. Try again."
+                    raise BackendError(msg, retryable=True) from error
                 time.sleep(random.random() * min(0.5, PAUSE_S * 2**attempt))  # noqa: S311  # not a secret
+                attempt = min(attempt + 1, 9)
             except PoolTimeout as error:
                 msg = "The database cannot be reached. Repeat the request later."
                 raise BackendError(msg, retryable=True) from error
@@ -147,8 +152,6 @@ class PostgresDatabase:
                     raise explain(error) from error
             except (Error, UnicodeError, OverflowError) as error:
                 raise explain(error) from error
-        msg = f"The store is busy: {ATTEMPTS} attempts of a write conflicted with other writes. Try again."
-        raise BackendError(msg, retryable=True)
 
     def _transaction(self, connection: Any, begin: str) -> "_PostgresTransaction":
         session = _Session(connection, self._begin[begin])
