@@ -15,10 +15,9 @@ from msgspec import structs
 from project import Project
 
 from cuebook.storage.database.postgres import stored_key
-from storage.databases import KINDS
+from storage.databases import KINDS, NOT_SYNCED
 
 SECRET = "a long secret"  # of tests
-NOT_SYNCED = "options=-csynchronous_commit%3Doff"
 
 
 @pytest.fixture(params=KINDS)
@@ -32,8 +31,8 @@ def database_kind(request: pytest.FixtureRequest) -> str:
 def new_database(request: pytest.FixtureRequest, database_kind: str, tmp_path: Path) -> Iterator[Callable[..., str]]:
     """Return a function that creates a database and returns its path or URL.
 
-    Workers create missing tables, with `tables=False` all of them. With `synced=False`, the database is in memory if the
-    machine has a file system there, and commits do not wait for a disk.
+    Workers create missing tables, with `tables=False` all of them. With `synced=False`, commits do not wait for a disk,
+    and a file is in memory if the machine has a file system there.
     """
     if database_kind == "postgresql":
         create = request.getfixturevalue("new_postgres_url")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.sql import SQL, Identifier
 
 from cuebook.config import SERVERS
 from cuebook.storage.database.holders import Holders
@@ -18,8 +19,13 @@ from cuebook.storage.store import Store, open_store, sqlite_store
 KINDS = ("sqlite", "postgresql")
 
 _FOLDER = "SELECT current_setting('data_directory'), oid FROM pg_database WHERE datname = current_database()"
+_WITH_ROWS = """SELECT relname FROM pg_class
+WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'schema_version'"""
 _OTHERS = """SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"""
+
+#: The option of a PostgreSQL URL whose commits do not wait for a disk.
+NOT_SYNCED = "options=-csynchronous_commit%3Doff"
 
 #: Runs a statement and returns all its rows.
 Rows = Callable[[str], list[tuple[Any, ...]]]
@@ -51,6 +57,13 @@ def open_alone(url: str, *, failpoints: Failpoints | None = None) -> Store:
     if on_server(url):
         return open_store(url, failpoints=failpoints)
     return sqlite_store(url, failpoints=failpoints, holders=Holders(None))
+
+
+def empty(url: str) -> None:
+    """Delete all rows of a PostgreSQL database."""
+    with psycopg.connect(url, autocommit=True) as server:
+        tables = [name for (name,) in server.execute(_WITH_ROWS).fetchall()]
+        server.execute(SQL("TRUNCATE {} RESTART IDENTITY").format(SQL(", ").join(map(Identifier, tables))))
 
 
 def database_files(url: str) -> list[Path]:

@@ -1,7 +1,7 @@
-"""State machine test of the store: any operations in any order, through two objects on one file, against the reference.
+"""State machine test of the store: any operations in any order, through two objects on one database.
 
 After each step the whole state of each conversation is compared with the reference, and every derived column in the
-file (sums, runs, full text, bodies) is recomputed. Longer runs: scripts/test --hypothesis-profile=deep
+database (sums, runs, full text, bodies) is recomputed. Longer runs: scripts/test --hypothesis-profile=deep
 """
 
 import asyncio
@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from cuebook.interfaces.store import Alignment, Batch, CompactionResult, Lease, PathQuery, StepEnd, StepStart
 from cuebook.records.memory import Item, Scope, Summary
-from cuebook.storage.store import sqlite_store
+from cuebook.storage.store import open_store
 from cuebook.storage.tree import Paths
 from cuebook.testing import LoadedDice
 from storage.audit import audit, full_text
 from storage.compare import check_scene, differences, expected_state, state_of
+from storage.databases import NOT_SYNCED, empty, snapshot
 from storage.makers import draft, manifest
 from storage.operations import (
     Append,
@@ -72,8 +73,7 @@ def way_up(found: Alignment, seq: int) -> list[int]:
 class StoreMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-        self.path = str(self.folder / "cuebook.db")
+        self.url = self.new_database()
         self.runner = asyncio.Runner()
         self.everyone = []
         self.stores = [self.new_store(), self.new_store()]
@@ -84,20 +84,28 @@ class StoreMachine(RuleBasedStateMachine):
         self.now = START
         self.steps = 0
 
+    def new_database(self):
+        """Return the path or URL of an empty database."""
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+        return str(self.folder / "cuebook.db")
+
+    def drop_database(self):
+        shutil.rmtree(self.folder)
+
     def new_store(self):
-        store = sqlite_store(self.path, synchronous="OFF")
+        store = open_store(self.url, synchronous="OFF")
         store.paths = Paths(least=1)  # loaded paths are cached, however short
         self.everyone.append(store)
         return store
 
     def teardown(self):
         try:
-            assert audit(self.path, integrity=True) == []
+            assert audit(self.url, integrity=True) == []
         finally:
             for store in self.everyone:
                 self.runner.run(store.aclose())
             self.runner.close()
-            shutil.rmtree(self.folder)
+            self.drop_database()
 
     # helpers of the rules
 
@@ -107,7 +115,14 @@ class StoreMachine(RuleBasedStateMachine):
         expected = outcome_of(self.reference, operation)
         assert found == expected, operation
         self.touched = operation.conversation
+        self.number()
         return result
+
+    def number(self):
+        """Give the reference the numbers of the conversations: a write that PostgreSQL undoes uses one up."""
+        with snapshot(self.url) as rows:
+            for tenant, name, no in rows("SELECT tenant, id, no FROM conversation"):
+                self.reference.talks[tenant, name].no = no
 
     def drafts(self, said):
         return tuple(
@@ -168,6 +183,7 @@ class StoreMachine(RuleBasedStateMachine):
         pairs = zip(outcomes, operations, strict=True)
         for found, operation in sorted(pairs, key=lambda pair: pair[0].result["lastSeq"]):
             assert found == outcome_of(self.reference, operation)
+        self.number()
 
     @rule(which=WHICH, scope=SCOPES, name=NAMES, place=PLACE, front=st.integers(0, 4), edited=st.integers(0, 8))
     def align(self, *, which, scope, name, place, front, edited):
@@ -382,8 +398,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def derived_rows_agree(self):
-        assert audit(self.path) == []
-        found = {place: key for place, (_, key) in full_text(self.path).items()}
+        assert audit(self.url) == []
+        found = {place: key for place, (_, key) in full_text(self.url).items()}
         assert found == {
             (talk.no, kept.seq): kept.draft.key
             for talk in self.reference.talks.values()
@@ -392,11 +408,31 @@ class StoreMachine(RuleBasedStateMachine):
         }
 
 
+class PostgresMachine(StoreMachine):
+    """The same on PostgreSQL."""
+
+    server = ""  # the URL of a database, which is emptied for each run
+
+    def new_database(self):
+        empty(self.server)
+        return f"{self.server}&{NOT_SYNCED}"
+
+    def drop_database(self):
+        pass
+
+
+def machine_settings(share: int) -> settings:
+    """Return the settings of a machine with so many of the profile's examples. A step costs some 10 ms on SQLite."""
+    database = settings.get_profile("database")
+    examples = max(1, database.max_examples // share)
+    return settings(database, max_examples=examples, stateful_step_count=50, suppress_health_check=list(HealthCheck))
+
+
 TestStoreMachine = StoreMachine.TestCase
-# A step costs some 10 ms.
-TestStoreMachine.settings = settings(
-    settings.get_profile("database"),
-    max_examples=settings.get_profile("database").max_examples // 2,
-    stateful_step_count=50,
-    suppress_health_check=list(HealthCheck),
-)
+TestStoreMachine.settings = machine_settings(2)
+
+
+@pytest.mark.slow
+def test_the_machine_on_postgresql(postgres_url: str) -> None:
+    PostgresMachine.server = postgres_url
+    run_state_machine_as_test(PostgresMachine, settings=machine_settings(8))
