@@ -20,6 +20,8 @@ from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.store import Store
 from storage.contract import StoreContract
 from storage.contract.keys import HERE, KEY, NOW
+from storage.contract.posts import say
+from storage.makers import draft
 
 _COLUMNS = r"""SELECT t.name, c.name, c."notnull" FROM sqlite_master t JOIN pragma_table_info(t.name) c
 WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' AND t.name NOT LIKE '%\_text%' ESCAPE '\'"""
@@ -154,3 +156,18 @@ def test_placeholders_are_translated_outside_literals() -> None:
     assert in_order({"a": 1, "long_name": 2, "more": 3}) == (1, 2, 1)
     assert prepared(statement, "sqlite")[0].count("?") == 3
     assert [prepared(each, "sqlite")[1]({"a": 1}) for each in ("SELECT 1", "SELECT :a")] == [(), (1,)]
+
+
+@pytest.mark.slow
+async def test_many_new_conversations_at_once_are_all_stored(postgres_url: str) -> None:
+    stores = [postgres_store(postgres_url) for _ in range(3)]
+    limit = asyncio.Semaphore(24)
+
+    async def begin(number: int) -> None:
+        async with limit:
+            await say(stores[number % 3], f"c{number}", draft("x", "apples"))
+
+    await asyncio.gather(*(begin(number) for number in range(400)))
+    assert (await stores[0].check())["conversations"] == 400
+    for each in stores:
+        await each.aclose()

@@ -41,6 +41,8 @@ CONNECT_S: Final = 5.0
 LOST: Final = CONNECTIONS
 #: Seconds for which a write that conflicts with others is repeated, as long as SQLite waits for its lock.
 PATIENCE_S: Final = 30.0
+#: Attempts beside other writes; later ones run alone.
+TOGETHER: Final = 5
 #: The longest pause before the second attempt, in seconds; it doubles up to half a second.
 PAUSE_S: Final = 0.005
 #: Prepared statements per connection: more than there are.
@@ -58,7 +60,9 @@ WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"""
 #: The advisory lock under which one process creates or migrates the tables.
 _CREATE: Final = 0x63756562
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
-_WRITE: Final = "BEGIN ISOLATION LEVEL SERIALIZABLE;"
+#: The advisory lock that writes share, and that one takes for itself which conflicts again and again.
+_WRITES: Final = 0x63756577
+_WRITE: Final = f"BEGIN ISOLATION LEVEL SERIALIZABLE;SELECT pg_advisory_xact_lock_shared({_WRITES});"
 _TENANT: Final = "SELECT set_config('cuebook.tenant', %s, true);"
 #: The tenant of a transaction over all tenants, which no tenant can have as its name.
 ALL: Final = "*"
@@ -135,7 +139,7 @@ class PostgresDatabase:
         attempt = 0
         while True:
             try:
-                with self._pool.connection() as connection:
+                with self._pool.connection() as connection, _alone(connection, enabled=attempt >= TOGETHER):
                     return work(connection)
             except (DeadlockDetected, SerializationFailure, UniqueViolation) as error:  # UniqueViolation: of numbers
                 if time.monotonic() > until:
@@ -276,6 +280,21 @@ class _PostgresTransaction(Transaction):
 
     def within(self, scope: Scope) -> Transaction:
         return _PostgresTransaction(self.session, self._statements, self.failpoint, scope)
+
+
+@contextmanager
+def _alone(connection: Any, *, enabled: bool) -> Iterator[None]:
+    """Let no other write run, if enabled. The lock comes before the transaction, whose snapshot must be newer."""
+    if not enabled:
+        yield
+        return
+    connection.execute(f"SELECT pg_advisory_lock({_WRITES})")
+    try:
+        yield
+    finally:
+        if not connection.broken:
+            connection.rollback()
+            connection.execute(f"SELECT pg_advisory_unlock({_WRITES})")
 
 
 def _unknown(error: BaseException) -> BackendError:
