@@ -17,11 +17,12 @@ from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
 from cuebook.storage.database.postgres import PostgresDatabase
 from cuebook.storage.database.statements import FULL_TEXT, ddl, load_statements, prepared
 from cuebook.storage.database.transaction import Transaction
-from cuebook.storage.store import Store
+from cuebook.storage.store import Store, open_store
 from storage.contract import StoreContract
 from storage.contract.keys import HERE, KEY, NOW
-from storage.contract.posts import say
-from storage.makers import draft
+from storage.contract.posts import OWNER, say
+from storage.databases import NOT_SYNCED
+from storage.makers import draft, drafts
 
 _COLUMNS = r"""SELECT t.name, c.name, c."notnull" FROM sqlite_master t JOIN pragma_table_info(t.name) c
 WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' AND t.name NOT LIKE '%\_text%' ESCAPE '\'"""
@@ -59,7 +60,7 @@ async def store(url: str) -> AsyncIterator[Store]:
 
 
 def postgres_store(url: str) -> Store:
-    return Store(PostgresDatabase(f"{url}{'&' if '?' in url else '?'}options=-csynchronous_commit%3Doff"))
+    return Store(PostgresDatabase(f"{url}{'&' if '?' in url else '?'}{NOT_SYNCED}"))
 
 
 class TestPostgres(StoreContract):
@@ -142,6 +143,15 @@ async def test_a_closed_store_fails(url: str) -> None:
     await store.aclose()
     with pytest.raises(BackendError):
         await store.keys.present("k1")
+
+
+async def test_a_read_only_database_is_readable_and_explains_failed_writes(postgres_url: str) -> None:
+    store = open_store(f"{postgres_url}&options=-cdefault_transaction_read_only%3Don")
+    assert (await store.conversations(OWNER, limit=9)).items == ()
+    with pytest.raises(BackendError, match="The database is read-only") as error:
+        await say(store, "c", *drafts("apples"))
+    assert error.value.retryable
+    await store.aclose()
 
 
 async def test_the_check_names_the_server(store: Store) -> None:

@@ -1,7 +1,8 @@
-"""Fault tests of SQLite files: full disks, missing permissions, foreign files, and failing concurrent writes."""
+"""Fault tests of databases, most of them of SQLite files: full disks, missing permissions, failing writes."""
 
 import asyncio
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -9,9 +10,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
+import psycopg
 import pytest
 
 from cuebook.errors import BackendError, InvalidInput, StoreFull
@@ -20,15 +24,18 @@ from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope
 from cuebook.storage.database.sqlite_writer import Writer
 from cuebook.storage.database.transaction import Failpoints
-from cuebook.storage.store import sqlite_store
+from cuebook.storage.store import open_store, sqlite_store
 from storage.audit import audit
 from storage.contract.memory import item, result
 from storage.contract.turns import answer, begin, end
+from storage.databases import on_server
 from storage.makers import draft, drafts, opening
 
 OWNER = Scope()
 NOW = 1_700_000_000.0
 NOBODY = 65534
+#: A text that no database can compress.
+LARGE = random.Random(1).randbytes(250_000).hex()
 
 
 def batch(*said, conversation="c", now=NOW):
@@ -361,7 +368,7 @@ async def fill(store, *, size, start=0):
     stored = []
     for n in range(start, start + 10_000):
         try:
-            await store.append(OWNER, batch(draft(f"x{n}", f"{n} " + "word " * (size // 5))))
+            await store.append(OWNER, batch(draft(f"x{n}", f"{n} " + LARGE[n % 1000 :][:size])))
         except StoreFull:
             return stored
         stored.append(f"x{n}")
@@ -375,7 +382,7 @@ async def check_full(store, path, stored, make_room):
     assert (await store.scene(OWNER, PathQuery(conversation="c", full_tokens=99))).path
     for _ in range(3):
         with pytest.raises(StoreFull):
-            await store.append(OWNER, batch(draft("big", "word " * 100_000)))
+            await store.append(OWNER, batch(draft("big", LARGE)))
     assert [post.id for post in await store.posts(OWNER, "c")] == stored
     await make_room()
     await store.append(OWNER, batch(draft("after", "there is room again")))
@@ -428,25 +435,55 @@ async def test_only_the_request_that_fills_the_disk_fails(store, path):
     assert audit(str(path), integrity=True) == []
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """Mount a file system of 4 MB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)]
+@contextmanager
+def mounted(size: str) -> Iterator[Path]:
+    """Mount a file system of a size, which other users may enter: a server runs as one of them."""
+    place = Path(tempfile.mkdtemp())
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(place)]
     if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
         pytest.skip("LOUDLY: no small disk can be mounted here; a full disk was tested by a limit of pages only")
+    place.parent.chmod(place.parent.stat().st_mode | 0o011)
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
+    place.rmdir()
+
+
+@contextmanager
+def in_tablespace(server: str, place: Path) -> Iterator[str]:
+    """Create a database whose files are in a folder. Yield its URL."""
+    parts = urlsplit(server)
+    place.joinpath("data").mkdir()
+    shutil.chown(place / "data", Path(parse_qs(parts.query)["host"][0]).owner())
+    with psycopg.connect(parts._replace(path="/postgres").geturl(), autocommit=True) as connection:
+        connection.execute(f"CREATE TABLESPACE small LOCATION '{place}/data'")
+        connection.execute(f"CREATE DATABASE small TEMPLATE {parts.path[1:]} TABLESPACE small")
+        yield parts._replace(path="/small").geturl()
+        connection.execute("DROP DATABASE small WITH (FORCE)")
+        connection.execute("DROP TABLESPACE small")
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def small_disk(request) -> Iterator[tuple[str, Path]]:
+    """Yield the path or URL of a database on a small disk, and a file whose deletion frees space there."""
+    if request.param == "sqlite":
+        with mounted("4m") as place:
+            ballast = place / "ballast"
+            ballast.write_bytes(bytes(1_500_000))
+            yield str(place / "cuebook.db"), ballast
+        return
+    with mounted("64m") as place, in_tablespace(request.getfixturevalue("postgres_server"), place) as url:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("CHECKPOINT")
+        ballast = place / "ballast"
+        ballast.write_bytes(bytes(shutil.disk_usage(place).free - 800_000))
+        yield url, ballast
 
 
 @pytest.mark.parametrize("synchronous", ["FULL", "OFF"])
 @pytest.mark.parametrize("size", [100, 20_000])
 async def test_a_full_disk_keeps_acknowledged_posts(small_disk, size, synchronous):
-    path = small_disk / "cuebook.db"
-    ballast = small_disk / "ballast"
-    ballast.write_bytes(bytes(1_500_000))
-    store = sqlite_store(str(path), synchronous=synchronous)
+    url, ballast = small_disk
+    store = open_store(url, synchronous=synchronous)
     try:
         stored = await fill(store, size=size)
         assert stored
@@ -454,12 +491,12 @@ async def test_a_full_disk_keeps_acknowledged_posts(small_disk, size, synchronou
         async def make_room():
             ballast.unlink()
 
-        await check_full(store, path, stored, make_room)
-        more = await fill(store, size=size, start=10_000)
-        assert more, "the free space is used"
+        await check_full(store, url, stored, make_room)
+        more = [] if on_server(url) else await fill(store, size=size, start=10_000)
+        assert more or on_server(url), "the free space is used"
     finally:
         await store.aclose()
-    store = sqlite_store(str(path))
+    store = open_store(url)
     try:
         assert [post.id for post in await store.posts(OWNER, "c")] == [*stored, "after", *more]
     finally:

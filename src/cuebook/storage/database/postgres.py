@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from sqlite3 import Cursor  # psycopg's has the same methods
 from typing import Any, Final, TypeVar
 
-from cuebook.errors import BackendError, InvalidInput
+from cuebook.errors import BackendError, InvalidInput, StoreFull
 from cuebook.records.memory import Scope
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.postgres_queue import WAKES, prepare_queue
@@ -306,9 +306,15 @@ def _unknown(error: BaseException) -> BackendError:
 def explain(error: BaseException) -> BaseException:
     """Return the Cuebook error for any exception inside the store."""
     from psycopg import DataError, Error, OperationalError
+    from psycopg.errors import DiskFull, ReadOnlySqlTransaction
 
     if isinstance(error, DataError | UnicodeError | OverflowError):
         return InvalidInput(f"A value cannot be stored ({error}). Send valid Unicode and smaller numbers.")
+    if isinstance(error, DiskFull):
+        return StoreFull(f"The store could not write ({error}). Nothing of this request was stored. Free some space.")
+    if isinstance(error, ReadOnlySqlTransaction):
+        msg = f"The database is read-only ({error}). Connect to the primary server, or allow writes."
+        return BackendError(msg, retryable=True)
     if isinstance(error, Error):
         return BackendError(f"The store failed ({error}).", retryable=isinstance(error, OperationalError))
     return error
