@@ -1,6 +1,6 @@
 """Run a round-robin HTTP load balancer on this machine: `python scripts/balancer.py URL URL…` prints its own URL.
 
-Answers stream through. A server that refuses a connection is skipped for a second, and the request goes to the next
+Answers stream through. A server that refuses a connection or ends is skipped for a second; the request goes to the next
 one. A GET is also repeated if the server ends before its answer begins. Other requests may have been executed then:
 they get status 502, and clients repeat them with the same Idempotency-Key.
 """

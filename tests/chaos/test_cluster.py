@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -31,6 +32,8 @@ AT_ONCE = 16
 LEASE_S = 3.0
 #: Seconds after a lease in which its turn must have ended, and seconds until all background work is done.
 AFTER_S, DONE_S = 5.0, 60.0
+#: Seconds after which the balancer uses a server again that refused a request.
+SKIPPED_S = 1.1
 #: Seconds in which all conversations must have their answers.
 LOAD_S = 180.0 if CONVERSATIONS < 100 else 500.0
 SETTINGS = """lease_s = {lease}
@@ -282,3 +285,38 @@ def turn_ends(url: str, faults: Faults) -> list[float]:
     query = "SELECT closed_at FROM turn WHERE state = 'interrupted'"
     with psycopg.connect(url, autocommit=True) as connection:
         return [closed - faults.killed_at for (closed,) in connection.execute(query).fetchall()]
+
+
+async def test_the_balancer_repeats_only_a_get() -> None:
+    requests: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append((await reader.readuntil(b"\r\n\r\n")).split()[0])
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+        await writer.drain()
+        writer.close()
+
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    async with (
+        await asyncio.start_server(answer, "127.0.0.1", 0) as good,
+        await asyncio.start_server(die, "127.0.0.1", 0) as bad,
+    ):
+        urls = [f"http://127.0.0.1:{each.sockets[0].getsockname()[1]}" for each in (good, bad)]
+        command = [sys.executable, str(Path(__file__).parents[2] / "scripts/balancer.py"), *urls]
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout
+        url = (await process.stdout.readline()).decode().strip()
+        async with httpx.AsyncClient(base_url=url) as http:
+            gets = [(await http.get("/")).status_code for _ in range(4)]
+            posts = []
+            for _ in range(2):
+                await asyncio.sleep(SKIPPED_S)
+                posts += [(await http.post("/", content=b"x")).status_code for _ in range(2)]
+        process.terminate()
+        await process.wait()
+    assert gets == [200] * 4
+    assert sorted({*posts}) == [200, 502]
+    assert requests.count(b"POST") == posts.count(200)
