@@ -207,6 +207,7 @@ async def test_a_cluster_loses_and_repeats_nothing(
         assert (await cue.audit.verify()).ok
     found.update(examine_summaries(cluster.database))
     ends = turn_ends(cluster.database, faults)
+    asked = sum(count for process, count in upstream.calls.items() if process.startswith("worker"))
     rows = [
         ("conversations", CONVERSATIONS),
         ("conversations that several servers answered", sum(len(each) > 1 for each in upstream.answered_for.values())),
@@ -216,6 +217,7 @@ async def test_a_cluster_loses_and_repeats_nothing(
         ("turns of the killed server", len(ends)),
         ("seconds until they had ended", f"{max(ends):.1f} (lease {LEASE_S:.0f} s)"),
         ("pieces of work in the suspended worker", faults.taken_over),
+        ("summaries that workers asked a model for", asked),
         ("seconds until all background work was done", f"{settled_s:.1f}"),
         ("seconds of load", f"{ended - began:.1f}"),
     ]
@@ -229,6 +231,7 @@ async def test_a_cluster_loses_and_repeats_nothing(
     assert len(ends) >= len(faults.interrupted) > 0
     assert max(ends) < LEASE_S + AFTER_S
     assert faults.taken_over > 0
+    assert asked > found["summaries"], "the work of the killed and of the suspended worker was repeated"
     assert sum(len(each) > 1 for each in upstream.answered_for.values()) > CONVERSATIONS / 3
 
 
