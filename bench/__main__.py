@@ -13,6 +13,7 @@ from bench.measure import Figure, Run, machine, run_in_folders
 from bench.recall import recall
 from bench.redundancy import redundancy, relevance
 from bench.relay import relay
+from bench.scale import scale
 from bench.shadow import shadow
 from bench.start import start
 from bench.turn import turn
@@ -34,6 +35,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "redundancy": ("Redundancy, exact Jaccard ≥ 0.9, CPU", redundancy),
     "relevance": ("Relevance re-scoring, CPU", relevance),
     "vectors": ("Scoped vector search; with --peers also hybrid search", vectors),
+    "scale": ("PostgreSQL: turns, two processes, the memories of many owners; with --peers also many servers", scale),
     "recall": ("Retrieval: evidence recall without a model, with and without embeddings", recall),
     "import": ("Import time of cuebook, CPU", start),
 }
