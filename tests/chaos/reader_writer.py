@@ -9,7 +9,7 @@ from cuebook.errors import CuebookError
 from cuebook.testing import ScriptedModel
 from hashing_embedder import HashingEmbedder
 
-ANN, CANARY = sys.argv[2], sys.argv[3]
+ANN, CANARY = sys.argv[3], sys.argv[4]
 
 
 def say(line: str) -> None:
@@ -44,8 +44,8 @@ async def write(cue: Cuebook, user: str, text: str, over: asyncio.Event) -> None
 
 async def main() -> None:
     """Work until stdin gets a line: the first ends ann's posts, the second ends the process."""
-    settings = {"store.url": "cuebook.db", "memory.user": True, "work.interval_s": 0.05}
-    embedder = HashingEmbedder() if sys.argv[4] == "meaning" else None
+    settings = {"store.url": sys.argv[2], "memory.user": True, "work.interval_s": 0.05}
+    embedder = HashingEmbedder() if sys.argv[5] == "meaning" else None
     config = build(arguments=settings, folder=sys.argv[1])
     model = ScriptedModel(default="Well.")
     async with Cuebook.open(config, model=model, embedder=embedder, worker=True) as cue:

@@ -19,7 +19,7 @@ class Slow:
         del request
         for n in range(120):
             await asyncio.sleep(0.01)
-            yield Piece(text=f"{sys.argv[2]} {n} ")
+            yield Piece(text=f"{sys.argv[3]} {n} ")
         yield Piece(finish="stop")
 
     async def aclose(self) -> None:
@@ -28,7 +28,7 @@ class Slow:
 
 async def answer(cue: Cuebook) -> None:
     try:
-        async for chunk in cue.stream(Ask("How is the garden?", "c", user=sys.argv[3])):
+        async for chunk in cue.stream(Ask("How is the garden?", "c", user=sys.argv[4])):
             if chunk.type == "text_delta":
                 sys.stdout.write("speaks\n")
                 sys.stdout.flush()
@@ -37,7 +37,7 @@ async def answer(cue: Cuebook) -> None:
 
 
 async def main() -> None:
-    arguments = {"store.url": "cuebook.db", "work.checkpoint_s": 0.05, "memory.user": True}
+    arguments = {"store.url": sys.argv[2], "work.checkpoint_s": 0.05, "memory.user": True}
     async with Cuebook.open(build(arguments=arguments, folder=sys.argv[1]), model=Slow(), worker=True) as cue:
         await answer(cue)
         await cue.settle()

@@ -1,6 +1,8 @@
 """Tests of a forget killed by SIGKILL at each step: it did not happen, or it completes after the restart."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from project import Project
 
 from cuebook import Ask, Posted
 from cuebook.testing import ScriptedModel
+from storage.history import losses
 
 FORGET_PROCESS = Path(__file__).with_name("forget_process.py")
 CANARY = "Zanzibarquokka"
@@ -44,9 +47,11 @@ async def store_canary(project: Project) -> None:
 
 @pytest.mark.parametrize(("failpoint", "happened"), FAILPOINTS)
 async def test_a_killed_forget_is_complete_after_the_restart(
-    project: Project, failpoint: str, *, happened: bool
+    project: Project, failpoint: str, record_fault: Callable[..., None], *, happened: bool
 ) -> None:
     await store_canary(project)
+    async with project.open() as cue:
+        bobs = await cue.conversations.posts("other")
     before = project.files_with(CANARY)
     assert {"database", "logs/prompts_audit.jsonl"} <= before
     await asyncio.to_thread(project.run_until_killed, FORGET_PROCESS, failpoint, "user", "ann")
@@ -66,5 +71,8 @@ async def test_a_killed_forget_is_complete_after_the_restart(
         assert {each.id for each in (await cue.conversations.list()).items} == {"other"}
         assert (await cue.audit.verify()).ok
         assert (await cue.audit.verify()).erased > 0
+        posts = await cue.conversations.posts("other")
+        counts = Counter(acknowledged=1 + happened) + losses(posts, [each.id for each in bobs])
+        record_fault("kill -9 in a forget", counts)
     assert project.files_with(CANARY) == set()
     assert project.audit() == []

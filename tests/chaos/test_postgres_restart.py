@@ -6,7 +6,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from cuebook.records.memory import Scope
 from cuebook.storage.database.postgres import upgrade
 from cuebook.storage.store import Store, open_store
 from storage.contract.posts import say
+from storage.history import losses
 from storage.makers import draft
 
 WRITERS = 6
@@ -75,17 +77,19 @@ class Load:
             self.acknowledged.append((conversation, name))
             number += 1
 
-    async def check(self) -> None:
-        """Check that each acknowledged post is stored once, and that failures said to try again."""
+    async def check(self) -> Counter[str]:
+        """Check that each acknowledged post is stored once, and that failures said to try again. Return the counts."""
+        counts = Counter(acknowledged=len(self.acknowledged))
         for number in range(WRITERS):
             conversation = f"c{number}"
-            stored = [each.id for each in await self._store.posts(SCOPE, conversation, path=False)]
-            assert len(stored) == len(set(stored))
-            assert [name for place, name in self.acknowledged if place == conversation and name not in stored] == []
+            posts = await self._store.posts(SCOPE, conversation, path=False)
+            counts += losses(posts, [name for place, name in self.acknowledged if place == conversation])
+        assert counts == Counter(acknowledged=len(self.acknowledged))
         assert all(error.retryable for error in self.errors)
+        return counts
 
 
-async def test_a_restart_loses_nothing(folder: Path) -> None:
+async def test_a_restart_loses_nothing(folder: Path, record_fault: Callable[..., None]) -> None:
     url = (await asyncio.to_thread(start, folder / "data")).url
     assert url is not None
     await asyncio.to_thread(upgrade, url)
@@ -102,7 +106,7 @@ async def test_a_restart_loses_nothing(folder: Path) -> None:
                     await asyncio.sleep(0.1)
             await asyncio.to_thread(start, folder / "data")
         await load.wait_for(60)
-    await load.check()
+    record_fault("kill -9 of PostgreSQL", await load.check(), runs=2, database="postgresql")
     await store.aclose()
     await asyncio.to_thread(stop, folder / "data")
 
@@ -140,7 +144,7 @@ def replica_of(folder: Path, data: Path) -> None:
         connection.execute("SELECT pg_reload_conf()")
 
 
-async def test_a_promoted_replica_has_every_acknowledged_write(folder: Path) -> None:
+async def test_a_promoted_replica_has_every_acknowledged_write(folder: Path, record_fault: Callable[..., None]) -> None:
     data = folder / "data"
     url = (await asyncio.to_thread(start, data)).url
     assert url is not None
@@ -161,6 +165,6 @@ async def test_a_promoted_replica_has_every_acknowledged_write(folder: Path) -> 
             connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
             connection.execute("SELECT pg_reload_conf()")
         await load.wait_for(100)
-    await load.check()
+    record_fault("loss of the primary server", await load.check(), database="postgresql")
     await store.aclose()
     await asyncio.to_thread(run, "pg_ctl", "-D", str(folder / "replica"), "-m", "immediate", "stop")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ class Later:
 
 
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
-async def test_a_reflection_is_made_once_after_a_kill(project: Project, failpoint: str) -> None:
+async def test_a_reflection_is_made_once_after_a_kill(
+    project: Project, failpoint: str, record_fault: Callable[..., None]
+) -> None:
     (project.folder / "personas").mkdir()
     (project.folder / "personas" / "p.json").write_text(json.dumps(PERSONA))
     turns = await asyncio.to_thread(project.run_until_killed, USER_PROCESS, failpoint)
@@ -39,4 +42,5 @@ async def test_a_reflection_is_made_once_after_a_kill(project: Project, failpoin
         ]
         events = [record.turn for record in await cue.audit.list() if record.event == "reflect"]
         assert events == [2]
+        record_fault("kill -9 in a reflection", {"acknowledged": len(turns)})
         assert (await cue.audit.verify()).ok

@@ -6,6 +6,8 @@ Every acknowledged write is stored, and nothing else happened.
 import asyncio
 import os
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from project import Project
 from cuebook import Ask, Cuebook
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
+from storage.history import losses
 
 CONVERSATION_PROCESS = Path(__file__).with_name("conversation_process.py")
 
@@ -44,14 +47,18 @@ class Later:
 
 
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
-async def test_acknowledged_writes_survive_a_kill(project: Project, failpoint: str) -> None:
+async def test_acknowledged_writes_survive_a_kill(
+    project: Project, failpoint: str, record_fault: Callable[..., None]
+) -> None:
     log = project.run_until_killed(CONVERSATION_PROCESS, failpoint)
     async with project.open(clock=Later()) as cue:
         before = await cue.services.store.summary(Scope(), "c")
         await cue.work()
         posts = await cue.conversations.posts("c", branches="all")
-        assert [post.seq for post in posts] == list(range(1, len(posts) + 1))
         acknowledged = [line.removeprefix("post ") for line in log if line.startswith("post ")]
+        counts = Counter(acknowledged=len(log)) + losses(posts, acknowledged)
+        record_fault("kill -9 in a turn or compaction", counts)
+        assert [post.seq for post in posts] == list(range(1, len(posts) + 1))
         assert [post.id for post in posts][: len(acknowledged)] == acknowledged
         await check_turn(cue, log)
         path = await cue.conversations.posts("c")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -26,7 +27,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
-from cuebook.errors import Conflict, InvalidInput
+from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.interfaces.store import Batch
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
@@ -166,10 +167,11 @@ class Conversations(Namespace):
         scope = Scope(user=user)
         words, talks = (q or "").split(), self._services.store.talks
         page = await talks.find(scope, words, limit=limit, cursor=cursor, utility=utility)
-        items = [
-            conversation_entry(each.conversation, head=await self._head(each.conversation, scope), title=each.title)
-            for each in page.items
-        ]
+        items = []
+        for each in page.items:
+            with suppress(NotFound):  # it was deleted after the page was read
+                head = await self._head(each.conversation, scope)
+                items.append(conversation_entry(each.conversation, head=head, title=each.title))
         return Page(items=tuple(items), next=page.next)
 
     async def _head(self, conversation: StoredConversation, scope: Scope) -> str | None:
