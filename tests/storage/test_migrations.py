@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from cuebook.errors import BackendError
+from cuebook.storage.database.postgres import upgrade
 from cuebook.storage.database.sqlite_files import APPLICATION_ID, connect, migrate, prepare, schema_version
 from cuebook.storage.database.statements import FULL_TEXT, MIGRATIONS, VERSION, ddl
 from cuebook.storage.database.transaction import Failpoints
+from storage.databases import wait_until_unused
 
 #: A later schema version with one more column, index and table, and the migrations that lead to it.
 MORE = (
@@ -107,8 +110,8 @@ def test_a_faulty_statement_raises_and_changes_nothing(old: Path) -> None:
 
 PROGRAM = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_migrations import STEPS, Failpoints, migrate, open_database
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from storage.test_migrations import STEPS, Failpoints, migrate, open_database
 with open_database(sys.argv[1]) as connection:
     print("ready", flush=True)
     sys.stdin.readline()
@@ -149,3 +152,29 @@ def test_two_concurrent_migrations_both_succeed(old: Path) -> None:
             assert (*process.communicate(timeout=60), process.returncode) == ("", "", 0)
     with open_database(old) as connection:
         assert schema_version(connection) == VERSION + 2
+
+
+ON_SERVER = """
+import sys
+from cuebook.storage.database.postgres import upgrade
+from cuebook.storage.database.statements import MIGRATIONS
+upgrade(sys.argv[1], migrations=(*MIGRATIONS, ("ALTER TABLE turn ADD COLUMN colour TEXT", "SELECT pg_sleep(2)")))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_killed_during_migration_leaves_the_old_schema_of_a_server(postgres_url: str) -> None:
+    sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(2)' AND state = 'active'"
+    columns = "SELECT count(*) FROM information_schema.columns WHERE column_name = 'colour'"
+    with subprocess.Popen([sys.executable, "-c", ON_SERVER, postgres_url]) as process:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            while connection.execute(sleeping).fetchone() == (0,):
+                assert process.poll() is None
+        process.kill()
+    wait_until_unused(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        assert connection.execute(columns).fetchone() == (0,)
+        assert connection.execute("SELECT version FROM schema_version").fetchall() == [(VERSION,)]
+        steps = (*MIGRATIONS, ("ALTER TABLE turn ADD COLUMN colour TEXT",))
+        assert upgrade(postgres_url, migrations=steps) == (VERSION, VERSION + 1)
+        assert connection.execute(columns).fetchone() == (1,)
