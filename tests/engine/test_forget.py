@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from turn_helpers import Halting, cue_on
 
 from cuebook import Ask, Cuebook, InvalidInput, NotFound, Part, Posted
+from cuebook.app.conversations import Conversations
 from cuebook.errors import LeaseLost
 from cuebook.interfaces.store import PlaceChange
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.answer import Page
 from cuebook.records.memory import Memory, Place, Scope, Source
+from cuebook.storage.store import Store
 from cuebook.testing import FrozenClock, ScriptedModel
 from storage.audit import audit
 
@@ -552,3 +554,27 @@ async def test_a_user_may_forget_only_themselves(tmp_path):
         with pytest.raises(NotFound, match="Unknown receipt"):
             await cue.memory.receipt(receipt.id, user="ann")
         assert await cue.memory.receipt(receipt.id, user="bob") == receipt
+
+
+class Interrupting:
+    """A store in which a conversation is deleted just before its posts are read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def posts_in(self, scope: Scope, conversation: str, *rest: object) -> object:
+        """Delete the conversation if it is ann's, and read its posts."""
+        if conversation == "ann":
+            await self._store.delete(scope, conversation)
+        return await self._store.posts_in(scope, conversation, *rest)
+
+
+async def test_a_list_leaves_out_a_conversation_that_is_deleted_meanwhile(tmp_path: Path) -> None:
+    async with open_database(tmp_path) as cue:
+        for name in ("bob", "ann", "eve"):
+            await cue.append(name, [Posted(sender=name, message="I like tea.")], user=name)
+        listed = await Conversations(replace(cue.services, store=Interrupting(cue.services.store))).list()
+        assert [each.id for each in listed.items] == ["eve", "bob"]
