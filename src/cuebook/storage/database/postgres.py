@@ -168,7 +168,7 @@ class PostgresDatabase:
     def _clean(self, patience_ms: int, *, large: bool) -> bool:
         """Rewrite the tables without erased rows. Those of a large database are vacuumed, which locks no table."""
         from psycopg import Error
-        from psycopg.errors import LockNotAvailable
+        from psycopg.errors import DeadlockDetected, LockNotAvailable
 
         try:
             with self._pool.connection() as connection:
@@ -180,7 +180,7 @@ class PostgresDatabase:
                 )
                 try:
                     connection.execute(f"VACUUM {'' if size > LARGE else '(FULL)'} {names}")
-                except LockNotAvailable:
+                except (LockNotAvailable, DeadlockDetected):
                     return False
                 finally:
                     connection.execute("RESET lock_timeout")
@@ -353,9 +353,22 @@ def connected(url: str) -> Iterator[Any]:
 def upgrade(url: str, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tuple[int | None, int]:
     """Create the tables and the role of servers, or migrate the tables. Return their version before and after. Blocks.
 
-    The role's rights and the policies are set again in any case. Several processes may call it. Raises BackendError,
-    and InvalidInput for an older server or newer tables.
+    The role's rights and the policies are set again in any case. Several processes may call it beside running servers:
+    after a deadlock with one, it begins again. Raises BackendError, and InvalidInput for an older server or newer
+    tables.
     """
+    from psycopg.errors import DeadlockDetected
+
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return _upgraded(url, migrations)
+        except BackendError as error:
+            if not isinstance(error.__cause__, DeadlockDetected) or time.monotonic() > until:
+                raise
+
+
+def _upgraded(url: str, migrations: tuple[Migration, ...]) -> tuple[int | None, int]:
     with connected(url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE,))
         before, after = schema_of(connection), 1 + len(migrations)
