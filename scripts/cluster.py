@@ -201,6 +201,7 @@ def _command() -> str:
 
 def main() -> None:
     """Run a cluster until Ctrl-C or SIGTERM."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets background processes ignore it
     parser = argparse.ArgumentParser(description="Run servers, workers, a balancer and PostgreSQL on this machine.")
     parser.add_argument("--servers", type=int, default=2, metavar="N", help="number of servers; default 2")
     parser.add_argument(
