@@ -246,7 +246,7 @@ class Config(Struct, frozen=True):
 _ADDRESS = re.compile(
     r"https?://(?:[^/?#\s]*@)?(?:\[[0-9a-f:.]+\]|[^/?#\s:@\[\]]+)(?::(\d{1,5}))?(/[^?#\s]*)?", re.IGNORECASE
 )
-_SECRET = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_SECRET = re.compile(r"(?<=://).+(?=@)")
 #: Environment names that are not CUEBOOK_SECTION_KEY.
 ALIASES = {"CUEBOOK_DATABASE_URL": "store.url", "CUEBOOK_KEY_FILE": "secrets.key_file"}
 _PREFIX = "CUEBOOK_"

@@ -1,6 +1,7 @@
 """Tests of the product on PostgreSQL: turns, the database commands, and the key that all machines share."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -121,8 +122,6 @@ def test_all_machines_have_one_key(postgres_url: str, tmp_path: Path) -> None:
     assert "is not the one" in cuebook("conversation", "list", cwd=folder, CUEBOOK_KEY_SECRET="other").stderr
     file = {"CUEBOOK_KEY_FILE": str(tmp_path / "key")}
     assert "does not exist. Copy it from another machine" in cuebook("conversation", "list", cwd=folder, **file).stderr
-    assert cuebook("db", "init", cwd=folder, **file).returncode == 0
-    assert cuebook("conversation", "list", cwd=folder, **file).returncode == 0
 
 
 async def test_a_copied_project_verifies_with_its_keys(
@@ -153,6 +152,49 @@ async def test_a_copied_project_verifies_with_its_keys(
     other = cuebook("db", "copy", "back.db", "without.db", "--without-keys", cwd=tmp_path)
     assert other.returncode == 0, other.stderr
     assert not (tmp_path / "without.db.key").exists()
+
+
+def test_a_database_has_one_key(postgres_url: str, tmp_path: Path) -> None:
+    folder = project(tmp_path / "ann", postgres_url)
+    assert cuebook("db", "init", cwd=folder, **SECRET).returncode == 0
+    file = {"CUEBOOK_KEY_FILE": str(tmp_path / "key")}
+    for command in (("db", "init"), ("conversation", "list")):
+        refused = cuebook(*command, cwd=folder, **file)
+        assert (refused.returncode, "was set up with another key" in refused.stderr) == (1, True)
+
+
+def test_a_copy_goes_to_a_database_without_tables(new_postgres_url: Callable[..., str], tmp_path: Path) -> None:
+    url, folder = new_postgres_url(tables=False), tmp_path / "ann"
+    folder.mkdir()
+    missing = cuebook("db", "copy", "nosuch.db", url, cwd=tmp_path, **SECRET)
+    assert (missing.returncode, "There is no database" in missing.stderr) == (1, True)
+    assert [each.name for each in tmp_path.iterdir()] == ["ann"]
+    (folder / "cuebook.toml").touch()
+    cuebook("memory", "add", "The printer is on floor 3.", cwd=folder)
+    done = cuebook("db", "copy", "ann", url, cwd=tmp_path, **SECRET)
+    assert (done.returncode, "the digests are equal" in done.stdout) == (0, True), done.stderr
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE copying (source TEXT)")
+    for command in (("db", "check", url), ("doctor", "-C", str(project(tmp_path / "bob", url)))):
+        assert "has not finished. Repeat `cuebook db copy`" in cuebook(*command, cwd=tmp_path, **SECRET).stdout
+    refused = cuebook("conversation", "list", "-C", "bob", cwd=tmp_path, **SECRET)
+    assert "has not finished. Repeat `cuebook db copy`" in refused.stderr
+
+
+@pytest.mark.parametrize("password", ["pa%ss", "pa ss", "pa@ss", "pa/ss", "[pass"])
+def test_an_invalid_url_shows_no_password(tmp_path: Path, password: str) -> None:
+    url = f"postgresql://ann:{password}@127.0.0.1:1/cue"
+    done = cuebook("db", "check", url, cwd=tmp_path)
+    assert done.returncode == 1
+    assert password not in done.stdout + done.stderr
+    assert "valid URL" in done.stderr or "Cannot connect" in done.stderr
+    shown = cuebook("config", cwd=tmp_path, CUEBOOK_DATABASE_URL=url)
+    assert password not in shown.stdout
+
+
+def test_a_folder_of_a_server_needs_no_quotes(tmp_path: Path) -> None:
+    done = cuebook("db", "start", "a&b c", cwd=tmp_path)
+    assert (done.returncode, "has special characters" in done.stderr) == (1, True)
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:

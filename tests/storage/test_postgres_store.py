@@ -3,9 +3,10 @@
 import asyncio
 import re
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from itertools import count
+from urllib.parse import urlsplit
 
 import msgspec
 import psycopg
@@ -38,8 +39,13 @@ _TABLES = sorted({table for table, _, _ in DECLARED} - {"schema_version"} | {*FU
 
 
 @pytest.fixture(scope="module")
-def url(postgres_server: str) -> str:
-    return postgres_server
+def url(postgres_server: str) -> Iterator[str]:
+    """Return the URL of a database of this module: the server's own one is the template of others."""
+    parts = urlsplit(postgres_server)
+    with psycopg.connect(parts._replace(path="/postgres").geturl(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE contract TEMPLATE {parts.path[1:]}")
+        yield parts._replace(path="/contract").geturl()
+        connection.execute("DROP DATABASE contract WITH (FORCE)")
 
 
 def empty_store(url: str) -> Store:

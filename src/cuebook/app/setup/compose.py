@@ -28,7 +28,7 @@ from cuebook.providers.recalled_answer import RecalledModel
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.redaction import Redactor
 from cuebook.signals.sentiment import analyzers_of, methods_of
-from cuebook.storage.database.postgres import stored_key
+from cuebook.storage.database.postgres import confirm_key, stored_key
 from cuebook.storage.database.sqlite_files import MEMORY
 from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import Store, open_store
@@ -238,6 +238,7 @@ def file_beside_database(config: Config, ending: str) -> Path | None:
     database = database_of(config)
     if database.startswith(SERVERS):
         database = str(Path(config.folder) / StoreConfig().url)
+        Path(database).parent.mkdir(parents=True, exist_ok=True)
     return None if database == MEMORY else Path(f"{database}{ending}")
 
 
@@ -261,12 +262,14 @@ def key_of(config: Config, *, new: bytes = b"") -> bytes:
         if not new and not file.exists():
             msg = f"secrets.key_file: {file} does not exist. Copy it from another machine, or run `cuebook db init`."
             raise InvalidInput(msg, where="secrets.key_file")
-        return database_key(file, new=new)
-    secret = os.environ.get(KEY_SECRET, "")
-    if not secret:
+        key = database_key(file, new=new)
+    elif secret := os.environ.get(KEY_SECRET, ""):
+        key = stored_key(database, secret, new=new)
+    else:
         msg = f"A PostgreSQL database needs a key. Set {KEY_SECRET}, or secrets.key_file to a file on each machine."
         raise InvalidInput(msg, where="secrets.key_file")
-    return stored_key(database, secret, new=new)
+    confirm_key(database, key, store=bool(new))
+    return key
 
 
 def _upstream(config: Config) -> HttpUpstream | None:

@@ -4,15 +4,15 @@ import os
 import secrets
 from pathlib import Path
 
-from cuebook.app.setup.compose import KEY_SECRET, database_of, key_of
+from cuebook.app.setup.compose import KEY_SECRET, database_of, key_file_of, key_of
 from cuebook.app.setup.project_files import load_config
 from cuebook.config import SERVERS, Config
-from cuebook.errors import Conflict, InvalidInput
+from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.providers.clock_and_ids import KEY_BYTES
 from cuebook.records.answer import Answer
 from cuebook.records.expression import counted
 from cuebook.storage.database.copying import Progress, copy
-from cuebook.storage.database.postgres import ROLE, connected, schema_of, upgrade, user_of
+from cuebook.storage.database.postgres import ROLE, connected, is_copying, schema_of, upgrade, user_of
 from cuebook.storage.database.statements import VERSION
 
 _CAN_SWITCH = "SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s"
@@ -83,7 +83,18 @@ def copy_database(
     Without keys, neither API keys nor that key are copied. Blocks. Raises NotFound, InvalidInput, Conflict.
     """
     old, new = _named(source), _named(target)
+    if not database_of(old).startswith(SERVERS) and not Path(database_of(old)).is_file():
+        msg = (
+            f"There is no database {database_of(old)!r}. Name a project's folder, a SQLite file or a postgresql:// URL."
+        )
+        raise NotFound(msg)
     if with_keys:
+        file = key_file_of(old)
+        if file is not None and not file.exists():
+            msg = f"The source has no key file {str(file)!r}. Put it there, or copy with --without-keys."
+            raise NotFound(msg)
+        if database_of(new).startswith(SERVERS):
+            upgrade(database_of(new))
         key = key_of(old)
         if key_of(new, new=key) != key:
             msg = f"{target!r} has another key. Choose a target without one, or copy with --without-keys."
@@ -123,15 +134,20 @@ def check_database(config: Config) -> DatabaseCheck:
         can_switch = connection.execute(_CAN_SWITCH, (ROLE,)).fetchone()
         tables = connection.execute(_UNPROTECTED).fetchall()
         [server] = connection.execute("SELECT current_setting('server_version')").fetchone()
+        is_partial = is_copying(connection)
     unprotected = tuple(name for (name,) in tables)
     faults = []
+    if is_partial:
+        faults.append("A copy into the database has not finished. Repeat `cuebook db copy`.")
     if found is None:
         faults.append("The tables are missing. Run `cuebook db init`.")
-    elif found != VERSION:
+    elif found > VERSION:
+        faults.append(f"A newer version of Cuebook made the tables (schema {found}, here {VERSION}). Update Cuebook.")
+    elif found < VERSION:
         faults.append(f"The tables have schema {found}, not {VERSION}. Run `cuebook db migrate`.")
     if unprotected:
         faults.append(f"Row-level security is off for {', '.join(unprotected)}. Run `cuebook db migrate`.")
-    if strong and not (can_switch and can_switch[0]):
+    if found is not None and strong and not (can_switch and can_switch[0]):
         faults.append(f"{user} bypasses row-level security and cannot switch to {ROLE}. Run `cuebook db init`.")
     return DatabaseCheck(
         server=server, user=user, role=ROLE if strong else user, schema=found, unprotected=unprotected,

@@ -1,6 +1,7 @@
 """Run a PostgreSQL server with pgvector in a folder: for trying Cuebook out and for tests. All functions block."""
 
 import importlib
+import re
 import subprocess
 import time
 import warnings
@@ -10,6 +11,8 @@ from typing import Any, Final
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.answer import Answer
 
+#: A path that needs no quotes in a shell: pg_ctl passes it to one.
+_NAME: Final = re.compile(r"[\w./+-]+", re.ASCII)
 #: The database in the server.
 DATABASE: Final = "cuebook"
 #: Attempts to start, of up to ten seconds each on a busy machine.
@@ -84,6 +87,11 @@ def status(folder: Path) -> ServerStatus:
 
 
 def _server(folder: Path) -> Any:
+    if not _NAME.fullmatch(str(folder.resolve())):
+        msg = (
+            f"{str(folder)!r} has special characters, which PostgreSQL's start does not support. Choose another folder."
+        )
+        raise InvalidInput(msg, where="folder")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "PG_VERSION").exists():
         msg = f"{str(folder)!r} has other files. Choose a new folder for the server's data."
         raise InvalidInput(msg, where="folder")

@@ -85,7 +85,7 @@ def copy(
     """
     with _opened(source, is_target=False) as old, _opened(target, is_target=True) as new:
         known = tables(with_keys=with_keys)
-        continued = _begin(new, known, shown=_identity(source))
+        continued = _begin(new, known, shown=_identity(source, with_keys=with_keys))
         counts = {}
         for table in known:
             counts[table.name] = _copy_table(old, new, table, progress, at_once)
@@ -180,10 +180,10 @@ def _opened(place: str, *, is_target: bool) -> Iterator[_Side]:
             connection.commit()
 
 
-def _identity(place: str) -> str:
-    """Return a digest that recognizes a source."""
+def _identity(place: str, *, with_keys: bool) -> str:
+    """Return a digest that recognizes a copy."""
     name = place if place.startswith(SERVERS) else str(Path(place).resolve())
-    return sha256(name.encode()).hexdigest()
+    return sha256(f"{name} {with_keys}".encode()).hexdigest()
 
 
 # ---- the copy -------------------------------------------------------------------------------------------------------

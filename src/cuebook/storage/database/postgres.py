@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from hashlib import sha256
 from sqlite3 import Cursor  # psycopg's has the same methods
 from typing import Any, Final, TypeVar
 
@@ -191,7 +192,7 @@ class PostgresDatabase:
     async def remains(self) -> str:
         position = await self.read(lambda each: each.value("log_position"))
         place = f"PostgreSQL's write-ahead log up to {position}, replicas that have not replayed it"
-        return f"{place}, and backups and pg_dump files made before"
+        return f"{place}, backups and pg_dump files made before, and mirrors of the audit log on other machines"
 
     async def version(self) -> tuple[int, int]:
         def look(transaction: Transaction) -> tuple[int, int]:
@@ -331,11 +332,12 @@ def connected(url: str) -> Iterator[Any]:
     except ModuleNotFoundError:
         msg = "store.url: PostgreSQL needs psycopg, which is not installed. Install cuebook[postgres]."
         raise InvalidInput(msg, where="store.url") from None
+    _check_url(url)
     try:
         connection = connect(url)
     except OperationalError as error:
         cause = " ".join(str(error).split()).rstrip(".?")
-        msg = f"Cannot connect to the database: {cause}. Check store.url, and that the server is running."
+        msg = f"Cannot connect to the database: {cause}. Check its URL, and that the server is running."
         raise BackendError(msg, retryable=True) from error
     try:
         with connection:
@@ -345,6 +347,21 @@ def connected(url: str) -> Iterator[Any]:
             yield connection
     except Error as error:
         raise explain(error) from error
+
+
+def _check_url(url: str) -> None:
+    """Raise InvalidInput for a URL that is not valid. Its text may be a password, and is not shown."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        parts = conninfo_to_dict(url)
+        valid = url.count("@") < 2 and not any("@" in str(parts.get(name)) for name in ("host", "port", "dbname"))
+    except ProgrammingError:
+        valid = False
+    if not valid:
+        msg = "store.url is not a valid URL. Write postgresql://USER:PASSWORD@HOST/DATABASE, and special characters"
+        raise InvalidInput(f"{msg} of the password as %40 (@), %2F (/) or %25 (%).", where="store.url") from None
 
 
 # ---- the tables -----------------------------------------------------------------------------------------------------
@@ -375,7 +392,8 @@ def _upgraded(url: str, migrations: tuple[Migration, ...]) -> tuple[int | None, 
         check_version(before or after)
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
             connection.execute(f"CREATE ROLE {ROLE}")
-        connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
+        if not connection.execute("SELECT pg_has_role(%s, 'MEMBER')", (ROLE,)).fetchone()[0]:
+            connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
         for statement in ddl("postgresql") if before is None else translated(migrations[before - 1 :]):
             connection.execute(statement)
         connection.execute("DELETE FROM schema_version")
@@ -392,9 +410,12 @@ def inspected(url: str) -> bool:
     with connected(url) as connection:
         version = schema_of(connection)
         name, strong = user_of(connection)
-    if version is None:
-        msg = "store.url: the database has no tables of Cuebook. Run `cuebook db init`."
+        is_partial = is_copying(connection)
+    if is_partial:
+        msg = "store.url: a copy into this database has not finished. Repeat `cuebook db copy`."
         raise InvalidInput(msg, where="store.url")
+    if version is None:
+        raise _no_tables()
     check_version(version)
     if version < VERSION:
         msg = f"store.url: the database has schema {version}, not {VERSION}. Run `cuebook db migrate`."
@@ -402,11 +423,21 @@ def inspected(url: str) -> bool:
     return strong and name != ROLE
 
 
+def _no_tables() -> InvalidInput:
+    msg = "store.url: the database has no tables of Cuebook. Run `cuebook db init`."
+    return InvalidInput(msg, where="store.url")
+
+
 def check_version(version: int) -> None:
     """Raise InvalidInput for tables of a newer version."""
     if version > VERSION:
         msg = f"store.url: a newer version of Cuebook made the database (schema {version}, here {VERSION}). Update."
         raise InvalidInput(msg, where="store.url")
+
+
+def is_copying(connection: Any) -> bool:
+    """Return whether a copy into a database has begun and not ended."""
+    return connection.execute("SELECT to_regclass('copying')").fetchone()[0] is not None
 
 
 def schema_of(connection: Any) -> int | None:
@@ -440,6 +471,8 @@ def stored_key(url: str, secret: str, *, new: bytes = b"") -> bytes:
         return AESGCM(Scrypt(salt=salt, length=32, n=1 << 15, r=8, p=1).derive(secret.encode()))
 
     with connected(url) as connection:
+        if schema_of(connection) is None:
+            raise _no_tables()
         if new:
             salt, nonce = secrets.token_bytes(16), secrets.token_bytes(12)
             body = salt + nonce + cipher(salt).encrypt(nonce, new, None)
@@ -454,3 +487,22 @@ def stored_key(url: str, secret: str, *, new: bytes = b"") -> bytes:
     except InvalidTag:
         msg = "CUEBOOK_KEY_SECRET is not the one with which the database's key was stored. Set that one."
         raise InvalidInput(msg, where="CUEBOOK_KEY_SECRET") from None
+
+
+def confirm_key(url: str, key: bytes, *, store: bool = False) -> None:
+    """Check that a key is the one of a database, by its fingerprint; with `store`, store that if there is none. Blocks.
+
+    Raises InvalidInput for another key.
+    """
+    mark = sha256(b"cuebook key\0" + key).digest()
+    with connected(url) as connection:
+        if schema_of(connection) is None:
+            raise _no_tables()
+        if store:
+            connection.execute("INSERT INTO wrapped_key VALUES (2, %s) ON CONFLICT DO NOTHING", (mark,))
+        row = connection.execute("SELECT body FROM wrapped_key WHERE no = 2").fetchone()
+    if row is not None and bytes(row[0]) != mark:
+        msg = (
+            "The database was set up with another key. Copy the key file of a machine that uses it, or set its secret."
+        )
+        raise InvalidInput(msg, where="secrets.key_file")
