@@ -452,6 +452,7 @@ async def test_parallel_asks_keep_every_post_covered_at_all_times(tmp_path):
             assert (await cue.turns.replay(NAME, n)).verdict == "identical"
 
 
+@pytest.mark.slow
 async def test_long_conversations_that_are_not_due_hide_no_due_one(tmp_path):
     """Store 120 long conversations with compaction off before a shorter one that is due."""
     (tmp_path / "config").mkdir()

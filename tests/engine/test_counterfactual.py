@@ -83,6 +83,7 @@ async def test_each_window_of_long_conversations_is_recomputed(tmp_path, clock, 
     assert kinds >= {"memory", "mind", "no room for memory" if budget else "experience"}
 
 
+@pytest.mark.slow
 async def test_an_earlier_turn_uses_the_summary_of_its_time(tmp_path, clock):
     async with cue_on(tmp_path, clock=clock, memory__profile="standard") as cue:
         for number in range(60):

@@ -197,6 +197,7 @@ async def test_a_pass_does_not_overwrite_a_concurrent_correction(tmp_path, clock
         assert "allergic to nuts" not in summary
 
 
+@pytest.mark.slow
 async def test_a_forgotten_item_does_not_return(tmp_path, clock):
     async with open_database(tmp_path, clock, memory__user=True) as cue:
         await store_long_conversation(cue, clock)

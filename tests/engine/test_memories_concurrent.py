@@ -187,6 +187,7 @@ async def test_decay_affects_one_tenants_knowledge(tmp_path, clock):
         assert [hit.text for hit in await cue.memory.search("lamp", user="ann", scopes=["user"])]
 
 
+@pytest.mark.slow
 async def test_forgetting_a_persona_covers_undelivered_posts(tmp_path, clock):
     async with open_with_memory(tmp_path, clock, memory__user=False, memory__persona=True) as cue:
         for n in range(203):

@@ -341,6 +341,7 @@ async def test_a_guests_observation_is_forgotten_with_the_guest(clock):
         assert [(await observation_of(cue, n))["by"] for n in (1, 2, 3)] == [None, None, "feedback"]
 
 
+@pytest.mark.slow
 async def test_one_extreme_user_has_little_weight(cue, clock):
     for n in range(12):
         await ask_in_order(cue, "hello", THANKS, name=f"c{n}", user=f"u{n}")

@@ -75,6 +75,7 @@ async def test_each_profile_has_figures_of_the_same_calls(shadow: bool) -> None:
 @pytest.mark.parametrize(
     "fields", [{}, pytest.param({"model": "gpt-4", "times": 17}, marks=pytest.mark.slow)], ids=["fits", "overflows"]
 )
+@pytest.mark.slow
 async def test_the_figures_are_those_of_a_run_with_the_profile(fields: dict[str, Any]) -> None:
     clock = FrozenClock()
     async with opened(clock) as cue:

@@ -41,6 +41,7 @@ async def turn_counts(cue):
 # ---- concurrency -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_settle_runs_all_due_reflections(tmp_path):
     async with open_reflecting(tmp_path, persona=LOOKS_BACK) as (cue, _):
         for n in range(210):

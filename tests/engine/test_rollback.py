@@ -84,6 +84,7 @@ def open_database(folder, clock, mode="guarded", **more):
     return cue_on(folder, clock=clock, prompts__rollback=mode, **more)
 
 
+@pytest.mark.slow
 async def test_guarded_mode_reverts_a_version_worse_than_its_control(tmp_path, clock):
     async with open_database(tmp_path, clock) as cue:
         users = Users(cue, clock)
@@ -107,6 +108,7 @@ async def test_guarded_mode_reverts_a_version_worse_than_its_control(tmp_path, c
         assert (await cue.prompts.render(SLUG)).text == "one"
 
 
+@pytest.mark.slow
 async def test_guarded_mode_keeps_a_version_that_matches_its_control(tmp_path, clock):
     async with open_database(tmp_path, clock) as cue:
         users = Users(cue, clock)
@@ -306,6 +308,7 @@ async def round_of(cue, conversation, *, user=None):
     return prompt_texts(reply)[0], reply.metadata.get("promptVariants", {}).get(SLUG)
 
 
+@pytest.mark.slow
 async def test_the_control_keeps_its_share_and_its_conversations(tmp_path, clock):
     write_persona(tmp_path)
     async with open_database(tmp_path, clock) as cue:

@@ -50,6 +50,7 @@ async def loop(client, steps, *, start=0, text="found it"):
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 
 
+@pytest.mark.slow
 async def test_a_loop_of_forty_steps_is_one_turn_of_one_round(cue, client):
     for n in range(20):
         await client.say(f"The box of colour {n} holds {n} apples.")

@@ -178,6 +178,7 @@ def test_an_unchanged_front_keeps_all_bytes_before_the_previous_query(
 
 
 @pytest.mark.parametrize("profile", ["standard", "off"])
+@pytest.mark.slow
 async def test_a_window_of_many_posts_reports_the_dropped_ones(profile: str) -> None:
     config = build(arguments={"store.url": ":memory:", "memory.profile": profile})
     async with Cuebook.open(config, worker=False) as cue:

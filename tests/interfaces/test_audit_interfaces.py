@@ -142,6 +142,7 @@ def test_command_json_equals_the_route_answers(served: Live, audited: Path, here
         assert here.json("audit", *command) == httpx.request(method, served.url + path).json()
 
 
+@pytest.mark.slow
 def test_verify_names_the_record_with_a_flipped_byte(audited: Path, here: CommandRunner) -> None:
     for column, byte in (
         ("body", b"persona/kind"),

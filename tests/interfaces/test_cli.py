@@ -286,6 +286,7 @@ def test_replay_of_an_altered_turn_fails(here: CommandRunner) -> None:
     assert here.json("turn", "replay", "chat", "2", code=1)["verdict"] == "altered"
 
 
+@pytest.mark.slow
 def test_conversations_are_exported_and_imported(here: CommandRunner, tmp_path: Path) -> None:
     transcript = write_messages(tmp_path, ("user", "The lease ends on 3 May."), ("assistant", "Noted."))
     assert "c1: 2 of 2 posts new (from OpenAI messages)" in here(
@@ -375,6 +376,7 @@ def test_settle_reports_finished_and_pending_jobs(here: CommandRunner, tmp_path:
     assert here("settle", "--timeout", "0", code=1) == "still pending: 1 compaction job, 1 optimizer job\n"
 
 
+@pytest.mark.slow
 def test_long_lists_are_paginated(here: CommandRunner, tmp_path: Path) -> None:
     talk = [("user", f"I live in town number {n}. We decided to paint wall {n} blue.") for n in range(5)]
     here("conversation", "import", write_messages(tmp_path, *talk), "--conversation", "c1")
@@ -393,6 +395,7 @@ def test_long_lists_are_paginated(here: CommandRunner, tmp_path: Path) -> None:
     assert "last: send either last" in here("conversation", "show", "c1", "--limit", "2", "--last", "2", code=1)
 
 
+@pytest.mark.slow
 def test_session_shared_entries_and_manual_summaries(here: CommandRunner, tmp_path: Path) -> None:
     entry = {"type": "plan", "scope": "conversation", "content": "paint all walls", "id": "sme-1"}
     note = {"type": "shared_memory_entry", "content": "", "extra": entry}

@@ -145,6 +145,7 @@ def test_new_prompt_is_written_in_the_editor(here: CommandRunner, editor: Any) -
     assert len(here.json("prompt", "log", "persona/new")["items"]) == 1
 
 
+@pytest.mark.slow
 def test_failed_edit_keeps_the_text_in_a_file(kind: CommandRunner, editor: Any, tmp_path: Path) -> None:
     here = kind
     other = f"{CUEBOOK} -C {here.folder} prompt new {ID} --section limits='Be quick.' >/dev/null"
@@ -309,6 +310,7 @@ def test_drift_compares_a_fresh_checkout_with_its_registry(kind: CommandRunner, 
     assert cuebook("prompt", "drift", cwd=clone).returncode == 0
 
 
+@pytest.mark.slow
 def test_conflicting_changes_are_reported_until_a_forced_push(
     kind: CommandRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +330,7 @@ def test_conflicting_changes_are_reported_until_a_forced_push(
     assert kind("prompt", "drift").startswith("no drift: ")
 
 
+@pytest.mark.slow
 def test_unreadable_file_stops_push_but_no_other_command(kind: CommandRunner) -> None:
     odd = kind.folder / "prompts/default/odd.md"
     odd.write_bytes(b"caf\xe9")
@@ -356,6 +359,7 @@ def test_server_start_pushes_edited_prompt_files(kind: CommandRunner) -> None:
 # ---- export, import and migration
 
 
+@pytest.mark.slow
 def test_import_of_an_export_recreates_all_prompts(
     kind: CommandRunner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -411,6 +415,7 @@ def test_migration_has_a_dry_run_and_is_idempotent(here: CommandRunner, tmp_path
     assert "prompts.json: " in here("prompt", "migrate", str(file), code=1)
 
 
+@pytest.mark.slow
 def test_lint_fails_on_errors_and_warns_otherwise(kind: CommandRunner) -> None:
     assert kind("prompt", "lint") == "no findings\n"
     file = kind.folder / "prompts/default/bad.md"

@@ -25,6 +25,7 @@ async def record_turns(here: CommandRunner, turns: int = 10) -> None:
             await cue.ask(Ask("What shall I cook today?", f"meal-{number}", user="ann"))
 
 
+@pytest.mark.slow
 def test_utility_is_reported_and_useless_memories_are_pruned(here: CommandRunner) -> None:
     asyncio.run(record_turns(here))
     result = here.json("eval", "--leave-one-out")

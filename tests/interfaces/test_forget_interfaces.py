@@ -130,6 +130,7 @@ def import_post(here: CommandRunner) -> Callable[[], None]:
     return run_import
 
 
+@pytest.mark.slow
 def test_forget_command_erases_and_its_receipt_is_verified(
     here: CommandRunner, import_post: Callable[[], None]
 ) -> None:

@@ -242,6 +242,7 @@ serve(Cuebook.open(config, model=model), port=0, started=lambda url: print(url, 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.slow
 def test_serve_stops_cleanly_on_a_signal(tmp_path: Path, number: int) -> None:
     command = [sys.executable, "-W", "error", "-c", PROGRAM, str(tmp_path / "cuebook.db"), "0.5", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -1,5 +1,6 @@
 """Tests of the items of a conversation over HTTP and on the command line: show, correct and forget."""
 
+import pytest
 from api_keys import served
 from commands import CommandRunner, write_messages
 
@@ -57,6 +58,7 @@ async def test_only_the_user_shows_corrects_and_forgets_an_item() -> None:
         assert ((await ann.get(receipt)).status_code, (await bob.get(receipt)).status_code) == (200, 404)
 
 
+@pytest.mark.slow
 def test_operator_corrects_and_forgets_listed_items(here: CommandRunner) -> None:
     talk = write_messages(here.folder, *[("user", text) for text in SAID])
     here("conversation", "import", talk, "--conversation", "c1")

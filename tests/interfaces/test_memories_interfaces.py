@@ -101,6 +101,7 @@ async def test_memories_are_paginated_and_odd_queries_work(client):
     ).status_code == 400
 
 
+@pytest.mark.slow
 def test_operator_lists_corrects_and_exports_memories(here: CommandRunner) -> None:
     project = here.folder / "cuebook.toml"
     project.write_text(project.read_text().replace("[memory]", "[memory]\nuser = true"))

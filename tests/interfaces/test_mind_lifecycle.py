@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from commands import CommandRunner
 
 from cuebook import Ask, BlockingCuebook
@@ -17,6 +18,7 @@ SAID = (
 )
 
 
+@pytest.mark.slow
 def test_mood_follows_a_conversation_from_frustrated_to_satisfied(here: CommandRunner, project: Path) -> None:
     with BlockingCuebook.open(project, worker=False) as cue:
         for text in SAID:

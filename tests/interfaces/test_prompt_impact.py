@@ -36,6 +36,7 @@ def record_turns(folder: Path) -> None:
             cue.ask(Ask(text, "c", persona="ferry", user="ann", token_budget=500))
 
 
+@pytest.mark.slow
 def test_diff_measures_an_edited_file_before_it_is_pushed(used_project: CommandRunner) -> None:
     file = used_project.folder / FILE
     file.write_text(file.read_text().replace("You are", f"{LONG}You are"))
@@ -78,6 +79,7 @@ def test_diff_reports_only_errors_in_the_prompts_own_file(used_project: CommandR
     assert used_project("prompt", "diff", ID, code=1) == f"cuebook: {FILE}: empty. Write its text, or delete it.\n"
 
 
+@pytest.mark.slow
 def test_http_and_python_report_the_same_impact(used_project: CommandRunner, serve_live: Callable[..., Live]) -> None:
     used_project("prompt", "new", ID, "--text", f"{LONG}You are $agent_name.")
     result: dict[str, Any] = used_project.json("prompt", "diff", ID, "1", "2")

@@ -148,6 +148,7 @@ async def test_run_without_a_conversation_processes_changed_ones(client: httpx.A
     ).status_code == 404
 
 
+@pytest.mark.slow
 def test_analysis_and_optimizer_on_the_command_line(here: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / "talk.json").write_text(json.dumps([*MESSAGES, *MORE]))
     here("conversation", "import", str(tmp_path / "talk.json"), "--conversation", "c1")

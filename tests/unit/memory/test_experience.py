@@ -138,6 +138,7 @@ def test_selection_by_words_is_precise() -> None:
 
 
 @pytest.mark.skipif(bool(missing()), reason="needs cuebook[embeddings]")
+@pytest.mark.slow
 def test_selection_by_similarity_has_higher_recall() -> None:
     texts = sorted(
         {query for _, query, _ in PAIRS} | {c for own in ADVICE.values() for a in own for c in clauses(a.when)}
