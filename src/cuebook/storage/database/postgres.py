@@ -371,17 +371,18 @@ def upgrade(url: str, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tupl
     """Create the tables and the role of servers, or migrate the tables. Return their version before and after. Blocks.
 
     The role's rights and the policies are set again in any case. Several processes may call it beside running servers:
-    after a deadlock with one, it begins again. Raises BackendError, and InvalidInput for an older server or newer
+    after a conflict with one, it begins again. Raises BackendError, and InvalidInput for an older server or newer
     tables.
     """
-    from psycopg.errors import DeadlockDetected
+    from psycopg.errors import DeadlockDetected, InternalError_
 
+    passing = (DeadlockDetected, InternalError_)  # InternalError_: a table's entry was changed by a vacuum
     until = time.monotonic() + PATIENCE_S
     while True:
         try:
             return _upgraded(url, migrations)
         except BackendError as error:
-            if not isinstance(error.__cause__, DeadlockDetected) or time.monotonic() > until:
+            if not isinstance(error.__cause__, passing) or time.monotonic() > until:
                 raise
 
 
