@@ -55,7 +55,7 @@ Merged = tuple[list[Item], list[Item]]
 
 
 class QuoteWords(Struct, frozen=True):
-    """What two quotes are compared by: weights of topic words, values by type, names, and signs of a change."""
+    """Features to compare two quotes: weights of topic words, values by type, names, and signs of a change."""
 
     topic: dict[str, float]
     values: dict[str, frozenset[str]]
