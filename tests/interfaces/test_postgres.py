@@ -61,13 +61,33 @@ async def test_a_forget_leaves_no_byte_in_the_tables(
                 await cue.ask(Ask(f"{number}: I have a quokka.", "c1", user="ann"))
                 await cue.ask(Ask(f"{number}: I like figs.", "c2", user="bob"))
             await cue.settle(timeout=60)
+            connection.execute("ANALYZE")  # as autovacuum does: statistics contain values
             assert occurrences() > 20
-            receipt = await cue.memory.forget(user="ann")
+            with psycopg.connect(postgres_url) as reader:
+                reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                reader.execute("SELECT 1")
+                assert (await cue.memory.forget(user="ann")).state == "pending", "an older transaction may read"
+            await cue.settle(timeout=60)
+            receipt = (await cue.memory.receipts())[0]
             assert receipt.state == "done"
             assert "write-ahead log up to" in receipt.remains
             assert cue.memory.verify_receipt(receipt, name="ann").ok
             assert occurrences() == 0
             assert len(await cue.conversations.posts("c2")) == 40
+
+
+async def test_a_role_that_may_not_vacuum_leaves_receipts_pending(
+    postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute("CREATE ROLE guest IN ROLE cuebook_app")
+        database = PostgresDatabase(f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-crole%3Dguest")
+        try:
+            assert not await database.clean()
+        finally:
+            await database.aclose()
+            owner.execute("DROP ROLE guest")
+    assert "Connect as the owner of the database." in caplog.text
 
 
 def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> None:
