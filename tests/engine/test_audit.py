@@ -142,6 +142,14 @@ async def test_two_processes_mirror_each_record_once(project):
         assert (verdict.ok, verdict.records) == (True, 20)
 
 
+async def test_a_server_that_leaves_jobs_to_workers_keeps_its_mirror(project):
+    async with cue_on(project, worker=True, work__where="workers") as cue:
+        await run_turns(cue)
+        async with asyncio.timeout(60):
+            while not (project / FILE).exists():  # noqa: ASYNC110  # a thread writes it
+                await asyncio.sleep(0.01)
+
+
 async def test_a_mirror_removed_while_open_is_rewritten(project):
     async with cue_on(project) as cue:
         await save_versions(cue, 3)

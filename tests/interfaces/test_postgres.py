@@ -90,6 +90,39 @@ async def test_a_role_that_may_not_vacuum_leaves_receipts_pending(
     assert "Connect as the owner of the database." in caplog.text
 
 
+async def test_each_machine_cleans_its_own_audit_mirror(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(*next(iter(SECRET.items())))
+    stored_key(postgres_url, SECRET["CUEBOOK_KEY_SECRET"], new=bytes(32))
+    folders = [project(tmp_path / name, postgres_url) for name in ("one", "two", "stopped")]
+    (folders[0] / "personas").mkdir()
+    (folders[0] / "personas/ada.json").write_text('{"id": "ada", "prompts": {"persona": "greeting"}}')
+    one, two, stopped = (Cuebook.open(folder, worker=False) for folder in folders)
+
+    def machines_with(word: str) -> list[str]:
+        return [each.name for each in folders if word in (each / "logs/prompts_audit.jsonl").read_text()]
+
+    async with one, two:
+        await one.prompts.save("greeting", {"body": "Greet $user_name."}, params=["user_name"])
+        await one.ask(Ask("hello", "c1", user="Quirina", persona="ada"))
+        async with stopped:
+            assert await one.settle() == await two.settle() == await stopped.settle() == {}
+        assert machines_with("Quirina") == ["one", "two", "stopped"]
+        await two.memory.forget(user="Quirina")
+        assert machines_with("Quirina") == ["one", "stopped"]
+        await one.work()
+        assert machines_with("Quirina") == ["stopped"]
+        await one.ask(Ask("hello", "c2", user="Rosa", persona="ada"))
+        await one.settle()
+        assert (await two.audit.verify()).ok
+    async with Cuebook.open(folders[2], worker=False) as stopped:
+        assert await stopped.settle() == {}
+        assert machines_with("Quirina") == []
+        assert (await stopped.audit.verify()).ok
+    assert "lacked" not in caplog.text
+
+
 def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> None:
     name = "prepared"
     with psycopg.connect(postgres_server, autocommit=True) as connection:

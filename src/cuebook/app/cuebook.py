@@ -172,8 +172,8 @@ class Cuebook:
         if self._upstream is not None and self.config.settings.upstream.shadow:
             self._shadow = Shadow(self._upstream)
             self._shadow.start()
-        if self._works and self.config.settings.work.where == "everywhere":
-            self._worker.start()
+        if self._works:
+            self._worker.start(local_only=self.config.settings.work.where == "workers")
         return self
 
     async def __aexit__(

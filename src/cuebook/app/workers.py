@@ -45,7 +45,7 @@ class JobWorker:
         self._worker = Worker(
             cue.services,
             interval_s=cue.config.settings.work.interval_s,
-            jobs=[job for job in JOBS if job.name in self.queues],
+            jobs=[job for job in JOBS if job.name in self.queues or job.is_local],
             concurrency=concurrency,
         )
 

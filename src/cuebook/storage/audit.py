@@ -6,6 +6,7 @@ import msgspec
 
 from cuebook.prompts.chain import link
 from cuebook.records.audit import GENESIS, Checkpoint, CommittedText, Record, unreadable
+from cuebook.storage.access import current_epoch
 from cuebook.storage.database.columns import decode, encode
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
 
@@ -28,6 +29,11 @@ class AuditStore(Noun):
     def last(self, transaction: Transaction) -> tuple[int, str]:
         """Return seq and hash of the newest record, (0, GENESIS) for none."""
         return _last(transaction)
+
+    @read
+    def erasures(self, transaction: Transaction) -> int:
+        """Return how often texts of records were erased."""
+        return current_epoch(transaction, "audit")
 
     @read
     def checkpoints(self, transaction: Transaction) -> list[Checkpoint]:

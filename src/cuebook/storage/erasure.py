@@ -177,6 +177,8 @@ def _erase_audit(
         # a damaged record fails verification anyway, and its text must go
         if record is None or ((not conversation or record.conversation == conversation) and which(record)):
             erased += transaction.run("audit_erase", seq=row["seq"], texts=b"{}").rowcount
+    if erased:
+        raise_epoch(transaction, "audit")
     return erased
 
 

@@ -165,7 +165,7 @@ class Audit(Namespace):
             return structs.replace(verdict, ok=False, first_bad=cut, reason=reason)
         try:
             await keep_mirror(self._services)
-            mirrored = await self.verify_mirror(file, kept=kept)
+            mirrored = await self._verify_file(file, checkpoints)  # others may sign newer ones meanwhile
         except (BackendError, FileNotFoundError):  # nothing written yet, not writable, or of another project
             return await self._not_cut(verdict, file)
         if mirrored.ok:
@@ -187,7 +187,9 @@ class Audit(Namespace):
 
     async def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
         """Verify a mirror file or an export in the same way. Raises OSError, and InvalidInput for any other file."""
-        checkpoints = [*await self.checkpoints(), *kept]
+        return await self._verify_file(file, [*await self.checkpoints(), *kept])
+
+    async def _verify_file(self, file: Path, checkpoints: Sequence[Checkpoint]) -> Verdict:
         key = verifying_key(self._services.settings.key)
 
         def check() -> Verdict:

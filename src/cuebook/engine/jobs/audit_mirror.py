@@ -1,8 +1,11 @@
 """Background job for the audit log: append to its mirror file and sign checkpoints. No turn waits for either.
 
-The table is the source of truth. One process at a time locks the file and appends the missing records. A line that a
-crash cut off is written again, and a deleted file is started again. A file that ends with a record unknown to the table
-stays as it is: another project writes it, or the table was truncated.
+The table is the source of truth. Each machine has its own file. One process at a time locks it and appends the missing
+records. A line that a crash cut off is written again, and a deleted file is started again. A file that ends with a
+record unknown to the table stays as it is: another project writes it, or the table was truncated.
+
+The table counts its erasures. A file beside the mirror contains the count up to which the mirror is clean, so each
+machine cleans its own mirror after an erasure by any of them.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct, field
 
+from cuebook.config import SERVERS
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError, InvalidInput
@@ -52,23 +56,25 @@ def verifying_key(key: bytes) -> bytes:
 
 
 class MirrorProgress(Struct):
-    """State of the mirror in this process: its last seq and size after the last write, and the last checkpoint."""
+    """State of the mirror in this process: last seq, size and erasures at the last write, and the last checkpoint."""
 
-    end: tuple[int, int] | None = None
+    end: tuple[int, int, int] | None = None
     signed: tuple[int, float] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     writing: set[asyncio.Task[bool]] = field(default_factory=set)
 
 
 async def _due(services: Services, _: DueQuery) -> list[DueWork[int]]:
-    """Return the number of the newest record if the file may lack records or a checkpoint is due."""
+    """Return the newest record if the file may lack records or contain erased texts, or if a checkpoint is due."""
     file, progress = services.settings.audit_mirror, services.caches.progress_of(MirrorProgress)
     async with progress.lock:
         last, _root = await services.audit.last(Scope())
-        written = file is None or progress.end == (last, _size(file))
+        erasures = await services.audit.erasures(Scope())
+        written = file is None or progress.end == (last, _size(file), erasures)
         if not last or (written and not await _is_unsigned(services, last)):
             return []
-        return [DueWork("", "the audit log", last, 0 if file is None or written else await _missing(file, last))]
+        count = 0 if file is None or written else await _missing(file, last, erasures)
+        return [DueWork("", "the audit log", last, count)]
 
 
 async def _run(services: Services, _: Scope, __: int) -> bool:
@@ -106,8 +112,11 @@ async def _keep(services: Services, scope: Scope, *, closing: bool) -> bool:
         if not last:
             return False
         try:
-            if file is not None and progress.end != (last, _size(file)):
-                progress.end = await _appended(services, scope, file, closing=closing)
+            erasures = await services.audit.erasures(scope)
+            if file is not None and progress.end != (last, _size(file), erasures):
+                tries = _PATIENCE if closing else 1
+                if await _erased(services, scope, file, erasures, tries):
+                    progress.end = await _appended(services, scope, file, erasures, tries)
         except OSError as error:
             name = file.name if file else ""
             raise BackendError(f"Cannot write audit mirror {name!r}: {error.strerror}.") from error
@@ -131,7 +140,12 @@ async def first_cut(services: Services) -> int:
 
 
 async def _cut(services: Services, record: Record | None) -> int:
-    """Return the first record after the mirror's last that a checkpoint covers, 0 for none."""
+    """Return the first record after the mirror's last that a checkpoint covers, 0 for none.
+
+    On a server, another machine may have signed the checkpoint: that this mirror lacks records is normal.
+    """
+    if services.config.store.url.startswith(SERVERS):
+        return 0
     checkpoints = await services.audit.checkpoints(Scope())
     seq = record.seq if record else 0
     return seq + 1 if checkpoints and checkpoints[-1].size > seq else 0
@@ -147,39 +161,60 @@ async def erase_mirror(services: Services) -> bool:
         return True
     async with progress.lock:
         try:
-            mirror = await asyncio.to_thread(_open_locked, file, _PATIENCE)
-            if mirror is None:
-                return False
-            with mirror:
-                erased: set[str] = set()
-                after = 0
-                while records := await services.audit.records(Scope(), after=after, limit=_PAGE):
-                    erased.update(  # their commitments remain
-                        each.hash
-                        for each in records
-                        if not each.texts and (each.input_context or each.interpolated_text or each.output_summary)
-                    )
-                    after = records[-1].seq
-                await asyncio.to_thread(rewrite, file, erased)
+            return await _erased(services, Scope(), file, await services.audit.erasures(Scope()), _PATIENCE)
         except OSError as error:
             raise BackendError(f"Cannot write audit mirror {file.name!r}: {error.strerror}.") from error
-        progress.end = None
+
+
+async def _erased(services: Services, scope: Scope, file: Path, erasures: int, tries: int) -> bool:
+    """Remove erased texts from the file, unless it is clean. Return False while another process writes the file."""
+    if _erasures_of(file) == erasures:
+        return True
+    mirror = await asyncio.to_thread(_open_locked, file, tries)
+    if mirror is None:
+        return False
+    with mirror:
+        erased: set[str] = set()
+        after = 0
+        while records := await services.audit.records(scope, after=after, limit=_PAGE):
+            erased.update(  # their commitments remain
+                each.hash
+                for each in records
+                if not each.texts and (each.input_context or each.interpolated_text or each.output_summary)
+            )
+            after = records[-1].seq
+        await asyncio.to_thread(rewrite, file, erased)
+        await asyncio.to_thread(_mark_of(file).write_text, str(erasures), "ascii")
     return True
 
 
-async def _missing(file: Path, last: int) -> int:
-    """Return the number of records missing from the file, all if it cannot be read."""
+def _mark_of(file: Path) -> Path:
+    """Return the file with the number of erasures up to which a mirror is clean."""
+    return file.with_suffix(".erasures")
+
+
+def _erasures_of(file: Path) -> int:
+    try:
+        return int(_mark_of(file).read_text("ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
+async def _missing(file: Path, last: int, erasures: int) -> int:
+    """Return the number of records missing from the file, all if it cannot be read, and 1 for erased texts in it."""
     try:
         with file.open("rb") as mirror:
             record, _ = await asyncio.to_thread(_last, mirror)
     except OSError:
         return last
-    return max(0, last - (record.seq if record else 0))
+    return max(0, last - (record.seq if record else 0)) + (_erasures_of(file) != erasures)
 
 
-async def _appended(services: Services, scope: Scope, file: Path, *, closing: bool) -> tuple[int, int] | None:
-    """Append the missing records under the file lock. Return the file's last seq and size."""
-    mirror = await asyncio.to_thread(_open_locked, file, _PATIENCE if closing else 1)
+async def _appended(
+    services: Services, scope: Scope, file: Path, erasures: int, tries: int
+) -> tuple[int, int, int] | None:
+    """Append the missing records under the file lock. Return the file's last seq and size, and the erasures."""
+    mirror = await asyncio.to_thread(_open_locked, file, tries)
     if mirror is None:  # another process holds the lock; the next run appends what is missing
         return services.caches.progress_of(MirrorProgress).end
     with mirror:
@@ -196,7 +231,7 @@ async def _appended(services: Services, scope: Scope, file: Path, *, closing: bo
         while records := await services.audit.records(scope, after=seq, limit=_PAGE):
             await asyncio.to_thread(_append, mirror, records)
             seq = records[-1].seq
-        return seq, mirror.tell()
+        return seq, mirror.tell(), erasures
 
 
 async def _is_unsigned(services: Services, last: int, *, closing: bool = False) -> bool:

@@ -37,7 +37,7 @@ class Worker:
     ) -> None:
         self._services = services
         self._interval = interval_s
-        self._jobs = jobs
+        self._jobs = self._polled = jobs
         self._concurrency = concurrency
         self._free = list(range(concurrency))  # numbers of pieces that may run now
         self._places = asyncio.Semaphore(concurrency)
@@ -49,10 +49,11 @@ class Worker:
         """Return the number of pieces that may be running."""
         return self._concurrency - len(self._free)
 
-    def start(self) -> None:
-        """Start to poll for jobs."""
+    def start(self, *, local_only: bool = False) -> None:
+        """Start to poll for jobs, or for those that each process must run itself."""
         if not self._tasks:
             self._is_stopping = False
+            self._polled = [job for job in self._jobs if job.is_local or not local_only]
             self._tasks = [asyncio.create_task(self._run()) for _ in range(self._concurrency)]
 
     async def stop(self, *, grace_s: float = 0.0) -> None:
@@ -71,7 +72,7 @@ class Worker:
             self._services.wakeup.clear()
             more = False
             try:
-                more = (await self._round(DueQuery(), patience_s=TURN_S)).is_cut
+                more = (await self._round(DueQuery(), patience_s=TURN_S, jobs=self._polled)).is_cut
             except Exception:  # outermost loop of background jobs: log and go on
                 log.exception("Background worker failed; it will retry")
             if not more and not self._is_stopping:
@@ -117,13 +118,15 @@ class Worker:
         counts = {job.name: sum(each.count for each in await job.due(self._services, query)) for job in self._jobs}
         return {name: count for name, count in counts.items() if count}
 
-    async def _round(self, query: DueQuery, *, patience_s: float = float("inf")) -> RunResult:
+    async def _round(
+        self, query: DueQuery, *, patience_s: float = float("inf"), jobs: Sequence[Job[Any]] | None = None
+    ) -> RunResult:
         """Run each job in turn."""
         services = self._services
         async with self._place() as claims:
             result = RunResult(done=await services.expire())
             await services.store.forget_keys(before=services.clock.now() - KEYS_S)
-            for job in self._jobs:
+            for job in self._jobs if jobs is None else jobs:
                 own = None if job.is_local else claims
                 result += await run_due(
                     services, job, query, patience_s=patience_s, claims=own, is_stopping=lambda: self._is_stopping

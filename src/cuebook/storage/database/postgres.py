@@ -203,7 +203,8 @@ class PostgresDatabase:
     async def remains(self) -> str:
         position = await self.read(lambda each: each.value("log_position"))
         place = f"PostgreSQL's write-ahead log up to {position}, replicas that have not replayed it"
-        return f"{place}, backups and pg_dump files made before, and mirrors of the audit log on other machines"
+        made = "backups and pg_dump files made before"
+        return f"{place}, {made}, prompt logs on other machines, and audit mirrors on machines that do not run"
 
     async def version(self) -> tuple[int, int]:
         def look(transaction: Transaction) -> tuple[int, int]:
