@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cuebook.errors import Conflict, NotFound
+from cuebook.errors import Conflict, InvalidInput, NotFound
 from cuebook.interfaces.store import SearchLook
 from cuebook.records.memory import Scope
 from cuebook.storage.database.copying import copy, tables
@@ -70,7 +70,9 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "target.db") if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
-async def test_an_interrupted_copy_continues(source: str, target: str) -> None:
+async def test_an_interrupted_copy_continues(
+    source: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before, calls = await loaded(source), 0
 
     def stop(*_: object) -> None:
@@ -81,8 +83,37 @@ async def test_an_interrupted_copy_continues(source: str, target: str) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         copy(source, target, progress=stop, at_once=3)
-    assert copy(source, target, at_once=3).continued
+    with pytest.raises(InvalidInput, match="has not finished"):
+        open_store(target)
+    with pytest.raises(Conflict, match="Repeat that copy first"):
+        copy(target, str(tmp_path / "other.db"))
+    monkeypatch.chdir(tmp_path)
+    assert copy("source.db", target, at_once=3).continued
     assert await loaded(target) == before
+
+
+async def test_two_copies_into_one_target_do_not_mix(source: str, target: str) -> None:
+    def copy_again(name: str, *_: object) -> None:
+        if name == "post":
+            with pytest.raises(Conflict, match="Another copy into"):
+                copy(source, target)
+
+    assert copy(source, target, progress=copy_again).rows["post"]
+    assert await loaded(target) == await loaded(source)
+
+
+async def test_a_copy_from_a_server_continues_with_another_password(
+    source: str, postgres_url: str, tmp_path: Path
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    copy(source, postgres_url)
+    back, other = str(tmp_path / "back.db"), postgres_url.replace("postgres:@", "postgres:changed@")
+    assert other != postgres_url
+    with pytest.raises(KeyboardInterrupt):
+        copy(postgres_url, back, progress=stop)
+    assert copy(other, back).continued
 
 
 async def test_a_target_with_data_is_refused(source: str, target: str, tmp_path: Path) -> None:

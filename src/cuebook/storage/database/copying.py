@@ -17,15 +17,17 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.config import SERVERS
+from cuebook.config import SERVERS, without_secret
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.storage.database.postgres import ALL, connected, schema_of, upgrade
+from cuebook.storage.database.postgres import ALL, connected, is_copying, schema_of, upgrade
 from cuebook.storage.database.sqlite_files import connect, prepare, schema_version
 from cuebook.storage.database.statements import FULL_TEXT, VERSION, ddl
 from cuebook.storage.database.transaction import Failpoints
 
 #: Rows per transaction.
 AT_ONCE: Final = 2_000
+#: The advisory lock of a copy into a server's database.
+_COPY: Final = 0x63756563
 #: The place of a row's conversation in the number of its full-text row.
 _SHIFT: Final = 32
 #: The tables that name API keys.
@@ -81,18 +83,19 @@ def copy(
 ) -> Copied:
     """Copy all rows of a database file or server to another one, which must be empty or begun by this same copy.
 
-    Raises NotFound without a source, Conflict if the target has other data or if the digests differ in the end.
+    Raises NotFound without a source, Conflict if the target has other data, if another copy into it is running or if
+    the digests differ in the end.
     """
-    with _opened(source, is_target=False) as old, _opened(target, is_target=True) as new:
+    with _opened(source, is_target=False) as old, _alone(target), _opened(target, is_target=True) as new:
         known = tables(with_keys=with_keys)
-        continued = _begin(new, known, shown=_identity(source, with_keys=with_keys))
+        continued = _begin(new, known, target, shown=_identity(source, with_keys=with_keys))
         counts = {}
         for table in known:
             counts[table.name] = _copy_table(old, new, table, progress, at_once)
         for table in known:
             if _digest(old, table) != _digest(new, table):
-                msg = f"Table {table.name!r} differs: the source was changed during the copy. Empty the target, stop"
-                raise Conflict(f"{msg} all servers and workers of the source, and copy again.")
+                msg = f"Table {table.name!r} differs: the source was changed during the copy. Stop all servers and"
+                raise Conflict(f"{msg} workers of the source, {_how_to_empty(target)}, and copy again.")
         _end(old, new, known)
         return Copied(counts, continued)
 
@@ -158,6 +161,7 @@ def _opened(place: str, *, is_target: bool) -> Iterator[_Side]:
                 msg = f"The database of the source has schema {schema_of(connection)}, not {VERSION}. Migrate it first."
                 raise InvalidInput(msg)
             if not is_target:
+                _check_source(place, is_partial=is_copying(connection))
                 connection.rollback()
                 connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             connection.execute("SELECT set_config('cuebook.tenant', %s, false)", (ALL,))
@@ -165,8 +169,7 @@ def _opened(place: str, *, is_target: bool) -> Iterator[_Side]:
         return
     file = Path(place)
     if is_target:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        prepare(place, synchronous="FULL", failpoints=Failpoints()).close()
+        prepare(place, synchronous="FULL", failpoints=Failpoints(), copying=True).close()
     elif not file.is_file():
         msg = f"There is no database {place!r}."
         raise NotFound(msg)
@@ -175,21 +178,67 @@ def _opened(place: str, *, is_target: bool) -> Iterator[_Side]:
             msg = f"{place!r} has schema {schema_version(connection)}, not {VERSION}. Open it once to migrate it."
             raise InvalidInput(msg)
         connection.execute("BEGIN IMMEDIATE" if is_target else "BEGIN")
+        if not is_target:
+            begun = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'copying'").fetchone()
+            _check_source(place, is_partial=begun is not None)
         yield _Side(connection, "?")
         if connection.in_transaction:
             connection.commit()
 
 
+def _check_source(place: str, *, is_partial: bool) -> None:
+    """Raise Conflict for a source that is the target of an unfinished copy."""
+    if is_partial:
+        msg = f"A copy into the source {without_secret(place)!r} has not finished. Repeat that copy first."
+        raise Conflict(msg)
+
+
+@contextmanager
+def _alone(target: str) -> Iterator[None]:
+    """Let no other copy into the same target run. Raises Conflict."""
+    msg = f"Another copy into {without_secret(target)!r} is running. Wait until it ends."
+    if target.startswith(SERVERS):
+        with connected(target) as connection:
+            if not connection.execute("SELECT pg_try_advisory_lock(%s)", (_COPY,)).fetchone()[0]:
+                raise Conflict(msg)
+            connection.commit()  # the lock belongs to the session
+            yield
+        return
+    lock = Path(f"{target}-copying")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(lock, timeout=0, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise Conflict(msg) from error
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _how_to_empty(target: str) -> str:
+    """Return the instruction to empty a target."""
+    if target.startswith(SERVERS):
+        return "empty the target (drop its database and create it again)"
+    return f"delete the target ({target!r}, with the files {target + '-wal'!r} and {target + '.key'!r} if they exist)"
+
+
 def _identity(place: str, *, with_keys: bool) -> str:
-    """Return a digest that recognizes a copy."""
-    name = place if place.startswith(SERVERS) else str(Path(place).resolve())
+    """Return a digest that recognizes a copy: of the source's host and database, or of its file."""
+    name = str(Path(place).resolve())
+    if place.startswith(SERVERS):
+        from psycopg.conninfo import conninfo_to_dict
+
+        parts = conninfo_to_dict(place)
+        name = f"{parts.get('hostaddr') or parts.get('host')} {parts.get('port') or 5432} {parts.get('dbname')}"
     return sha256(f"{name} {with_keys}".encode()).hexdigest()
 
 
 # ---- the copy -------------------------------------------------------------------------------------------------------
 
 
-def _begin(new: _Side, known: Sequence[Table], *, shown: str) -> bool:
+def _begin(new: _Side, known: Sequence[Table], target: str, *, shown: str) -> bool:
     """Prepare the target; return whether this copy had begun before. Raises Conflict if it has other data."""
     new.query("CREATE TABLE IF NOT EXISTS copying (source TEXT NOT NULL, name TEXT NOT NULL, place TEXT NOT NULL)")
     begun = new.value("SELECT source FROM copying LIMIT 1")
@@ -199,7 +248,7 @@ def _begin(new: _Side, known: Sequence[Table], *, shown: str) -> bool:
     if begun or full:
         why = "another copy has begun" if begun else f"table {full[0]!r} has rows"
         new.connection.rollback()
-        msg = f"The target is not empty: {why}. Choose an empty database."
+        msg = f"The target is not empty: {why}. Choose an empty database, or {_how_to_empty(target)}."
         raise Conflict(msg)
     new.query("INSERT INTO copying VALUES (?, '', '[]')", (shown,))
     _commit(new)

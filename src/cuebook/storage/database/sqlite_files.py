@@ -38,14 +38,19 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
     return connection
 
 
-def prepare(path: str, *, synchronous: str, failpoints: Failpoints) -> sqlite3.Connection:
-    """Open the write connection; create or migrate the database first if needed."""
+def prepare(path: str, *, synchronous: str, failpoints: Failpoints, copying: bool = False) -> sqlite3.Connection:
+    """Open the write connection; create or migrate the database first if needed.
+
+    Raises InvalidInput for the target of an unfinished copy, unless `copying`.
+    """
     if path != MEMORY:
         _check_folder(Path(path))
         _make(path)
     connection = _open(path)
     try:
-        tables = _look(connection, path)  # before pragmas are set: other programs' files are not changed
+        tables = _look(
+            connection, path, copying=copying
+        )  # before pragmas are set: other programs' files are not changed
         _set_up(connection, path, synchronous)
         _prepare_schema(connection, path, tables, failpoints)
         _empty_log(connection)
@@ -102,11 +107,14 @@ def _make(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _look(connection: sqlite3.Connection, path: str) -> set[str]:
-    """Return the existing tables; refuse a database of another program."""
+def _look(connection: sqlite3.Connection, path: str, *, copying: bool) -> set[str]:
+    """Return the existing tables; refuse a database of another program, or of an unfinished copy unless `copying`."""
     tables = _tables(connection)
     if tables and connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         msg = f"Database {path!r} belongs to another program. Use another file."
+        raise InvalidInput(msg)
+    if "copying" in tables and not copying:
+        msg = f"A copy into database {path!r} has not finished. Repeat `cuebook db copy`, or delete the file."
         raise InvalidInput(msg)
     return tables
 
