@@ -1,6 +1,10 @@
 """Direct access to the databases of tests, by statements and by bytes, past the store: SQLite files and PostgreSQL."""
 
+import os
+import shutil
 import sqlite3
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -8,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.sql import SQL, Identifier
 
 from cuebook.config import SERVERS
@@ -85,3 +90,16 @@ def wait_until_unused(url: str) -> None:
         while (server.execute(_OTHERS).fetchone() or (0,))[0]:
             assert time.monotonic() < until, "a connection is still open"
             time.sleep(0.005)
+
+
+@contextmanager
+def mounted(size: str) -> Iterator[Path]:
+    """Mount a file system of a size, which other users may enter: a server runs as one of them."""
+    place = Path(tempfile.mkdtemp())
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(place)]
+    if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("LOUDLY: no small disk can be mounted here; a full disk was tested by a limit of pages only")
+    place.parent.chmod(place.parent.stat().st_mode | 0o011)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+    place.rmdir()

@@ -1,7 +1,6 @@
 """Fault tests of databases, most of them of SQLite files: full disks, missing permissions, failing writes."""
 
 import asyncio
-import os
 import random
 import shutil
 import signal
@@ -28,7 +27,7 @@ from cuebook.storage.store import open_store, sqlite_store
 from storage.audit import audit
 from storage.contract.memory import item, result
 from storage.contract.turns import answer, begin, end
-from storage.databases import on_server
+from storage.databases import mounted, on_server
 from storage.makers import draft, drafts, opening
 
 OWNER = Scope()
@@ -212,7 +211,7 @@ def test_a_database_without_schema_version_is_rejected(path):
 
 def test_any_open_error_is_reported():
     with pytest.raises(ZeroDivisionError):
-        Writer(lambda: 1 // 0, Failpoints())
+        Writer(lambda: 1 // 0, Failpoints(), lambda: None)
 
 
 NEW = """
@@ -360,6 +359,38 @@ def test_a_read_only_folder_is_reported(refusing):
     assert "Check the permissions" in told
 
 
+# ---------------------------------------------------------------- files that change under an open store
+
+
+def _replace(path):
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").replace(path)
+
+
+CHANGES = {
+    "removed": Path.unlink,
+    "replaced": _replace,
+    "the log removed": lambda path: path.with_name(f"{path.name}-wal").unlink(),
+    "its index removed": lambda path: path.with_name(f"{path.name}-shm").unlink(),
+    "read-only": lambda path: path.chmod(0o444),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_store_whose_file_changes_refuses_writes_at_once(path, store, change):
+    await store.append(OWNER, batch(draft("x", "hello")))
+    assert (await store.check())["full"] is False
+    CHANGES[change](path)
+    before = sorted(path.parent.iterdir())
+    for call in (store.append(OWNER, batch(draft("y", "lost"))), store.delete(OWNER, "c"), store.check()):
+        with pytest.raises(BackendError, match=change.split()[-1]):
+            await call
+    assert sorted(path.parent.iterdir()) == before, "no empty database takes its place"
+    if change == "read-only":
+        path.chmod(0o600)
+        await store.append(OWNER, batch(draft("y", "stored")))
+
+
 # ---------------------------------------------------------------- full disk
 
 
@@ -433,19 +464,6 @@ async def test_only_the_request_that_fills_the_disk_fails(store, path):
     assert [post.id for post in await store.posts(OWNER, "d")] == [f"x{n}" for n in range(6)]
     assert [post.id for post in await store.posts(OWNER, "c")] == ["first"]
     assert audit(str(path), integrity=True) == []
-
-
-@contextmanager
-def mounted(size: str) -> Iterator[Path]:
-    """Mount a file system of a size, which other users may enter: a server runs as one of them."""
-    place = Path(tempfile.mkdtemp())
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(place)]
-    if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
-        pytest.skip("LOUDLY: no small disk can be mounted here; a full disk was tested by a limit of pages only")
-    place.parent.chmod(place.parent.stat().st_mode | 0o011)
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-    place.rmdir()
 
 
 @contextmanager

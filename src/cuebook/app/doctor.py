@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.app.setup.compose import (
+    check_key_file,
     check_numpy,
     database_of,
     embedder_of,
@@ -270,6 +271,7 @@ async def _key(config: Config) -> AsyncIterator[Check]:
         await asyncio.to_thread(key_of, config)
         yield Check("key", "ok", f"{file} is valid" if file else "in the database, encrypted with CUEBOOK_KEY_SECRET")
     elif file is None or not file.exists():
+        await asyncio.to_thread(check_key_file, config)
         yield Check("key", "ok", "kept in memory" if file is None else f"{file} does not exist yet")
     else:
         database_key(file)

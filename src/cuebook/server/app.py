@@ -243,6 +243,7 @@ async def _serve(
 ) -> None:
     port = sockets[0].getsockname()[1]
     async with cue:
+        await cue.services.store.database.reserve()
         app = create_app(cue, host=host, port=port)
         server = Server(app, grace_s=grace_s)
         address = f"[{host}]" if ":" in host else host

@@ -88,7 +88,7 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
 
     async def check(self, *, whole: bool = False) -> dict[str, Any]:
         """Check that the store works and return its counts; `whole` runs an integrity check of the database."""
-        return await self.database.check(whole=whole) | await self._counts()
+        return await self.database.check(whole=whole) | await self._counts() | {"full": self.database.is_full}
 
     @read_all
     def _counts(self, transaction: Transaction) -> dict[str, int]:

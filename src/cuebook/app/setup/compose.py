@@ -15,7 +15,7 @@ from cuebook.config import SERVERS, Config, StoreConfig, languages_of
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.scheduling import ConversationQueue
 from cuebook.engine.core.services import Services, Settings, nothing_restored, read_zone
-from cuebook.errors import InvalidInput
+from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink, Upstream
 from cuebook.memory.scopes import Policy
 from cuebook.prompts.names import check_project
@@ -25,11 +25,12 @@ from cuebook.providers.llama import LlamaModel
 from cuebook.providers.minilm.embedder import AT_ONCE, MiniLM
 from cuebook.providers.openai import HttpUpstream, OpenAIEmbedder, OpenAIModel
 from cuebook.providers.recalled_answer import RecalledModel
+from cuebook.records.expression import counted
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.redaction import Redactor
 from cuebook.signals.sentiment import analyzers_of, methods_of
 from cuebook.storage.database.postgres import confirm_key, stored_key
-from cuebook.storage.database.sqlite_files import MEMORY
+from cuebook.storage.database.sqlite_files import MEMORY, keys_in
 from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import Store, open_store
 from cuebook.window.models import CacheRule, rule_for, rule_named
@@ -257,6 +258,7 @@ def key_of(config: Config, *, new: bytes = b"") -> bytes:
     """
     file, database = key_file_of(config), database_of(config)
     if not database.startswith(SERVERS):
+        check_key_file(config)
         return database_key(file, new=new)
     if file is not None:
         if not new and not file.exists():
@@ -270,6 +272,17 @@ def key_of(config: Config, *, new: bytes = b"") -> bytes:
         raise InvalidInput(msg, where="secrets.key_file")
     confirm_key(database, key, store=bool(new))
     return key
+
+
+def check_key_file(config: Config) -> None:
+    """Raise BackendError if a database file has API keys, and the file of the key that they need is missing. Blocks."""
+    file, database = key_file_of(config), database_of(config)
+    if database.startswith(SERVERS) or file is None or file.exists() or not Path(database).is_file():
+        return
+    if count := keys_in(database):
+        needed = f"{counted(count, 'API key')} of the database, the receipts and the audit log need it"
+        msg = f"Key file not found: {str(file)!r}. {needed}. Restore it from a backup. To give them up, write"
+        raise BackendError(f"{msg} 64 hexadecimal digits to the file, and create new API keys.")
 
 
 def _upstream(config: Config) -> HttpUpstream | None:

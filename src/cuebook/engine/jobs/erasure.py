@@ -5,6 +5,7 @@ log is truncated, and the receipt is signed. If the process dies in between, the
 job finishes it.
 """
 
+import asyncio
 import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +20,7 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import erase_mirror, signing_key, verifying_key
 from cuebook.engine.jobs.delivery import DELIVERY
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
-from cuebook.errors import BackendError, NotFound
+from cuebook.errors import BackendError, NotFound, StoreFull
 from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
 from cuebook.prompts.chain import is_signed, sign
@@ -64,7 +65,12 @@ async def forget(
     if target.kind in _KEPT:
         await run_due(services, DELIVERY)  # deliver earlier messages first, so that they are erased too
     erasing = await _erasing(services, scope, target, reason=reason, conversations=conversations, posts=posts or {})
-    receipt = await services.store.erasure.forget(scope, erasing)
+    try:
+        receipt = await services.store.erasure.forget(scope, erasing)
+    except StoreFull:
+        if not await asyncio.to_thread(services.store.database.release_reserve):
+            raise
+        receipt = await services.store.erasure.forget(scope, erasing)
     services.caches.drop_erased(receipt.epoch)
     services.notify_jobs()
     return await finish(services, scope, receipt)

@@ -75,15 +75,19 @@ def healthz() -> dict[str, str]:
 
 @get("/readyz", role=OPEN, responses=wire.answers(wire.Ready))
 async def readyz(request: AnyRequest) -> ASGIResponse:
-    """Check that the store answers, and report the model. A model or an embedder is not required."""
+    """Check that the store answers, and report the model. A model or an embedder is not required.
+
+    The status is `degraded` while the disk is full: reads and erasures work. 503 while the store does not answer.
+    """
     try:
         data = await cue_of(request).check()
     except BackendError as error:
         raise BackendError(f"The store does not answer: {error}", retryable=True) from error
+    status = "degraded" if data["store"]["full"] else "ready"
     if await cue_of(request).keys.configured():
         data |= {"store": {}, "model": "", "upstream": None, "personas": []}  # this route needs no key
         data["embedderError"] = data["embedderError"] and "failed. See the server log."
-    return json_of({"status": "ready", **data})
+    return json_of({"status": status, **data})
 
 
 ROUTES = [export_memories, settle, healthz, readyz]

@@ -85,6 +85,7 @@ class PostgresDatabase:
         role = inspected(url)
         self.holders = Holders(None)
         self.unclean = False
+        self.is_full = False
         self._failpoints = failpoints or Failpoints()
         self._statements = prepared_statements("postgresql")
         self._begin = {begin: begin + (f"SET LOCAL ROLE {ROLE};" if role else "") for begin in (_READ, _WRITE)}
@@ -101,6 +102,12 @@ class PostgresDatabase:
 
     def shared(self) -> bool:
         return True
+
+    async def reserve(self) -> None:
+        """Do nothing: the server's disk may be another one."""
+
+    def release_reserve(self) -> bool:
+        return False
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         return await self._run(lambda: self._read(work))
@@ -132,7 +139,12 @@ class PostgresDatabase:
                 raise
             return result
 
-        result = self._tried(attempt)
+        try:
+            result = self._tried(attempt)
+        except StoreFull:
+            self.is_full = True
+            raise
+        self.is_full = False
         self._failpoints("commit.after")
         return result
 

@@ -6,13 +6,23 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from cuebook.errors import BackendError
+from cuebook.errors import BackendError, StoreFull
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.sqlite_files import LARGE, MEMORY, connect, prepare, rewritten, truncated
+from cuebook.storage.database.sqlite_files import (
+    LARGE,
+    MEMORY,
+    OpenFiles,
+    connect,
+    free_reserve,
+    make_reserve,
+    prepare,
+    rewritten,
+    truncated,
+)
 from cuebook.storage.database.sqlite_writer import Writer, explain
 from cuebook.storage.database.statements import prepared_statements
 from cuebook.storage.database.transaction import Failpoints, Transaction
@@ -32,6 +42,11 @@ def transaction_on(connection: sqlite3.Connection, failpoints: Failpoints | None
     return Transaction(connection.execute, _STATEMENTS, failpoints or _NO_FAILPOINTS)
 
 
+def _touch(connection: sqlite3.Connection) -> None:
+    """Write a page without changing a row."""
+    connection.execute("UPDATE schema_version SET version = version")
+
+
 class SqliteDatabase:
     """A database in one file, or in memory. A write that has returned is durable (`FULL`)."""
 
@@ -46,14 +61,24 @@ class SqliteDatabase:
         self.path = path if path == MEMORY else str(Path(path).resolve())
         self.holders = holders or Holders(Path(self.path) if self.path != MEMORY else None)
         self._failpoints = failpoints or Failpoints()
-        self._writer = Writer(
-            lambda: prepare(self.path, synchronous=synchronous, failpoints=self._failpoints), self._failpoints
-        )
+        self._files: OpenFiles | None = None
+        self._writer = Writer(lambda: self._prepared(synchronous), self._failpoints, self._check_files)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cuebook-reader")
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
+        self._reserves = False
         self.unclean = False
+
+    def _prepared(self, synchronous: str) -> sqlite3.Connection:
+        connection = prepare(self.path, synchronous=synchronous, failpoints=self._failpoints)
+        if self.path != MEMORY:
+            self._files = OpenFiles(self.path)
+        return connection
+
+    def _check_files(self, *, writes: bool = True) -> None:
+        if self._files is not None:
+            self._files.check(writes=writes)
 
     @property
     def commits(self) -> int:
@@ -63,6 +88,10 @@ class SqliteDatabase:
     @property
     def shared_snapshots(self) -> bool:
         return self.path != MEMORY
+
+    @property
+    def is_full(self) -> bool:
+        return self._writer.is_full
 
     def shared(self) -> bool:
         return self.holders.has_others()
@@ -96,6 +125,7 @@ class SqliteDatabase:
     def _reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
+            self._check_files(writes=False)  # it would open another file, or create one
             connection = self._local.connection = connect(self.path, read_only=True)
             self._connections.append(connection)
         return connection
@@ -110,6 +140,7 @@ class SqliteDatabase:
     def _clean(self, patience_ms: int, large: bool) -> bool:  # noqa: FBT001  # executors pass no keyword arguments
         """Remove erased data from file and log; return False if another process still reads or writes."""
         end = time.monotonic() + patience_ms / 1000
+        self._check_files()
         try:
             with closing(connect(self.path)) as connection:
                 connection.execute("PRAGMA busy_timeout = 0")  # do not wait: another thread may do the same
@@ -122,8 +153,21 @@ class SqliteDatabase:
                         return False
                     time.sleep(PAUSE_S)
         except sqlite3.Error as error:
-            raise explain(error) from error
+            explained = explain(error)
+            if isinstance(explained, StoreFull):
+                return False
+            raise explained from error
+        if self._reserves:
+            make_reserve(self.path)
         return True
+
+    async def reserve(self) -> None:
+        if self.path != MEMORY:
+            self._reserves = True
+            await asyncio.to_thread(make_reserve, self.path)
+
+    def release_reserve(self) -> bool:
+        return free_reserve(self.path)
 
     async def remains(self) -> str:
         return ""
@@ -137,6 +181,7 @@ class SqliteDatabase:
 
     async def check(self, *, whole: bool = False) -> dict[str, Any]:
         def look(connection: sqlite3.Connection) -> dict[str, Any]:
+            self._check_files()
             data = {
                 "kind": "sqlite",
                 "file": Path(self.path).name,
@@ -145,6 +190,9 @@ class SqliteDatabase:
             }
             return data | ({"integrity": connection.execute("PRAGMA quick_check(1)").fetchone()[0]} if whole else {})
 
+        if self._writer.is_full:  # there may be space again
+            with suppress(BackendError):
+                await asyncio.wrap_future(self._writer.submit(_touch))
         return await self._inspect(look)
 
     async def _inspect(self, look: Callable[[sqlite3.Connection], T]) -> T:
@@ -160,6 +208,8 @@ class SqliteDatabase:
 
     def _shut(self) -> None:
         self._writer.close()
+        if self._reserves and not self.holders.has_others():
+            free_reserve(self.path)
         self.holders.close()
         self._readers.shutdown(wait=True)
         for connection in self._connections:

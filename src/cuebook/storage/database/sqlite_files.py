@@ -4,8 +4,9 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 from cuebook.errors import BackendError, InvalidInput
@@ -18,6 +19,8 @@ APPLICATION_ID = 0x63756562
 MEMORY = ":memory:"
 #: Most bytes of a file that an erasure rewrites before it returns: about half a second of work (7 s a GB).
 LARGE = 64 * 1024 * 1024
+#: Share of the free space that a reserve file takes, and its least and most bytes.
+_SHARE, _LEAST, _MOST = 100, 1 << 20, 64 << 20
 #: Milliseconds for which a write waits for another process.
 PATIENCE = 30000
 #: Seconds between two retries of operations for which SQLite does not wait.
@@ -174,6 +177,15 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def keys_in(path: str) -> int:
+    """Return the number of API keys in a database file, 0 if it has none or is no database."""
+    try:
+        with closing(connect(path, read_only=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM api_key").fetchone()[0])
+    except sqlite3.Error:
+        return 0
+
+
 def _tables(connection: sqlite3.Connection) -> set[str]:
     try:
         return {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
@@ -228,3 +240,57 @@ def _run_alone(connection: sqlite3.Connection, statement: str) -> list[Any] | No
         if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return None
         raise
+
+
+# ---- files that change under an open database -----------------------------------------------------------------------
+
+
+class OpenFiles:
+    """The files of an open database by device and inode. What is written to a file without its path is lost."""
+
+    def __init__(self, path: str) -> None:
+        """Store the identities of the database, its write-ahead log and the index of that log."""
+        self._path = path
+        self._files = {each: found for ending in ("", "-wal", "-shm") if (found := _identity(each := path + ending))}
+
+    def check(self, *, writes: bool = True) -> None:
+        """Raise BackendError if a file was removed or replaced since it was opened, or for `writes` is read-only."""
+        for file, identity in self._files.items():
+            found = _identity(file)
+            if found != identity:
+                state = "replaced" if found else "removed"
+                msg = f"The database was {state} while it was open: {Path(file).name!r}. Nothing of this request was"
+                raise BackendError(f"{msg} stored. Stop all processes that use it, restore the file, and start again.")
+        if writes and not (os.access(self._path, os.W_OK) and Path(self._path).stat().st_mode & 0o222):
+            msg = f"The store cannot be opened or written ({Path(self._path).name!r} is read-only). Check"
+            raise BackendError(f"{msg} the permissions of the file and its folder.")
+
+
+def _identity(file: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(file)  # noqa: PTH116  # Path.stat takes twice as long, and each commit calls it
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def make_reserve(path: str) -> None:
+    """Create the reserve file beside a database: space for an erasure when the disk is full.
+
+    It takes a hundredth of the free space, at most 64 MB. There is none where that is less than 1 MB.
+    """
+    reserve = Path(f"{path}-reserve")
+    with suppress(OSError):  # it exists, or there is no space
+        size = min(_MOST, disk_usage(reserve.parent).free // _SHARE)
+        if size >= _LEAST:
+            with os.fdopen(os.open(reserve, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(bytes(size))
+
+
+def free_reserve(path: str) -> bool:
+    """Delete the reserve file; return whether there was one."""
+    try:
+        Path(f"{path}-reserve").unlink()
+    except OSError:
+        return False
+    return True

@@ -68,13 +68,18 @@ def explain(error: BaseException) -> BaseException:
 class Writer:
     """The only writer of this process. `commits` counts the transactions it has committed."""
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection], failpoints: Failpoints) -> None:
+    def __init__(
+        self, connect: Callable[[], sqlite3.Connection], failpoints: Failpoints, check: Callable[[], None]
+    ) -> None:
+        """`connect` opens the connection, `check` raises if a commit would be lost."""
         self._connect = connect
         self._failpoints = failpoints
+        self._check = check
         self._requests: queue.SimpleQueue[WriteRequest | None] = queue.SimpleQueue()
         self._gate = threading.Lock()  # all queued requests came before the end
         self._closed = False
         self.commits = 0
+        self.is_full = False  # whether the last write failed because there was no space
         ready: Future[None] = Future()
         self._thread = threading.Thread(target=self._loop, args=(ready,), name="cuebook-writer", daemon=True)
         self._thread.start()
@@ -164,8 +169,10 @@ class Writer:
             outcomes.extend(_run(connection, request, alone=len(requests) == 1) for request in requests)
             if connection.in_transaction:
                 self._failpoints("commit.before")
+                self._check()
                 connection.execute("COMMIT")
                 committed = True
+                self.is_full = False
                 self.commits += 1
                 self._failpoints("commit.after")
         except (sqlite3.Error, CuebookError, _GivenUpError) as error:
@@ -177,7 +184,9 @@ class Writer:
             if failure is None:
                 future.set_result(result)
             else:
-                future.set_exception(explain(failure))
+                explained = explain(failure)
+                self.is_full |= isinstance(explained, StoreFull)
+                future.set_exception(explained)
         return True
 
 

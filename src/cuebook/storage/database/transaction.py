@@ -282,6 +282,16 @@ class Database(Protocol):
     def unclean(self) -> bool:
         """Return whether files may still contain erased data, as far as this process knows."""
 
+    @property
+    def is_full(self) -> bool:
+        """Return whether the last write failed because there was no space."""
+
+    async def reserve(self) -> None:
+        """Reserve disk space for erasures, as long as the database is open."""
+
+    def release_reserve(self) -> bool:
+        """Free the reserved space; return whether there was any. Blocks."""
+
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a function in one snapshot, in a thread."""
 
