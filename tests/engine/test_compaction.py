@@ -193,10 +193,15 @@ async def test_a_configured_model_writes_the_summary(tmp_path):
         assert await cue.settle() == {}
         summary = await cue.services.store.summary(Scope(), NAME)
         assert (summary.made_by, summary.tainted) == ("scripted", "- Lives in Oslo.")
-        assert summary.markdown.endswith("## 2024\n- 1 Jan: Lives in Oslo.")
+        assert "\n- 1 Jan: I live in Oslo. That is number 0.\n" in summary.markdown
         assert summary.memory_json["tags"] == ["oslo"]
         assert model.requests[0].schema is not None
-        assert [item.text for item in await cue.services.store.items(Scope(), NAME)] == ["Lives in Oslo."]
+        quotes = json.loads(json.loads(model.requests[0].messages[1])["content"].partition("INPUT_JSON:\n")[2])[
+            "quotes"
+        ]
+        assert quotes[0]["date"] == "2024-01-01"
+        items = [item.text for item in await cue.services.store.items(Scope(), NAME)]
+        assert items == [each["text"] for each in quotes], "the fact restates a quote"
         await check(cue)
 
 
@@ -321,7 +326,7 @@ async def test_a_secret_written_by_the_model_is_redacted(tmp_path, caplog):
         assert await cue.settle() == {}
         summary = await cue.services.store.summary(Scope(), NAME)
         assert summary.tainted.startswith("- The key is [[secret:github_token#")
-        assert "The key is [[secret:github_token#" in summary.markdown
+        assert "\n- assistant: The key is [[secret:github_token#" in summary.tainted
     assert "no such key [[secret:" in caplog.text
     assert secret not in caplog.text
     assert secret.encode() not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())

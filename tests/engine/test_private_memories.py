@@ -4,7 +4,8 @@ import pytest
 from turn_helpers import cue_on
 
 from cuebook import Ask
-from cuebook.memory.schema import items_of, parse_answer
+from cuebook.memory.claims import items_of
+from cuebook.memory.schema import parse_answer
 from cuebook.testing import FrozenClock
 
 SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}

@@ -264,9 +264,9 @@ def _elide(text: str, kind: re.Pattern[str]) -> str:
     return _QUOTED.sub(others, text)
 
 
-def quotes_others(text: str) -> bool:
-    """Return whether a post contains more than its author's own statements."""
-    return without_quotations(stated(text)) != text
+def own_words(text: str) -> str:
+    """Return a post's own statements without the quotations in them."""
+    return without_quotations(stated(text))
 
 
 def _question(line: Line) -> str:

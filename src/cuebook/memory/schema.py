@@ -5,11 +5,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from cuebook.errors import InvalidInput
-from cuebook.memory.quotes import quotes_others
-from cuebook.memory.scopes import filed
-from cuebook.memory.tokenizer import item_id, subject_of
 from cuebook.records.answers import check, read_object
-from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
+from cuebook.records.memory import CATEGORIES
 
 #: Maximum length of an item's text, and maximum items per category: a model's answer is untrusted input. 20 bullets is
 #: AgentOS's prompt rule; five times that per category fits every real
@@ -71,7 +68,6 @@ MEMORY_SCHEMA: Final[dict[str, Any]] = {
     "required": ["summary_markdown", "memory_json"],
     "additionalProperties": False,
 }
-_TRUSTS: Final[tuple[Trust, ...]] = ("tool", "assistant", "participant", "user")
 
 
 def parse_answer(
@@ -101,50 +97,3 @@ def parse_answer(
 def compact(memory: Mapping[str, Any]) -> str:
     """Return `memory_json` as it is counted and sent: JSON without spaces, non-ASCII characters unescaped."""
     return json.dumps(memory, ensure_ascii=False, separators=(",", ":"))
-
-
-def items_of(
-    memory: Mapping[str, Any], *, when: float, lines: Sequence[Line] = (), held: Sequence[Item] = ()
-) -> list[Item]:
-    """Return the items of a `memory_json`, valid from `when` (Unix seconds).
-
-    An item's trust is the lowest of its sources: a `held` item's own trust; of a post in `lines`, that of its role, and
-    tool for a user's post that contains pasted or quoted text; else tool.
-    """
-    trusts: dict[str, Trust] = {source: item.trust for item in held for source in item.sources}
-    trusts |= {line.id: _trust(line) for line in lines}
-    seqs = {source: item.seq for item in held for source in item.sources} | {line.id: line.seq for line in lines}
-    return [
-        _item(category, raw, when=when, trusts=trusts, seqs=seqs) for category in CATEGORIES for raw in memory[category]
-    ]
-
-
-def _trust(line: Line) -> Trust:
-    if line.role == "user":
-        if quotes_others(line.text):
-            return "tool"
-        return "user" if line.own else "participant"
-    return "assistant" if line.role == "assistant" else "tool"
-
-
-def _item(
-    category: Category, raw: Mapping[str, Any], *, when: float, trusts: Mapping[str, Trust], seqs: Mapping[str, int]
-) -> Item:
-    named = category in {"people", "projects"}
-    text = ": ".join(filter(None, (raw["name"], raw.get("notes", "")))) if named else raw["text"]
-    sources = tuple(dict.fromkeys(raw["sources"]))
-    category = filed(category, text) if category in {"decisions", "projects"} else category
-    return Item(
-        id=item_id(category, text),
-        category=category,
-        text=text,
-        sources=sources,
-        subject=subject_of(text),
-        trust=min((trusts.get(source, "tool") for source in sources), key=_TRUSTS.index),
-        confidence=float(raw.get("confidence", 0.5)),
-        valid_from=when,
-        name=raw.get("name", "") if category in {"people", "projects"} else "",
-        status=raw.get("status", ""),
-        seq=max((seqs.get(source, 0) for source in sources), default=0),
-        weight=0.5,
-    )

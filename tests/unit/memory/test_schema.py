@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
-from cuebook.memory.schema import MEMORY_SCHEMA, compact, items_of, parse_answer
+from cuebook.memory.claims import items_of
+from cuebook.memory.schema import MEMORY_SCHEMA, compact, parse_answer
 from cuebook.memory.tokenizer import item_id, normal
 from cuebook.records.memory import CATEGORIES, Line
 
@@ -65,14 +66,14 @@ def test_valid_answers_become_items_with_their_sources(pairs):
         raw[category].append({key: text, "sources": ["p2", "p1", "p2"]})
     lines = [
         Line(id="p1", seq=1, role="user", speaker="", text="", when=0.0),
-        Line(id="p2", seq=2, role="tool", speaker="", text="", when=0.0),
+        Line(id="p2", seq=2, role="tool", speaker="", text="", when=7.0),
     ]
     found = items_of(
         parse(json.dumps({"summary_markdown": "x", "memory_json": raw}), max_tokens=10**6), when=5.0, lines=lines
     )
     assert len(found) == len(pairs)
     assert all(
-        item.sources == ("p2", "p1") and item.trust == "tool" and item.seq == 2 and item.valid_from == 5.0
+        item.sources == ("p2", "p1") and item.trust == "tool" and item.seq == 2 and item.valid_from == 7.0
         for item in found
     )
     assert all(item.id == item_id(item.category, item.text) for item in found)

@@ -21,9 +21,10 @@ from cuebook.engine.turn.scene import correct_summary
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, NotFound
 from cuebook.interfaces import ModelRequest
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
+from cuebook.memory.claims import items_of, offered
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold
-from cuebook.memory.quotes import quotes_of, stated, without_quotations
+from cuebook.memory.quotes import own_words, quotes_of
 from cuebook.memory.recall import unlearned
 from cuebook.memory.rolling import (
     LOOKAHEAD,
@@ -37,7 +38,7 @@ from cuebook.memory.rolling import (
     least_backlog,
 )
 from cuebook.memory.rolling import due as due_for
-from cuebook.memory.schema import MEMORY_SCHEMA, compact, items_of, parse_answer
+from cuebook.memory.schema import MEMORY_SCHEMA, compact, parse_answer
 from cuebook.memory.summary import write
 from cuebook.memory.supersede import Merged, merge, unmarked
 from cuebook.memory.tokenizer import day_of, item_id
@@ -249,7 +250,7 @@ def _within_calls(posts: Sequence[Post]) -> frozenset[int]:
 def by_quotes(services: Services, summarized: Pass) -> Derived:
     """Return the summary of a pass in the words of its posts, and the conversation's items after it."""
     source, lines, most = summarized.source, summarized.lines, summarized.most
-    merged = _merged(source, quotes_of(lines, before=[line_of(source.before)] if source.before else ()))
+    merged = _with_quotes(summarized)
     previous = source.previous.markdown if source.previous else ""
     items = [*merged[0], *merged[1]]
     markdown, memory_json, tainted = write(
@@ -259,13 +260,19 @@ def by_quotes(services: Services, summarized: Pass) -> Derived:
     return _summary(services, summarized, markdown, memory_json, tainted=tainted, made_by="quotes"), merged
 
 
+def _with_quotes(summarized: Pass) -> Merged:
+    """Return the conversation's items with the quotes of a pass."""
+    source = summarized.source
+    return _merged(source, quotes_of(summarized.lines, before=[line_of(source.before)] if source.before else ()))
+
+
 def _merged(source: CompactionInput, entries: Sequence[Item]) -> Merged:
     return merge(unmarked(source.items), corrected(entries, source.corrections, news=True))
 
 
 def _in_brief(lines: Sequence[Line], most: int, count: Counter) -> str:
     """Render posts without memorable content in T8's short form: their number and the user's words."""
-    own = [msgspec.structs.replace(line, text=without_quotations(stated(line.text))) for line in lines]
+    own = [msgspec.structs.replace(line, text=own_words(line.text)) for line in lines]
     text = compress_batch([line for line in own if line.role == "user" and line.own and line.text])
     _, _, content = text.partition("]")
     return cut(f"[Summary of {len(lines)} messages]{content}", most, count=count)
@@ -306,9 +313,11 @@ async def _by_model(services: Services, summarized: Pass, instruction: Instructi
     source, lines, model = summarized.source, summarized.lines, services.work_model
     if model is None:
         raise BackendError("No model for background jobs. Set `work.model`.")
+    quoted = await asyncio.to_thread(_with_quotes, summarized)
+    quotes = offered(*quoted)
     known = {line.id for line in lines} | {source_id for item in source.items for source_id in item.sources}
     request = ModelRequest(
-        messages=_messages(summarized, instruction.text),
+        messages=_messages(summarized, instruction.text, quotes),
         purpose="compaction",
         schema=MEMORY_SCHEMA,
         max_tokens=summarized.most * 2,
@@ -317,40 +326,66 @@ async def _by_model(services: Services, summarized: Pass, instruction: Instructi
     for _ in range(2):
         text = await background_answer(services, model, request)
         try:
-            answer = parse_answer(text, known=known, max_tokens=summarized.most, count=services.count)
+            answer = parse_answer(text, known=known | quotes.keys(), max_tokens=summarized.most, count=services.count)
         except InvalidInput as error:
             failure = error
             continue
-        return _from_answer(services, summarized, answer, made_by=model.name, prompt=instruction.version.source)
+        more = {"made_by": model.name, "prompt": instruction.version.source}
+        return await asyncio.to_thread(_from_answer, services, summarized, answer, (quoted, quotes), **more)
     raise failure or InvalidInput("The model returned an empty answer.")
 
 
-def _from_answer(services: Services, summarized: Pass, answer: tuple[str, dict[str, Any]], **more: str) -> Derived:
-    """Merge a model's items like quoted ones: dropped items stay remembered, and changed items supersede old ones.
+def _from_answer(
+    services: Services,
+    summarized: Pass,
+    answer: tuple[str, dict[str, Any]],
+    known: tuple[Merged, Mapping[str, Item]],
+    **more: str,
+) -> Derived:
+    """Merge a model's items with the quotes, the `known` ones by the ids that the model saw.
 
     Secrets are redacted: a model may join separate parts, or know secrets of its own. Its summary may repeat words of
     the assistant, of tools, or of text that the user pasted, so it goes into the fenced block only. The system prompt
-    gets the items from the user's own words.
+    gets the user's quotes, and items in their own words.
     """
-    source, lines = summarized.source, summarized.lines
-    tainted, memory = services.writer.clean(answer[0]), services.writer.clean_json(msgspec.json.encode(answer[1]))
-    memory_json = msgspec.json.decode(memory)
-    merged = _merged(source, items_of(memory_json, when=lines[-1].when, lines=lines, held=source.items))
-    items = [*merged[0], *merged[1]]
-    room = services.count(tainted) + 200
-    markdown, *_ = write(items, previous="", max_tokens=room, count=services.count, zone=summarized.zone)
-    return _summary(services, summarized, markdown, memory_json, tainted=tainted, **more), merged
+    source, lines, (quoted, quotes) = summarized.source, summarized.lines, known
+    text, memory = services.writer.clean(answer[0]), services.writer.clean_json(msgspec.json.encode(answer[1]))
+    memory_json, held = msgspec.json.decode(memory), [*quoted[0], *quoted[1]]
+    entries = items_of(memory_json, when=lines[-1].when, lines=lines, held=held, quotes=quotes)
+    kept, new = merge(held, corrected(entries, source.corrections, news=True))
+    stored = {each.id for each in source.items}
+    items = [*kept, *new]
+    markdown, _, others = write(
+        items,
+        previous=source.previous.markdown if source.previous else "",
+        max_tokens=max(summarized.most // 2, summarized.most - services.count(text)),
+        count=services.count,
+        zone=summarized.zone,
+    )
+    tainted = "\n".join(filter(None, (text, others)))
+    derived = [each for each in items if each.id in stored], [each for each in items if each.id not in stored]
+    return _summary(services, summarized, markdown, memory_json, tainted=tainted, **more), derived
 
 
-def _messages(summarized: Pass, instruction: str) -> tuple[bytes, ...]:
-    previous = summarized.source.previous
+def _messages(summarized: Pass, instruction: str, quotes: Mapping[str, Item]) -> tuple[bytes, ...]:
+    previous, zone = summarized.source.previous, summarized.zone
     document = {
         "previous": {
             "summary_markdown": previous.markdown if previous else "",
             "memory_json": previous.memory_json if previous else {},
         },
+        "quotes": [
+            {"id": id_, "date": day_of(each.valid_from, zone), "text": each.text, "sources": each.sources}
+            for id_, each in quotes.items()
+        ],
         "new_turns": [
-            {"id": line.id, "role": line.role, "name": line.speaker, "content": line.text}
+            {
+                "id": line.id,
+                "date": day_of(line.when, zone),
+                "role": line.role,
+                "name": line.speaker,
+                "content": line.text,
+            }
             for line in summarized.lines
             if line.text
         ],

@@ -1,0 +1,172 @@
+"""Judge the claims of a model that summarizes: select the quotes that it sees, and find whose words support an item.
+
+A model may cite any post for any text, and may repeat a page, a tool or the assistant. So an item counts as a person's
+own statement only if their own, unquoted words in the posts that it cites contain its words.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from cuebook.languages import Language, detect, language, words_of
+from cuebook.memory.quotes import own_words, sentences
+from cuebook.memory.scopes import filed
+from cuebook.memory.supersede import LETTERS, nearest
+from cuebook.memory.tokenizer import item_id, normal, subject_of
+from cuebook.records.memory import CATEGORIES, Category, Item, Line, Trust
+
+#: Stored quotes that a model sees for each new quote.
+NEAR: Final = 8
+#: Shortest beginning that identifies a word in another form: "live" and "lives".
+SHORTEST: Final = 3
+#: How a model refers to the speaker; the speaker's name is another way.
+_SPEAKER: Final = "user"
+_TRUSTS: Final[tuple[Trust, ...]] = ("tool", "assistant", "participant", "user")
+#: Weight of an item that a model writes.
+_WEIGHT: Final = 0.5
+
+
+def offered(kept: Iterable[Item], new: Sequence[Item]) -> dict[str, Item]:
+    """Return the quotes that a model sees by short ids: the new ones, after the stored ones that are close to them."""
+    stored = [each for each in kept if each.valid_to is None and each.trust in ("user", "participant")]
+    near = nearest([each.text for each in new], [each.text for each in stored], NEAR)
+    shown = [*(stored[place] for place in sorted(near)), *new]
+    return {f"q{number}": each for number, each in enumerate(shown, 1)}
+
+
+def items_of(
+    memory: Mapping[str, Any],
+    *,
+    when: float,
+    lines: Sequence[Line] = (),
+    held: Sequence[Item] = (),
+    quotes: Mapping[str, Item] | None = None,
+) -> list[Item]:
+    """Return the items of a `memory_json`, without those that restate one quote, dated by their newest post.
+
+    `when` (Unix seconds) is the date of an item whose posts are unknown. `held` are the conversation's items, with the
+    quotes of `lines`. A source may also be an id in `quotes`.
+    """
+    evidence = _Evidence(lines, held, quotes or {})
+    items = (_item(category, raw, evidence, when=when) for category in CATEGORIES for raw in memory[category])
+    return [each for each in items if not evidence.restates(each)]
+
+
+def supports(own: Sequence[str], text: str, *, speaker: str = "") -> bool:
+    """Return whether sentences contain the content words of a text in its order, and agree with its negation."""
+    lists = language(detect(text))
+    omitted = {_SPEAKER, *words_of(speaker)}
+    sought = [word for word in lists.content(text) if re.split("['’]", word)[0] not in omitted]
+    if not sought:
+        return any(normal(text) in normal(sentence) for sentence in own)
+    denies = lists.signs(text)["negation"] > 0
+    return any(_contain(each, sought, lists, denies=denies) for each in (*((sentence,) for sentence in own), own))
+
+
+def _contain(own: Sequence[str], sought: Sequence[str], lists: Language, *, denies: bool) -> bool:
+    place = 0
+    for sentence in own:
+        before = place
+        for word in lists.content(sentence):
+            if place < len(sought) and _same_word(sought[place], word, spaced=lists.spaced):
+                place += 1
+        if place > before and (lists.signs(sentence)["negation"] > 0) != denies:
+            return False
+    return place == len(sought)
+
+
+def _same_word(one: str, other: str, *, spaced: bool) -> bool:
+    """Return whether two words are equal or, unless they contain a figure, forms of one word."""
+    if one == other or not (spaced and one.isalpha() and other.isalpha()):
+        return one == other
+    short, long = sorted((one[:LETTERS], other[:LETTERS]), key=len)
+    return len(short) >= SHORTEST and long.startswith(short)
+
+
+class _Evidence:
+    """The posts and quotes that an answer may cite, and the own sentences of people in them."""
+
+    def __init__(self, lines: Sequence[Line], held: Sequence[Item], quotes: Mapping[str, Item]) -> None:
+        self.lines = {line.id: line for line in lines}
+        self.quotes = quotes
+        self.held: dict[str, list[Item]] = {}
+        for item in held:
+            for source in item.sources if item.valid_to is None else ():
+                self.held.setdefault(source, []).append(item)
+
+    def posts(self, cited: Iterable[str]) -> tuple[str, ...]:
+        """Return the cited posts, with those of cited quotes, once each."""
+        expanded = (self.quotes[each].sources if each in self.quotes else (each,) for each in cited)
+        return tuple(dict.fromkeys(post for posts in expanded for post in posts))
+
+    def trust(self, posts: Sequence[str], text: str) -> Trust:
+        """Return whose words an item repeats: a person's if theirs support it, else at most the assistant's."""
+        for trust in ("user", "participant"):
+            for speaker in self._speakers(posts, trust):
+                if supports(self._own(posts, trust, speaker), text, speaker=speaker):
+                    return trust
+        return min((self._origin(post) for post in posts), key=_TRUSTS.index, default="tool")
+
+    def restates(self, item: Item) -> bool:
+        """Return whether one quote of an item's posts contains all of it."""
+        quotes = [each for post in item.sources for each in self.held.get(post, ()) if each.trust == item.trust]
+        return any(supports([each.text], item.text) for each in quotes)
+
+    def newest(self, posts: Sequence[str]) -> tuple[int, float] | None:
+        """Return the seq and the time of the newest post, None if no post is known."""
+        known = [(self.lines[post].seq, self.lines[post].when) for post in posts if post in self.lines]
+        known += [(each.seq, each.valid_from) for post in posts for each in self.held.get(post, ())]
+        return max(known, default=None)
+
+    def _speakers(self, posts: Sequence[str], trust: Trust) -> list[str]:
+        """Return the senders of cited posts with a trust, and "" for earlier posts, of which only quotes are left."""
+        names = [self.lines[post].speaker for post in posts if post in self.lines and _voice(self.lines[post]) == trust]
+        return list(dict.fromkeys(names)) or [""]
+
+    def _own(self, posts: Sequence[str], trust: Trust, speaker: str) -> list[str]:
+        own: list[str] = []
+        for post in posts:
+            line = self.lines.get(post)
+            if line is None:
+                own += [each.text for each in self.held.get(post, ()) if each.trust == trust]
+            elif _voice(line) == trust and (trust == "user" or line.speaker == speaker):
+                text = own_words(line.text)
+                own += sentences(text, language(detect(text)))
+        return own
+
+    def _origin(self, post: str) -> Trust:
+        """Return the trust of an item that no person's words support: its text may come from what they pasted."""
+        line = self.lines.get(post)
+        if line is not None and line.role != "assistant":
+            return "tool" if line.role != "user" or own_words(line.text) != line.text else "assistant"
+        held: list[Trust] = [each.trust for each in self.held.get(post, ())]
+        return min([*held, "assistant"], key=_TRUSTS.index) if line or held else "tool"
+
+
+def _voice(line: Line) -> Trust:
+    """Return the trust of a post's own words."""
+    if line.role == "user":
+        return "user" if line.own else "participant"
+    return "assistant" if line.role == "assistant" else "tool"
+
+
+def _item(category: Category, raw: Mapping[str, Any], evidence: _Evidence, *, when: float) -> Item:
+    named = category in {"people", "projects"}
+    text = ": ".join(filter(None, (raw["name"], raw.get("notes", "")))) if named else raw["text"]
+    sources = evidence.posts(raw["sources"])
+    seq, since = evidence.newest(sources) or (0, when)
+    category = filed(category, text) if category in {"decisions", "projects"} else category
+    return Item(
+        id=item_id(category, text),
+        category=category,
+        text=text,
+        sources=sources,
+        subject=subject_of(text),
+        trust=evidence.trust(sources, text),
+        confidence=float(raw.get("confidence", 0.5)),
+        valid_from=since,
+        name=raw.get("name", "") if named else "",
+        status=raw.get("status", ""),
+        seq=seq,
+        weight=_WEIGHT,
+    )
