@@ -213,12 +213,8 @@ def with_fact(request, **changes):
 GARBAGE = {
     "no json": "no json at all",
     "no keys": "{}",
-    "half the keys": '{"summary_markdown": "x"}',
-    "no categories": lambda request: answer_for(request, memory_json={}),
     "unknown sources": lambda request: with_fact(request, sources=["post-999"]),
     "no sources": lambda request: with_fact(request, sources=[]),
-    "more keys": lambda request: answer_for(request, memory_json={**EMPTY, "more": []}),
-    "too long": lambda request: answer_for(request, summary_markdown="word " * 3000),
     "an error": UpstreamError("overloaded", status=529),
     "half a stream": Script(text='{"summary_markdown": "hal', half=True),
 }
@@ -250,13 +246,72 @@ async def test_an_invalid_answer_changes_nothing(tmp_path, garbage, caplog):
         await check(cue)
 
 
-async def test_an_invalid_answer_is_retried_once(tmp_path):
-    model = Compactor("no json", answer_for)
+async def test_an_invalid_answer_is_retried_once_with_its_fault(tmp_path):
+    model = Compactor(lambda request: with_fact(request, sources=["post-999"]), answer_for)
     async with cue_on(tmp_path) as cue:
         cue.services.work_model = model
         await append_posts(cue, 24)
         assert await passes(cue) == 1
-        assert model.asked == 2
+        first, second = ([json.loads(each) for each in request.messages] for request in model.requests)
+        assert second[: len(first)] == first
+        assert "post-999" in second[-2]["content"]
+        assert "memory_json.facts[0] cites no post of the conversation: 'x'" in second[-1]["content"]
+
+
+LIVES = {"text": "Home is in the north.", "confidence": 0.9, "sources": ["post-000001"]}
+BOAT = {"text": "Plans a voyage.", "sources": ["post-000003"]}
+FAITHFUL = {
+    "summary_markdown": "- Home is in the north.\n- Plans a voyage.",
+    "memory_json": {"facts": [LIVES], "decisions": [BOAT]},
+}
+
+
+def with_sources(*sources):
+    facts, decisions = ([each | {"sources": [source]}] for each, source in zip((LIVES, BOAT), sources, strict=True))
+    return json.dumps(FAITHFUL | {"memory_json": {"facts": facts, "decisions": decisions}})
+
+
+SHAPES = {
+    "a fence": f"Here is the memory:\n```json\n{json.dumps(FAITHFUL, indent=1)}\n```\nDone.",
+    "trailing commas": json.dumps(FAITHFUL).replace("]", ",]").replace("}", ",}"),
+    "extra keys": json.dumps({"version": 2, **FAITHFUL, "memory_json": {"mood": "calm", "facts": [LIVES | {"date": 1}],
+        "decisions": [BOAT | {"why": None}]}}),
+    "missing keys": json.dumps(FAITHFUL["memory_json"]),
+    "nulls": json.dumps(FAITHFUL | {"memory_json": {"facts": [LIVES | {"confidence": None}], "people": None,
+        "projects": [None], "decisions": [BOAT], "tags": None}}),
+    "ids as numbers": with_sources(1, 3),
+    "ids as ordinals": with_sources("turn 1", "#3"),
+    "a long summary": json.dumps(FAITHFUL | {"summary_markdown": "- Home is in the north.\n- Plans a voyage.\n" * 300}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
+async def test_a_faithful_answer_of_any_shape_is_accepted(tmp_path, shape):
+    async with cue_on(tmp_path) as cue:
+        cue.services.work_model = model = Compactor(shape)
+        await append_posts(cue, 24)
+        assert await passes(cue) == 1
+        assert model.asked == 1
+        items = {each.text: (each.category, each.sources) for each in await cue.services.store.items(Scope(), NAME)}
+        assert items["Home is in the north."] == ("facts", ("post-000001",))
+        assert items["Plans a voyage."] == ("decisions", ("post-000003",))
+        summary = await cue.services.store.summary(Scope(), NAME)
+        assert summary.made_by == "scripted"
+        assert cue.services.count(summary.tainted) <= STANDARD.max_summary_tokens
+
+
+async def test_dropped_items_are_audited_with_the_reason(tmp_path, caplog):
+    facts = [LIVES, BOAT | {"sources": ["post-999"]}]
+    async with cue_on(tmp_path) as cue:
+        cue.services.work_model = Compactor(json.dumps(FAITHFUL | {"memory_json": {"facts": facts}}))
+        await append_posts(cue, 24)
+        assert await passes(cue) == 1
+        texts = [each.text for each in await cue.services.store.items(Scope(), NAME)]
+        assert ("Home is in the north." in texts, "Plans a voyage." in texts) == (True, False)
+        [record] = [each for each in await cue.audit.list() if (each.event, each.agent) == ("answer", "compactor")]
+        [reason] = record.input_context["dropped"]
+        assert reason == "memory_json.facts[1] cites no post of the conversation: 'Plans a voyage.'"
+        assert reason in caplog.text
 
 
 async def test_settle_does_not_wait_for_a_model_that_always_fails(tmp_path, caplog):

@@ -54,5 +54,5 @@ def test_a_model_decision_about_health_is_stored_as_a_fact():
         '"decisions": [{"text": "I am allergic to nuts", "sources": ["p1"]}, '
         '{"text": "We chose Kafka", "sources": ["p1"]}], "open_loops": [], "todo": [], "tags": []}}'
     )
-    _, memory = parse_answer(answer_text, known=frozenset({"p1"}), max_tokens=900, count=len)
+    memory = parse_answer(answer_text, posts=["p1"], known=(), max_tokens=900, count=len).memory
     assert [item.category for item in items_of(memory, when=1.0)] == ["facts", "decisions"]

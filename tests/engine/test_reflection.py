@@ -151,17 +151,20 @@ async def test_a_models_answer_changes_the_mood_and_the_next_prompt(tmp_path):
     [
         ("I would be kinder to them.", "no JSON object"),
         ('{"updatedGmiMood": "ecstatic", "adjustmentRationale": "x"}', "answer.updatedGmiMood"),
-        (json.dumps({f"k{n}": n for n in range(1000)}), "1000 keys"),
+        (json.dumps({f"k{n}": n for n in range(1000)}), "no usable key"),
     ],
 )
 async def test_an_invalid_answer_leaves_the_mood_unchanged(tmp_path, answer, why):
-    async with open_reflecting(tmp_path, model=model_with_answers(answer), work__model="model") as (cue, say):
+    model = model_with_answers(default=answer)
+    async with open_reflecting(tmp_path, model=model, work__model="model") as (cue, say):
         await say(ANGRY)
         state = await cue.mind.show(NAME)
         assert is_neutral(state)
         [[run]] = [each.runs for each in state.reflections]
         assert run.outcome == "refused"
         assert why in run.reason
+        _, retry = reflection_requests(model)
+        assert why in json.loads(retry.messages[-1])["content"]
 
 
 async def test_an_unreachable_model_falls_back_to_the_rules(tmp_path):

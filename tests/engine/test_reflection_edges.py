@@ -128,7 +128,7 @@ async def test_a_crashing_model_falls_back_to_the_rules(tmp_path):
 )
 async def test_a_secret_in_a_memory_imprint_is_not_stored(tmp_path, imprint, outcome):
     answer = answer_with(newMemoryImprints=[imprint])
-    async with open_reflecting(tmp_path, model=model_with_answers(answer), work__model="model") as (cue, say):
+    async with open_reflecting(tmp_path, model=model_with_answers(default=answer), work__model="model") as (cue, say):
         await say(ANGRY)
         await say("And now?")
         [reflections] = (await cue.mind.show(NAME)).reflections

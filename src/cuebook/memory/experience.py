@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.languages import english, english_expression
 from cuebook.memory.tokenizer import stop_words, words
-from cuebook.records.answers import LONGEST, repair_json
+from cuebook.records.answers import LONGEST, repair_json, without_reasoning
 from cuebook.records.persona import Experience
 from cuebook.validate import Fault, Name, validate
 
@@ -219,7 +219,6 @@ def choose(scored: Sequence[ScoredExperience], *, most: int) -> list[ScoredExper
 # ---- the reply of a model that selects ------------------------------------------------------------------------------
 
 
-_REASONING: Final = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _YES: Final = _pattern("yes")
 #: Keys of a record that hold its candidate's id, and keys that hold its verdict; letter case aside.
 _IDS: Final = ("id", "exp_id", "experience_id", "experience", "name")
@@ -232,12 +231,14 @@ _EXCLUDES_NEXT, _JOINS_NEXT = _pattern("excludes_next"), _pattern("joins_next")
 def read_reply(text: str, offered: Sequence[str]) -> tuple[str, ...] | None:
     """Return the offered ids that a reply selects, each once, in its order; None if it mentions none of them.
 
-    Of two verdicts on one id the later holds. An empty tuple means that the reply selects none.
+    In JSON, an id may also be its number in the list, from 1. Of two verdicts on one id the later holds. An empty tuple
+    means that the reply selects none.
     """
-    text = _REASONING.sub(" ", text[:LONGEST])
+    text = without_reasoning(text[:LONGEST])
     ids = {name.casefold(): name for name in offered if name} | {name: name for name in offered if name}
     value = repair_json(text)
-    verdicts = dict(_in_json(value, ids, selected=True))
+    numbers = {str(number): name for number, name in enumerate(offered, 1) if name}
+    verdicts = dict(_in_json(value, numbers | ids, selected=True))
     if not verdicts and not _selects_nothing(value):
         verdicts = dict(_in_prose(text, ids))
     if verdicts:
@@ -254,7 +255,10 @@ def _in_json(value: Any, ids: Mapping[str, str], *, selected: bool) -> Iterator[
             yield name, selected
     elif isinstance(value, list):
         for entry in value:
-            yield from _in_json(entry, ids, selected=selected)
+            if isinstance(entry, int) and (name := _offered_id(entry, ids)):
+                yield name, selected
+            else:
+                yield from _in_json(entry, ids, selected=selected)
     elif isinstance(value, dict):
         fields = {key.casefold(): entry for key, entry in value.items()}
         if name := next((name for key in _IDS if (name := _offered_id(fields.get(key), ids))), None):
@@ -270,7 +274,7 @@ def _in_json(value: Any, ids: Mapping[str, str], *, selected: bool) -> Iterator[
 
 def _offered_id(value: Any, ids: Mapping[str, str]) -> str | None:
     """Return the offered id that a value is, letter case aside."""
-    text = value.strip() if isinstance(value, str) else ""
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     return ids.get(text) or ids.get(text.casefold())
 
 

@@ -31,7 +31,7 @@ class CompactionProfile(Document, frozen=True, kw_only=True):
     #: used only if the messages do not fit
     trigger: Literal["posts", "budget", "overflow"] = "posts"
     prompt_key: str = "memory_compactor_v2_json"
-    model_id: str = "openai/gpt-4o-mini"
+    model_id: str = ""  # the provider's model that writes the summaries; "" = the model of background jobs
     label: str = ""
     description: str = ""
 

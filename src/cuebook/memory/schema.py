@@ -1,12 +1,18 @@
-"""Define the JSON schema of a compaction model's `memory_json`, and validate its answers strictly."""
+"""Define the JSON schema of a compaction model's `memory_json`, and parse its answers: repaired, and item by item."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from cuebook.errors import InvalidInput
-from cuebook.records.answers import check, read_object
-from cuebook.records.memory import CATEGORIES
+from cuebook.memory.tokenizer import spans_of
+from cuebook.records.answers import read_object
+from cuebook.records.memory import CATEGORIES, Category
 
 #: Maximum length of an item's text, and maximum items per category: a model's answer is untrusted input. 20 bullets is
 #: AgentOS's prompt rule; five times that per category fits every real
@@ -14,6 +20,17 @@ from cuebook.records.memory import CATEGORIES
 MAX_TEXT: Final = 2_000
 MAX_ITEMS: Final = 100
 MAX_TAGS: Final = 100
+MAX_TAG: Final = 100
+#: Keys of an item whose value is not its text.
+_NO_TEXT: Final = ("source", "sources", "confidence", "status", "id", "category")
+#: A post's number: in an id such as `post-000012`, or in a citation such as `12`, `#12` or `turn 12`.
+_NUMBERED: Final = re.compile(r"(\D{0,40}?)0*(\d{1,9})")
+#: Least characters of a part of an id that cites its post.
+_PART: Final = 6
+#: The last characters of sentences.
+_ENDS: Final = ".!?…。！？"
+#: Characters of a dropped item that its reason shows.
+_SHOWN: Final = 60
 
 _SOURCES: Final[dict[str, Any]] = {
     "type": "array",
@@ -39,7 +56,7 @@ _NAMED: Final[dict[str, Any]] = {"name": _TEXT, "notes": {"type": "string", "max
 _TAGS: Final[dict[str, Any]] = {
     "type": "array",
     "maxItems": MAX_TAGS,
-    "items": {"type": "string", "minLength": 1, "maxLength": 100},
+    "items": {"type": "string", "minLength": 1, "maxLength": MAX_TAG},
 }
 _MEMORY: Final[dict[str, Any]] = {
     "facts": _items(["text"], text=_TEXT, confidence=_CONFIDENCE),
@@ -70,28 +87,127 @@ MEMORY_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
+class MemoryAnswer(Struct, frozen=True, kw_only=True):
+    """A model's summary and `memory_json`, with the reason of each item that was dropped."""
+
+    summary: str
+    memory: dict[str, Any]
+    dropped: tuple[str, ...] = ()
+
+
 def parse_answer(
-    text: str, *, known: Collection[str], max_tokens: int, count: Callable[[str], int]
-) -> tuple[str, dict[str, Any]]:
-    """Return the summary and the `memory_json` of a checked answer. Raises InvalidInput.
+    text: str, *, posts: Sequence[str], known: Collection[str], max_tokens: int, count: Callable[[str], int]
+) -> MemoryAnswer:
+    """Return a model's answer, repaired. Raises InvalidInput if no part of it is usable.
 
-    The answer is JSON, a fenced block, or the first `{` to the last `}`.
-
-    Every item's `sources` must be in `known`. Both outputs together, as compact JSON, must fit into `max_tokens`.
+    `posts` are the ids of the posts that the model saw, in order, and `known` those of earlier ones and of quotes. An
+    item may cite a post by its id, its number or its place among `posts`, from 1. Only items that cite no post are
+    dropped. Missing keys and null are empty, and unknown keys are ignored. The summary is cut at the end of a sentence
+    to what the items leave of `max_tokens`, at least half of it.
     """
     answer = read_object(text)
-    check(answer, MEMORY_SCHEMA, where="answer")
-    memory: dict[str, Any] = answer["memory_json"]
-    ids = known if isinstance(known, set | frozenset | dict) else set(known)
+    raw = answer.get("memory_json")
+    raw = read_object(raw) if isinstance(raw, str) else raw if isinstance(raw, dict) else answer
+    memory: dict[str, Any] = {category: [] for category in CATEGORIES}
+    cited, dropped = _Citations(posts, known), list[str]()
     for category in CATEGORIES:
-        for place, item in enumerate(memory[category]):
-            for source in item["sources"]:
-                if source not in ids:
-                    raise InvalidInput(f"unknown post {source!r}", where=f"memory_json.{category}[{place}].sources")
-    used = count(answer["summary_markdown"]) + count(compact(memory))
-    if used > max_tokens:
-        raise InvalidInput(f"the answer has {used} tokens; at most {max_tokens} are allowed", where="answer")
-    return answer["summary_markdown"], memory
+        for place, value in enumerate(_listed(raw.get(category))[:MAX_ITEMS]):
+            item = _read_item(category, value, cited)
+            if item["sources"]:
+                memory[category].append(item)
+            else:
+                text = str(item.get("text") or item.get("name") or "")[:_SHOWN]
+                why = f"cites no post of the conversation: {text!r}" if text else "has no text"
+                dropped.append(f"memory_json.{category}[{place}] {why}")
+    tags = [_text(tag)[:MAX_TAG] for tag in _listed(raw.get("tags"))]
+    memory["tags"] = list(dict.fromkeys(filter(None, tags)))[:MAX_TAGS]
+    summary = "\n".join(filter(None, map(_text, _listed(answer.get("summary_markdown")))))
+    if not any(memory[category] for category in CATEGORIES) and (dropped or not summary):
+        raise InvalidInput("; ".join(dropped) or "no summary_markdown and no items", where="answer")
+    room = max(max_tokens - count(compact(memory)), max_tokens // 2)
+    return MemoryAnswer(summary=_cut(summary, room, count), memory=memory, dropped=tuple(dropped))
+
+
+def _listed(value: Any) -> list[Any]:
+    """Return the entries of a section, which may be missing or a single entry."""
+    return [each for each in (value if isinstance(value, list) else [value]) if each is not None]
+
+
+def _text(value: Any) -> str:
+    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+
+
+def _read_item(category: Category, value: Any, cited: "_Citations") -> dict[str, Any]:
+    """Return an item of an answer with its sources as ids; without any, it is to be dropped."""
+    raw = value if isinstance(value, dict) else {"text": value}
+    named = category in {"people", "projects"}
+    key = "name" if named else "text"
+    others = (each for name, each in raw.items() if name not in _NO_TEXT and isinstance(each, str))
+    text = _text(raw.get(key)) or next(filter(None, map(str.strip, others)), "")
+    values = {name: _text(raw.get(name)) for name in (("notes", "status") if category == "projects" else ("notes",))}
+    item = {key: text} | ({name: each for name, each in values.items() if each and each != text} if named else {})
+    result: dict[str, Any] = {name: each[:MAX_TEXT] for name, each in item.items()}
+    if category == "facts" and (confidence := _share(raw.get("confidence"))) is not None:
+        result["confidence"] = confidence
+    sources = [each for name in ("sources", "source") for each in _listed(raw.get(name))]
+    return result | {"sources": cited.resolve(sources) if text else []}
+
+
+def _share(value: Any) -> float | None:
+    """Return a confidence in 0..1, None for anything else."""
+    try:
+        number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        return None
+    return number if 0 <= number <= 1 else None
+
+
+class _Citations:
+    """The posts that an item may cite, by id, by number, by place and by a part that only one id has."""
+
+    def __init__(self, posts: Sequence[str], known: Collection[str]) -> None:
+        self._posts = posts
+        self._ids = {each.casefold(): each for each in (*known, *posts)}
+        numbered = [(match, each) for each in (*known, *posts) if (match := _NUMBERED.fullmatch(each))]
+        shown = set(posts)
+        own = [(match, each) for match, each in numbered if each in shown]
+        self._numbers = {int(match[2]): each for match, each in own}
+        self._others = {match[1] for match, _ in numbered} - {match[1] for match, _ in own}
+
+    def resolve(self, sources: Iterable[Any]) -> list[str]:
+        """Return the ids of cited posts, each once, in order."""
+        return list(dict.fromkeys(filter(None, map(self._post, self._parts(sources)))))
+
+    def _parts(self, sources: Iterable[Any]) -> Iterator[str]:
+        for source in sources:
+            value = source.get("id") if isinstance(source, dict) else source
+            text = f"{value:g}" if isinstance(value, float) else _text(value)
+            yield from [text] if text.casefold() in self._ids else text.split(",")
+
+    def _post(self, text: str) -> str | None:
+        text = text.strip(" \t\n[]()<>{}\"'`#.")
+        if (post := self._ids.get(text.casefold())) is not None:
+            return post
+        if match := _NUMBERED.fullmatch(text):
+            if match[1] in self._others:  # the number of a quote, not of a post
+                return None
+            number = int(match[2])
+            place = self._posts[number - 1] if 0 < number <= len(self._posts) else None
+            return self._numbers.get(number, place)
+        found = [each for each in self._posts if len(text) >= _PART and text.casefold() in each.casefold()]
+        return found[0] if len(found) == 1 else None
+
+
+def _cut(text: str, most: int, count: Callable[[str], int]) -> str:
+    """Return the first sentences or lines of a text that fit; if none does, the beginning of the first one."""
+    if count(text) <= most:
+        return text
+    pieces = [last for _, last in spans_of(text)]
+    sentences = [last for last in pieces if text[:last].rstrip()[-1] in _ENDS or "\n" in text[last - 1 : last + 1]]
+    for ends in (sentences, pieces):
+        if fitting := bisect_right(ends, most, key=lambda end: count(text[:end].rstrip())):
+            return text[: ends[fitting - 1]].rstrip()
+    return ""
 
 
 def compact(memory: Mapping[str, Any]) -> str:

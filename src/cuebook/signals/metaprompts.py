@@ -5,7 +5,8 @@ update the Mind: one per event, and one for self-reflection (docs/design/011).
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, TypeVar, get_args
 
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.languages import english
-from cuebook.records.answers import check, mended, read_object
+from cuebook.records.answers import LONGEST, check, mended, read_object
 from cuebook.records.mind import Complexity, Event, Mood, MoodState, Skill, TurnSignals
 from cuebook.records.persona import PRESETS as NAMES
 from cuebook.records.persona import SHIPPED_TRIGGERS, TEMPERATURE, Metaprompt, SentimentTracking
@@ -25,19 +26,20 @@ MOODS: Final[tuple[Mood, ...]] = get_args(Mood)
 SKILLS: Final[tuple[Skill, ...]] = get_args(Skill)
 COMPLEXITIES: Final[tuple[Complexity, ...]] = get_args(Complexity)
 
-#: Maximum imprints per answer and per Mind, and maximum characters of a key, a value and a strategy.
+#: Maximum imprints per answer and per Mind, and maximum characters of a key, a value, a strategy and a rationale.
 NEW_IMPRINTS: Final = 8
 IMPRINTS: Final = 24
 KEY: Final = 64
 VALUE: Final = 400
 STRATEGY: Final = 600
+RATIONALE: Final = 4_000
 #: Maximum characters of imprints in a prompt, and how their line begins: memories need room beside it.
 NOTED: Final = 1_000
 NOTED_AS: Final = "Noted: "
-#: Maximum unpublished keys in an answer: models like to add some.
-EXTRA_KEYS: Final = 16
 _KEY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _PREFIX: Final = "imprint."
+_RATIONALE: Final = "adjustmentRationale"
+_IMPRINTS: Final = "newMemoryImprints"
 
 #: The self-reflection's id.
 SELF: Final = "gmi_self_trait_adjustment"
@@ -120,14 +122,14 @@ def schema_of(metaprompt: Metaprompt) -> dict[str, Any]:
     """Return the JSON schema of the answer to a metaprompt."""
     return {
         "type": "object",
-        "required": ["adjustmentRationale"],
+        "required": [_RATIONALE],
         "properties": {
             "updatedGmiMood": {"type": "string", "enum": list(MOODS)},
             "updatedUserSkillLevel": {"type": "string", "enum": list(SKILLS)},
             "updatedTaskComplexity": {"type": "string", "enum": list(COMPLEXITIES)},
-            "adjustmentRationale": {"type": "string", "maxLength": 4_000},
-            strategy_key(metaprompt): {"type": "string", "maxLength": 4_000},
-            "newMemoryImprints": {
+            _RATIONALE: {"type": "string"},
+            strategy_key(metaprompt): {"type": "string"},
+            _IMPRINTS: {
                 "type": "array",
                 "maxItems": NEW_IMPRINTS,
                 "items": {
@@ -154,18 +156,25 @@ def read_answer(
 ) -> tuple[MoodState, str]:
     """Return the Mind updated by a model's answer, and the rationale. `clean` removes secrets from its texts.
 
-    The answer is valid as a whole or rejected. Raises InvalidInput naming the path: no JSON object, an unpublished
-    mood, skill or complexity, a wrong type, too many imprints, an imprint's key that is invalid or a secret. Null means
-    omitted, letter case is ignored, and up to EXTRA_KEYS unpublished keys are ignored.
+    Each field and each imprint is judged alone. An invalid one changes nothing, and the rationale names it. Null means
+    omitted; letter case and unpublished keys are ignored. Raises InvalidInput, naming the paths, if nothing is usable.
     """
-    schema = schema_of(metaprompt)
-    data = read_object(text)
-    fields = {
-        key: _plain(key, value) for key, value in data.items() if key in schema["properties"] and value is not None
-    }
-    if len(data) - len(fields) > EXTRA_KEYS:
-        raise InvalidInput(f"{len(data)} keys. Available: {', '.join(schema['properties'])}.", where="answer")
-    check(fields, schema, where="answer")
+    properties = schema_of(metaprompt)["properties"]
+    fields, faults = dict[str, Any](), list[str]()
+    answer = read_object(text)
+    for key, value in answer.items():
+        if key in properties and key != _IMPRINTS and value is not None:
+            with _collected(faults):
+                fields[key] = _checked(_plain(key, value), properties[key], where=f"answer.{key}")
+    rationale, noted = _line(fields.pop(_RATIONALE, ""), clean)[:RATIONALE], dict(mind.imprints)
+    for place, each in enumerate(_plain(_IMPRINTS, answer.get(_IMPRINTS) or [])[:NEW_IMPRINTS]):
+        with _collected(faults):
+            key, value = _imprint(each, properties[_IMPRINTS]["items"], clean, where=f"answer.{_IMPRINTS}[{place}]")
+            noted.pop(key, None)
+            noted[key] = value
+    if not fields and noted == mind.imprints and (faults or not rationale):
+        msg = "; ".join(faults) or f"no usable key. Available: {', '.join(properties)}."
+        raise InvalidInput(msg, where="answer")
     strategy = _line(fields.get(strategy_key(metaprompt), ""), clean)[:STRATEGY]
     moved = replace(
         mind,
@@ -173,9 +182,19 @@ def read_answer(
         user_skill=fields.get("updatedUserSkillLevel", mind.user_skill),
         task_complexity=fields.get("updatedTaskComplexity", mind.task_complexity),
         strategy=strategy or mind.strategy,
-        imprints=_imprinted(mind.imprints, fields.get("newMemoryImprints", ()), clean),
+        imprints=dict(list(noted.items())[-IMPRINTS:]),
     )
-    return moved, _line(fields["adjustmentRationale"], clean)
+    ignored = f"ignored {_line('; '.join(faults), clean)}" if faults else ""
+    return moved, "; ".join(filter(None, (rationale, ignored)))
+
+
+@contextmanager
+def _collected(faults: list[str]) -> Iterator[None]:
+    """Add the fault of a part of an answer, instead of raising it."""
+    try:
+        yield
+    except InvalidInput as error:
+        faults.append(f"{error.where}: {error}")
 
 
 def _line(text: str, clean: Callable[[str], str]) -> str:
@@ -183,42 +202,40 @@ def _line(text: str, clean: Callable[[str], str]) -> str:
     return " ".join(clean(mended(text)).split())
 
 
-def _plain(key: str, value: Any) -> Any:
-    """Return a value normalized for checking: names in lower case, and an imprint's number or boolean as text."""
-    if key.startswith("updated") and isinstance(value, str):
-        return value.strip().casefold()
-    if key == "newMemoryImprints" and isinstance(value, list):
-        return [_imprint(each) if isinstance(each, dict) else each for each in value]
+def _checked(value: Any, schema: Mapping[str, Any], *, where: str) -> Any:
+    check(value, schema, where=where)
     return value
 
 
-def _imprint(data: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {key: data[key] for key in ("key", "value", "description") if data.get(key) is not None}
-    if isinstance(fields.get("value"), bool | int | float):
-        fields["value"] = str(fields["value"])
-    return fields
+def _plain(key: str, value: Any) -> Any:
+    """Return a value normalized for checking: names in lower case, imprints as a list, no endless text."""
+    if key == _IMPRINTS:
+        return value if isinstance(value, list) else [value]
+    if not isinstance(value, str):
+        return value
+    return value.strip().casefold() if key.startswith("updated") else value[:LONGEST]
 
 
-def _imprinted(
-    before: Mapping[str, str], new: Sequence[Mapping[str, str]], clean: Callable[[str], str]
-) -> dict[str, str]:
-    """Return imprints with the new ones appended, the newest IMPRINTS of them. A key cannot leave its namespace.
+def _imprint(value: Any, schema: Mapping[str, Any], clean: Callable[[str], str], *, where: str) -> tuple[str, str]:
+    """Return an imprint's key and value; a number or boolean becomes text. Raises InvalidInput.
 
-    A value is cleaned together with its key, as it will be printed: `password: …` marks a secret.
+    A key cannot leave its namespace. A value is cleaned together with its key, as it will be printed: `password: …`
+    marks a secret.
     """
-    results = dict(before)
-    for place, each in enumerate(new):
-        key = each["key"].strip().removeprefix(_PREFIX)
-        if not _KEY.fullmatch(key):
-            msg = f"Invalid key {key!r}. Use letters, digits, '.', '_' and '-'."
-            raise InvalidInput(msg, where=f"answer.newMemoryImprints[{place}].key")
-        text = _line(f"{key}: {each['value']}", clean)
-        if not text.startswith(f"{key}:"):
-            msg = "The key is a secret. Use a key that names its topic."
-            raise InvalidInput(msg, where=f"answer.newMemoryImprints[{place}].key")
-        results.pop(key, None)
-        results[key] = text[len(key) + 1 :].strip()
-    return dict(list(results.items())[-IMPRINTS:])
+    if isinstance(value, dict):
+        value = {key: value[key] for key in schema["properties"] if value.get(key) is not None}
+        if isinstance(value.get("value"), bool | int | float):
+            value["value"] = str(value["value"])
+    check(value, schema, where=where)
+    key = value["key"].strip().removeprefix(_PREFIX)
+    if not _KEY.fullmatch(key):
+        msg = f"Invalid key {key!r}. Use letters, digits, '.', '_' and '-'."
+        raise InvalidInput(msg, where=f"{where}.key")
+    text = _line(f"{key}: {value['value']}", clean)
+    if not text.startswith(f"{key}:"):
+        msg = "The key is a secret. Use a key that names its topic."
+        raise InvalidInput(msg, where=f"{where}.key")
+    return key, text[len(key) + 1 :].strip()
 
 
 # ---- print a Mind ---------------------------------------------------------------------------------------------------

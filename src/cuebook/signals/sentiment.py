@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import structs
+from msgspec import Meta, Struct, structs
 
 from cuebook.errors import InvalidInput
 from cuebook.languages import english, reads
-from cuebook.records.answers import check, read_object
+from cuebook.records.answers import read_as
 from cuebook.records.expression import Expression
 from cuebook.records.mind import Sentiment
 from cuebook.records.persona import METHODS
@@ -207,14 +207,21 @@ def asked(text: str) -> str:
     return f"MESSAGE: {msgspec.json.encode(content).decode()}"
 
 
+class _Reply(Struct, frozen=True):
+    """A model's answer."""
+
+    score: Annotated[float, Meta(ge=-1, le=1)]
+    intensity: Annotated[float, Meta(ge=0, le=1)] | None = None
+
+
 def parse_reply(text: str) -> Sentiment:
-    """Return the sentiment of a model's answer: an object of exactly `score` and `intensity`. Raises InvalidInput."""
+    """Return the sentiment of a model's answer. Without an intensity, it is the score's amount. Raises InvalidInput."""
     try:
-        answer = read_object(text)
-        check(answer, SCHEMA, where="answer")
+        answer = read_as(text, _Reply)
     except InvalidInput as error:
         content = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
         msg = f'sentiment: invalid model answer {content!r} ({error}). Expected {{"score": -1..1, "intensity": 0..1}}.'
         raise InvalidInput(msg, where="sentiment") from error
-    score, intensity = answer["score"] + 0.0, answer["intensity"] + 0.0  # no negative zero
+    score = answer.score + 0.0  # no negative zero
+    intensity = abs(score) if answer.intensity is None else answer.intensity + 0.0
     return Sentiment(score=score, intensity=intensity, polarity=polarity_of(score), method=BY_MODEL)

@@ -47,11 +47,23 @@ def test_repairing_never_raises(pieces: list[str]) -> None:
     assert isinstance(repair_json("".join(pieces)), dict | list | None)
 
 
-def test_an_object_to_store_must_be_valid_json() -> None:
-    assert read_object(f'Here: {FENCE}json\n{{"a": 1}}\n{FENCE}') == {"a": 1}
-    for broken in ('{"a": 1,}', '{"a": 1', '{"a": NaN}', "[1]", ""):
-        with pytest.raises(InvalidInput, match="no JSON object"):
-            read_object(broken)
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'Here: {FENCE}json\n{{"a": 1}}\n{FENCE}',
+        f"{FENCE}json\n{{'a': 1,}}\n{FENCE} Done [1].",
+        '<think>{"b": 2}</think> As in [1]: {"a": 1,',
+        '[{"a": 1}]',
+    ],
+)
+def test_an_object_in_an_answer_is_extracted_and_repaired(text: str) -> None:
+    assert read_object(text) == {"a": 1}
+
+
+@pytest.mark.parametrize("text", ["[1]", "", "no", "[" * 50_000, '{"a": ' * 50_000, "{" + "x" * 20_000])
+def test_an_answer_without_an_object_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="no JSON object"):
+        read_object(text)
 
 
 def test_the_repair_library_is_imported_at_the_first_broken_answer() -> None:

@@ -1,6 +1,7 @@
 """Tests of metaprompts: when they run, how their answers are parsed, and how answers change the mood state."""
 
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -10,7 +11,6 @@ from cuebook.records.mind import Event, MoodState
 from cuebook.records.persona import Metaprompt, SentimentTracking, Trigger
 from cuebook.signals.metaprompts import (
     COMPLEXITIES,
-    EXTRA_KEYS,
     IMPRINTS,
     MOODS,
     PRESETS,
@@ -116,40 +116,38 @@ def test_every_mood_in_the_prompts_is_valid():
     [
         ({"updatedGmiMood": "ecstatic"}, "answer.updatedGmiMood"),
         ({"updatedUserSkillLevel": "<script>"}, "answer.updatedUserSkillLevel"),
-        ({"updatedTaskComplexity": "ultra"}, "answer.updatedTaskComplexity"),
         ({"updatedTaskComplexity": 3}, "answer.updatedTaskComplexity"),
         ({"recoveryStrategy": ["be", "kind"]}, "answer.recoveryStrategy"),
-        ({"recoveryStrategy": "x" * 5_000}, "answer.recoveryStrategy"),
         ({"adjustmentRationale": {"why": "so"}}, "answer.adjustmentRationale"),
-        ({"newMemoryImprints": {"key": "a", "value": "b"}}, "answer.newMemoryImprints"),
         ({"newMemoryImprints": [{"key": "a"}]}, "answer.newMemoryImprints[0]"),
         ({"newMemoryImprints": [{"key": "a", "value": {"deep": 1}}]}, "answer.newMemoryImprints[0].value"),
         ({"newMemoryImprints": ["a"]}, "answer.newMemoryImprints[0]"),
         ({"newMemoryImprints": [{"key": "../state", "value": "b"}]}, "answer.newMemoryImprints[0].key"),
         ({"newMemoryImprints": [{"key": "{{current_mood}}", "value": "b"}]}, "answer.newMemoryImprints[0].key"),
-        ({"newMemoryImprints": [{"key": f"k{n}", "value": "b"} for n in range(9)]}, "answer.newMemoryImprints"),
-        ({f"k{n}": n for n in range(1000)}, "answer"),
     ],
 )
-def test_an_invalid_answer_is_rejected_with_its_path(keys, where):
-    with pytest.raises(InvalidInput) as refused:
-        answered(**{"updatedGmiMood": "playful", **keys})
-    assert refused.value.where == where
+def test_an_invalid_part_is_ignored_and_named(keys, where):
+    with pytest.raises(InvalidInput, match=re.escape(where)):
+        read_answer(json.dumps(keys), FRUSTRATION, MIND)
+    valid = {"updatedGmiMood": "playful", "updatedUserSkillLevel": "novice"}
+    mind, why = read_answer(json.dumps(valid | keys), FRUSTRATION, MIND)
+    assert mind != MIND
+    assert f"ignored {where}: " in why
 
 
-@pytest.mark.parametrize("text", ["", "I would be kinder.", "[]", '"x"', "{", "{'a': 1}", "[" * 50_000, "null", "NaN"])
+@pytest.mark.parametrize("text", ["", "I would be kinder.", "[]", '"x"', "[" * 50_000, "null", "NaN"])
 def test_an_answer_without_json_object_is_rejected(text):
     with pytest.raises(InvalidInput, match="no JSON object"):
         read_answer(text, FRUSTRATION, MIND)
 
 
-def test_an_answer_without_rationale_is_rejected():
-    with pytest.raises(InvalidInput, match="adjustmentRationale"):
-        read_answer('{"updatedGmiMood": "playful"}', FRUSTRATION, MIND)
-
-
-def test_surplus_keys_are_ignored():
-    assert answered(**{f"k{n}": n for n in range(EXTRA_KEYS)}, updatedGmiMood="playful").mood == "playful"
+def test_a_short_broken_answer_is_repaired():
+    mind, why = read_answer(
+        "```json\n{'updatedGmiMood': ' Playful', 'recoveryStrategy': null,}\n```", FRUSTRATION, MIND
+    )
+    assert (mind, why) == (replace(MIND, mood="playful"), "")
+    with pytest.raises(InvalidInput, match="no usable key"):
+        read_answer(json.dumps({f"k{n}": n for n in range(1000)}), FRUSTRATION, MIND)
 
 
 def test_state_field_names_are_ordinary_imprint_keys():

@@ -62,9 +62,14 @@ def receipt(
     )
 
 
-def answered(services: Services, renders: Sequence[Record], output: str) -> tuple[Record, ...]:
-    """Return the record of a model's answer to rendered prompts, or none if no managed prompt was used."""
-    if not renders or not output:
+def answered(
+    services: Services, renders: Sequence[Record], output: str, *, context: Mapping[str, Any] | None = None
+) -> tuple[Record, ...]:
+    """Return the record of a model's answer to rendered prompts, or none if no managed prompt was used.
+
+    `context` says what became of the answer.
+    """
+    if not renders or not (output or context):
         return ()
     first = renders[0]
     place = first.selection or {}
@@ -75,6 +80,7 @@ def answered(services: Services, renders: Sequence[Record], output: str) -> tupl
         version,
         "answer",
         agent=first.agent,
+        context=context,
         output=output,
         render_id=first.render_id,
         conversation=first.conversation,

@@ -7,17 +7,19 @@ and therefore no variants. An unusable prompt is logged, and the shipped prompt 
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.judgement_cache import aside
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
-from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.errors import BackendError, CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.digest import sealed
@@ -25,10 +27,13 @@ from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import SYSTEM, instructions
 from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
+from cuebook.records.answers import MAX_BROKEN, mended
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.persona import VARIABLES, Metaprompt, Persona
 from cuebook.records.prompt import BODY, MAIN, Param, ResolvedVersion, Version
+
+T = TypeVar("T")
 
 log = logging.getLogger("cuebook.prompts")
 
@@ -36,8 +41,11 @@ log = logging.getLogger("cuebook.prompts")
 BROKEN: Final = (
     ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError, msgspec.MsgspecError,
 )  # fmt: skip
-#: Most characters of an answer.
+#: Most characters of an answer, and of an invalid one that is shown to the model again.
 LONGEST = 1_000_000
+REPEATED = 4_000
+#: Status codes of servers without support for a response schema.
+NO_SCHEMA = (400, 404, 415, 422)
 
 
 class Instruction(Struct, frozen=True, kw_only=True):
@@ -112,28 +120,69 @@ def instruction_record(services: Services, instruction: Instruction, *, agent: s
     )
 
 
-async def complete_answer(model: Model, request: ModelRequest, *, longest: int = LONGEST) -> str:
-    """Return a model's complete answer. Raises BackendError if it has more characters than `longest`."""
-    text, left = list[str](), longest
+async def checked_answer(
+    model: Model, request: ModelRequest, read: Callable[[str], T], *, longest: int = LONGEST
+) -> tuple[T, str]:
+    """Return a model's answer as `read` parses it, and its text.
+
+    After an invalid answer, name the fault to the model and ask once more. A server without support for a response
+    schema is asked without one. Raises BackendError, and InvalidInput if both answers are invalid.
+    """
+    text, request = await _complete_answer(model, request, longest)
+    try:
+        return await _read(text, read), text
+    except InvalidInput as error:
+        fault = f"This answer is invalid: {error}. Answer again, with the corrected JSON object only."
+        said = ({"role": "assistant", "content": text[:REPEATED]}, {"role": "user", "content": fault})
+        messages = (*request.messages, *map(msgspec.json.encode, said))
+        text, _ = await _complete_answer(model, replace(request, messages=messages), longest)
+        return await _read(text, read), text
+
+
+async def _read(text: str, read: Callable[[str], T]) -> T:
+    """Parse an answer, a long one in a thread, because the repair of broken JSON takes time."""
+    return await aside(len(text) > MAX_BROKEN, read, text)
+
+
+async def _complete_answer(model: Model, request: ModelRequest, longest: int) -> tuple[str, ModelRequest]:
+    """Return a model's complete answer, and the request that it answers."""
+    try:
+        return await _streamed(model, request, longest), request
+    except UpstreamError as error:
+        if error.status not in NO_SCHEMA or request.schema is None:
+            raise
+    request = replace(request, schema=None)
+    return await _streamed(model, request, longest), request
+
+
+async def _streamed(model: Model, request: ModelRequest, longest: int) -> str:
+    """Return a model's complete answer. Raises BackendError if it ends early or has more characters than `longest`."""
+    text, left, finish = list[str](), longest, ""
     async with closing(model.stream(request)) as pieces:
         async for piece in pieces:
             text.append(piece.text)
+            finish = piece.finish or finish
             left -= len(piece.text)
             if left < 0:
                 msg = f"Answer of model {model.name} exceeds {longest:,} characters"
                 raise BackendError(msg, retryable=True)
-    return "".join(text)
+    if not finish:
+        msg = f"The answer of model {model.name} ended early"
+        raise BackendError(msg, retryable=True)
+    return mended("".join(text))
 
 
-async def background_answer(services: Services, model: Model, request: ModelRequest) -> str:
-    """Return a model's complete answer in a background job.
+async def background_answer(
+    services: Services, model: Model, request: ModelRequest, read: Callable[[str], T]
+) -> tuple[T, str]:
+    """Return a model's answer in a background job, as `checked_answer` does.
 
-    Raises BackendError, also after a timeout, because other jobs wait. A model may be user code: its faults count as
+    Raises BackendError also after a timeout, because other jobs wait. A model may be user code: its faults count as
     unavailability.
     """
     try:
         async with asyncio.timeout(services.settings.work_patience_s):
-            return await complete_answer(model, request)
+            return await checked_answer(model, request, read)
     except TimeoutError:
         msg = f"Model {model.name} timed out after {services.settings.work_patience_s:g} s"
         raise BackendError(msg, retryable=True) from None

@@ -6,13 +6,16 @@ time. A second job applies manual corrections to summaries.
 
 import asyncio
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
+from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.conversation_items import line_of, own_senders
 from cuebook.engine.core.instructions import BROKEN, Instruction, background_answer, instruct, instruction_record
 from cuebook.engine.core.services import Services
@@ -38,7 +41,7 @@ from cuebook.memory.rolling import (
     least_backlog,
 )
 from cuebook.memory.rolling import due as due_for
-from cuebook.memory.schema import MEMORY_SCHEMA, compact, parse_answer
+from cuebook.memory.schema import MEMORY_SCHEMA, MemoryAnswer, compact, parse_answer
 from cuebook.memory.summary import write
 from cuebook.memory.supersede import Merged, merge, unmarked
 from cuebook.memory.tokenizer import day_of, item_id
@@ -49,6 +52,8 @@ from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary
 from cuebook.window.budget import allot
 from cuebook.window.post_forms import calls_among
 from cuebook.window.tokens import Counter, cut
+
+log = logging.getLogger("cuebook.compaction")
 
 #: Name of the summarizer as a recipient in the audit log.
 COMPACTOR = "compactor"
@@ -169,12 +174,13 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
     records: tuple[Record, ...] = ()
     if _asks_model(services, summarized):
         instruction, record = await _instruction(services, summarized)
-        records = (record,)
         try:
-            derived = await _by_model(services, summarized, instruction)
-        except (InvalidInput, BackendError):
-            await services.audit.append(source.scope, records)  # the model received it, even if its answer was unusable
+            derived, text, context = await _by_model(services, summarized, instruction)
+        except (InvalidInput, BackendError) as error:  # the model received it, even if its answer was unusable
+            refusal = answered(services, [record], "", context={"refused": str(error)})
+            await services.audit.append(source.scope, (record, *refusal))
             raise
+        records = (record, *answered(services, [record], text, context=context))
     else:
         derived = await asyncio.to_thread(by_quotes, services, summarized)  # large posts take time
     services.failpoint("compact.made")
@@ -308,37 +314,39 @@ async def _instruction(services: Services, summarized: Pass) -> tuple[Instructio
     return instruction, instruction_record(services, instruction, agent=COMPACTOR, conversation=conversation.id)
 
 
-async def _by_model(services: Services, summarized: Pass, instruction: Instruction) -> Derived:
-    """Ask the model, and retry once if its answer is invalid. Raises InvalidInput if both answers are."""
+async def _by_model(
+    services: Services, summarized: Pass, instruction: Instruction
+) -> tuple[Derived, str, Mapping[str, Any]]:
+    """Ask the model. Return the result, the answer and what was dropped. Raises InvalidInput for no usable answer."""
     source, lines, model = summarized.source, summarized.lines, services.work_model
     if model is None:
         raise BackendError("No model for background jobs. Set `work.model`.")
     quoted = await asyncio.to_thread(_with_quotes, summarized)
     quotes = offered(*quoted)
-    known = {line.id for line in lines} | {source_id for item in source.items for source_id in item.sources}
+    known = {*quotes, *(source_id for item in source.items for source_id in item.sources)}
     request = ModelRequest(
         messages=_messages(summarized, instruction.text, quotes),
         purpose="compaction",
         schema=MEMORY_SCHEMA,
         max_tokens=summarized.most * 2,
+        model=summarized.profile.model_id,
+        conversation=source.conversation.id,
     )
-    failure: InvalidInput | None = None
-    for _ in range(2):
-        text = await background_answer(services, model, request)
-        try:
-            answer = parse_answer(text, known=known | quotes.keys(), max_tokens=summarized.most, count=services.count)
-        except InvalidInput as error:
-            failure = error
-            continue
-        more = {"made_by": model.name, "prompt": instruction.version.source}
-        return await asyncio.to_thread(_from_answer, services, summarized, answer, (quoted, quotes), **more)
-    raise failure or InvalidInput("The model returned an empty answer.")
+    posts = [line.id for line in lines if line.text]
+    read = partial(parse_answer, posts=posts, known=known, max_tokens=summarized.most, count=services.count)
+    answer, text = await background_answer(services, model, request, read)
+    if answer.dropped:
+        why = services.writer.clean("; ".join(answer.dropped))
+        log.warning("Dropped %d items of model %s: %s", len(answer.dropped), model.name, why)
+    made = {"made_by": request.model or model.name, "prompt": instruction.version.source}
+    derived = await asyncio.to_thread(_from_answer, services, summarized, answer, (quoted, quotes), **made)
+    return derived, text, {"dropped": answer.dropped}
 
 
 def _from_answer(
     services: Services,
     summarized: Pass,
-    answer: tuple[str, dict[str, Any]],
+    answer: MemoryAnswer,
     known: tuple[Merged, Mapping[str, Item]],
     **more: str,
 ) -> Derived:
@@ -349,7 +357,7 @@ def _from_answer(
     gets the user's quotes, and items in their own words.
     """
     source, lines, (quoted, quotes) = summarized.source, summarized.lines, known
-    text, memory = services.writer.clean(answer[0]), services.writer.clean_json(msgspec.json.encode(answer[1]))
+    text, memory = services.writer.clean(answer.summary), services.writer.clean_json(msgspec.json.encode(answer.memory))
     memory_json, held = msgspec.json.decode(memory), [*quoted[0], *quoted[1]]
     entries = items_of(memory_json, when=lines[-1].when, lines=lines, held=held, quotes=quotes)
     kept, new = merge(held, corrected(entries, source.corrections, news=True))

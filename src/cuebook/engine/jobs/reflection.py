@@ -9,6 +9,7 @@ unchanged and the reflection stores the reason.
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -37,7 +38,7 @@ from cuebook.engine.turn.turn_signals import (
     signals_in,
     tracking_in,
 )
-from cuebook.errors import BackendError, InvalidInput
+from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.store import DueReflection, MetapromptTask, PathQuery, ReflectionInput, Scene
 from cuebook.prompts.names import SYSTEM, project_of
@@ -138,15 +139,16 @@ async def _reflect(
     tracking = tracking_in(services, scene, persona, mode if isinstance(mode, str) else None)
     first = signals_in(read.turn.metadata) or TurnSignals()
     judged, calls, records = judged_on(read.before, first), list(read.calls), list[Record]()
+    mind, runs = read.before.mind if read.before else NEUTRAL, list[MetapromptRun]()
     if any(call.trigger == BY_MODEL for call in calls):
-        judged, rendered = await reheard(services, scope, read, scene, tracking)
+        judged, rendered, refused = await reheard(services, scope, read, scene, tracking)
         records += rendered
+        runs += refused
         calls = [call for call in calls if call.trigger != BY_MODEL]
         new = reflection_tasks(persona, tracking, judged)  # triggered by the new sentiment
         calls = [*(each for each in new if each.trigger != BY_MODEL and each not in calls), *calls]
     turn = _TurnInput(scope=scope, read=read, scene=scene, persona=persona, signals=judged or first)
     metaprompts = {each.id: each for each in metaprompts_of(persona.metaprompts, tracking)}
-    mind, runs = read.before.mind if read.before else NEUTRAL, list[MetapromptRun]()
     for call in calls:
         mind, run, made = await _decide(services, turn, call, metaprompts, mind)
         runs.append(run)
@@ -186,6 +188,16 @@ def _by_rules(
     return moved, run, [_receipt(services, turn, version, run, reason)]
 
 
+def _unavailable(
+    services: Services, turn: _TurnInput, due_metaprompt: DueMetaprompt, mind: MoodState, error: CuebookError
+) -> _Decision:
+    """Return the rules' decision after an error of the model or of its prompt."""
+    conversation, reason = turn.read.conversation.id, services.writer.clean(str(error))
+    log.warning("Reflection on conversation %s uses the rules instead of the model: %s", conversation, reason)
+    name = services.work_model.name if services.work_model else ""
+    return _by_rules(services, turn, due_metaprompt, mind, because=f"Model {name} is unavailable: {reason}")
+
+
 def _with_changes(run: MetapromptRun, before: MoodState, after: MoodState) -> MetapromptRun:
     changes = changes_of(before, after)
     return replace(run, outcome="moved" if changes else run.outcome, changes=changes)
@@ -214,16 +226,17 @@ async def _by_model(
             max_tokens=metaprompt.max_output_tokens,
             temperature=metaprompt.temperature,
             model=metaprompt.model_id,
+            conversation=conversation.id,
         )
-        text = await background_answer(services, model, request)
-    except (BackendError, InvalidInput) as error:
-        reason = services.writer.clean(str(error))
-        log.warning("Reflection on conversation %s uses the rules instead of the model: %s", conversation.id, reason)
-        return _by_rules(services, turn, due_metaprompt, mind, because=f"Model {model.name} is unavailable: {reason}")
-    moved = mind
+    except InvalidInput as error:
+        return _unavailable(services, turn, due_metaprompt, mind, error)
+    moved, text = mind, ""
     outcome: Literal["unchanged", "refused"] = "unchanged"
+    read = partial(read_answer, metaprompt=metaprompt, mind=mind, clean=services.writer.clean)
     try:
-        moved, reason = read_answer(text, metaprompt, mind, clean=services.writer.clean)
+        (moved, reason), text = await background_answer(services, model, request, read)
+    except BackendError as error:
+        return _unavailable(services, turn, due_metaprompt, mind, error)
     except InvalidInput as error:
         reason = services.writer.clean(mended(f"{error.where}: {error}" if error.where else str(error)))
         outcome = "refused"
@@ -308,13 +321,17 @@ LISTENER = "sentiment"
 ANSWER = 200
 
 
+#: A model's judgement, its audit records, and a run with the reason of a refusal.
+_Judgement = tuple[TurnSignals, tuple[Record, ...], tuple[MetapromptRun, ...]]
+
+
 async def reheard(
     services: Services, scope: Scope, reflecting: ReflectionInput, scene: Scene, tracking: SentimentTracking
-) -> tuple[TurnSignals, tuple[Record, ...]]:
-    """Return a turn's signals as judged by a model, with the audit records. `scene` ends with its message."""
+) -> _Judgement:
+    """Return a turn's signals as judged by a model. `scene` ends with its message."""
     first = signals_in(reflecting.turn.metadata) or TurnSignals()
     text = (scene.path[-1].message or "") if scene.path else ""
-    sentiment, records = await _judged(services, scope, reflecting, tracking, text)
+    sentiment, records, refused = await _judged(services, scope, reflecting, tracking, text)
     before = await _before(services, scope, reflecting, scene)
     news = first.counters.news
     trace = first.counters.trace[-news:] if news else ()
@@ -328,16 +345,16 @@ async def reheard(
         drift=first.signals.get("topic_shift_high"),
         kind=first.task,
     )
-    return turn_signals, records
+    return turn_signals, records, refused
 
 
 async def _judged(
     services: Services, scope: Scope, reflecting: ReflectionInput, tracking: SentimentTracking, text: str
-) -> tuple[Sentiment | None, tuple[Record, ...]]:
-    """Ask the model. Return None if it gives no judgement."""
+) -> tuple[Sentiment | None, tuple[Record, ...], tuple[MetapromptRun, ...]]:
+    """Ask the model. Without a judgement, return None and a run with the reason."""
     model = services.work_model
     if model is None or not text.strip():
-        return None, ()
+        return None, (), ()
     project = project_of(None, reflecting.conversation.metadata.get("project"), services.settings.project)
     instruction = await instruct(services, scope, KEY, {}, agent=LISTENER, project=project)
     conversation = reflecting.conversation.id
@@ -352,16 +369,19 @@ async def _judged(
         max_tokens=ANSWER,
         temperature=0.0,
         model=tracking.model_id,
+        conversation=conversation,
     )
     try:
-        return parse_reply(await background_answer(services, model, request)), records
+        sentiment, _ = await background_answer(services, model, request, parse_reply)
     except (BackendError, InvalidInput) as error:
+        reason = services.writer.clean(mended(str(error)))
         log.warning(
-            "Sentiment by the model failed for conversation %s; the lexicon's result stays: %s",
-            reflecting.conversation.id,
-            services.writer.clean(str(error)),
+            "Sentiment by the model failed for conversation %s; the lexicon's result stays: %s", conversation, reason
         )
-        return None, records
+        outcome: Literal["refused", "failed"] = "refused" if isinstance(error, InvalidInput) else "failed"
+        run = MetapromptRun(metaprompt=KEY, trigger=BY_MODEL, by=model.name, outcome=outcome, reason=reason)
+        return None, records, (run,)
+    return sentiment, records, ()
 
 
 async def _before(services: Services, scope: Scope, reflecting: ReflectionInput, scene: Scene) -> Counters:

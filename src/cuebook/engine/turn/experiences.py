@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.instructions import BROKEN, complete_answer, instruct, instruction_record
+from cuebook.engine.core.instructions import BROKEN, checked_answer, instruct, instruction_record
 from cuebook.engine.core.recall import embed_query, vectors_of
 from cuebook.engine.core.services import ModelSelection, Services
-from cuebook.errors import BackendError, CuebookError, UpstreamError
+from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.store import Scene
 from cuebook.memory.experience import E, ScoredExperience, choose, clauses, offered, read_reply, score
@@ -60,8 +60,6 @@ LONGEST = 20_000
 REPLY_TOKENS = 1_024
 #: Seconds until a failed selection is retried.
 AGAIN_S = 30.0
-#: Status codes of servers without support for a response schema: they are called without one.
-NO_SCHEMA = (400, 404, 415, 422)
 
 #: Cache key of a failed call of the model.
 _DOWN = b"down"
@@ -256,12 +254,7 @@ async def _selected(
     down = services.caches.selections.get(_DOWN)
     if down is not None and now - down.at < AGAIN_S:  # do not wait for it again so soon
         return ModelSelection(ids=None, by=model.name, failed=f"{down.failed}. It is called again after {AGAIN_S:g} s.")
-    reply, failed = await _reply(services, model, messages, experiences)
-    if failed:
-        services.caches.selections[_DOWN] = ModelSelection(ids=None, by=model.name, failed=failed, at=now)
-    ids = None if failed else read_reply(reply, [each.exp_id for each in experiences])
-    if ids is None and not failed:
-        failed = f"Model {model.name} returned an unreadable answer"
+    ids, reply, failed = await _reply(services, model, messages, query, experiences)
     if failed:
         log.warning("Selecting experiences without the model: %s", failed)
     record = instruction_record(services, instruction, agent=SELECTOR, conversation=query.conversation)
@@ -297,9 +290,13 @@ async def _tell(services: Services, scope: Scope, record: Record, reply: str) ->
 
 
 async def _reply(
-    services: Services, model: Model, messages: tuple[bytes, ...], experiences: Sequence[Experience]
-) -> tuple[str, str]:
-    """Call the model. Return its answer or the reason why there is none."""
+    services: Services,
+    model: Model,
+    messages: tuple[bytes, ...],
+    query: ExperienceQuery,
+    experiences: Sequence[Experience],
+) -> tuple[tuple[str, ...] | None, str, str]:
+    """Call the model. Return the ids that it selects and its answer, or None and the reason why there is none."""
     names = [each.exp_id for each in experiences]
     schema = {
         "type": "object",
@@ -307,19 +304,29 @@ async def _reply(
         "required": names,
         "additionalProperties": False,
     }
-    model_request = ModelRequest(messages=messages, purpose=KEY, schema=schema, max_tokens=REPLY_TOKENS)
+    request = ModelRequest(
+        messages=messages, purpose=KEY, schema=schema, max_tokens=REPLY_TOKENS, conversation=query.conversation
+    )
+
+    def read(text: str) -> tuple[str, ...]:
+        ids = read_reply(text, names)
+        if ids is None:
+            raise InvalidInput("it names none of the offered ids")
+        return ids
+
     try:
         async with asyncio.timeout(services.config.experience.timeout_s):
-            try:
-                return await complete_answer(model, model_request, longest=LONGEST), ""
-            except UpstreamError as error:
-                if error.status not in NO_SCHEMA:
-                    raise
-            model_request = msgspec.structs.replace(model_request, schema=None)
-            return await complete_answer(model, model_request, longest=LONGEST), ""
+            ids, reply = await checked_answer(model, request, read, longest=LONGEST)
+    except InvalidInput as error:
+        return None, "", f"Model {model.name} returned an unreadable answer: {error}"
     except TimeoutError:
-        return "", f"Model {model.name} timed out after {services.config.experience.timeout_s:g} s"
+        failed = f"Model {model.name} timed out after {services.config.experience.timeout_s:g} s"
     except BackendError as error:
-        return "", services.writer.clean(str(error))[:SHOWN]
+        failed = services.writer.clean(str(error))[:SHOWN]
     except BROKEN as error:  # a model may be user code, and its error may contain conversation text
-        return "", f"Model {model.name} failed with {type(error).__name__}"
+        failed = f"Model {model.name} failed with {type(error).__name__}"
+    else:
+        return ids, reply, ""
+    at = services.clock.now()
+    services.caches.selections[_DOWN] = ModelSelection(ids=None, by=model.name, failed=failed, at=at)
+    return None, "", failed
