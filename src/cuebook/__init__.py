@@ -9,7 +9,24 @@ if TYPE_CHECKING:
     from cuebook.config import Config
     from cuebook.engine.core.drafts import Posted
     from cuebook.engine.turn.chat import Chunk
-    from cuebook.errors import BackendError, Busy, Conflict, CuebookError, InvalidInput, NotFound
+    from cuebook.errors import (
+        BackendError,
+        Busy,
+        Conflict,
+        CuebookError,
+        Denied,
+        InvalidInput,
+        KeyReused,
+        LeaseLost,
+        MergeConflict,
+        NotFound,
+        StoreFull,
+        SyncRefused,
+        TooLarge,
+        UnknownSigner,
+        Unproven,
+        UpstreamError,
+    )
     from cuebook.memory.schema import MEMORY_SCHEMA
     from cuebook.records.conversation import Conversation, Part, Post, Round
     from cuebook.records.memory import Hit, Item, Summary
@@ -28,18 +45,29 @@ __all__ = [
     "Conversation",
     "Cuebook",
     "CuebookError",
+    "Denied",
     "Dropped",
     "Hit",
     "InvalidInput",
     "Item",
+    "KeyReused",
+    "LeaseLost",
+    "MergeConflict",
     "NotFound",
     "Part",
     "Post",
     "Posted",
     "Reply",
     "Round",
+    "StoreFull",
     "Summary",
+    "SyncRefused",
+    "TooLarge",
+    "UnknownSigner",
+    "Unproven",
+    "UpstreamError",
     "Window",
+    "__version__",
 ]
 
 #: The modules of the public names. A name is imported when it is first used, so that `import cuebook` stays fast.
@@ -49,7 +77,24 @@ _PLACES = {
     "cuebook.config": ("Config",),
     "cuebook.engine.core.drafts": ("Posted",),
     "cuebook.engine.turn.chat": ("Chunk",),
-    "cuebook.errors": ("BackendError", "Busy", "Conflict", "CuebookError", "InvalidInput", "NotFound"),
+    "cuebook.errors": (
+        "BackendError",
+        "Busy",
+        "Conflict",
+        "CuebookError",
+        "Denied",
+        "InvalidInput",
+        "KeyReused",
+        "LeaseLost",
+        "MergeConflict",
+        "NotFound",
+        "StoreFull",
+        "SyncRefused",
+        "TooLarge",
+        "UnknownSigner",
+        "Unproven",
+        "UpstreamError",
+    ),
     "cuebook.memory.schema": ("MEMORY_SCHEMA",),
     "cuebook.records.conversation": ("Conversation", "Part", "Post", "Round"),
     "cuebook.records.memory": ("Hit", "Item", "Summary"),
@@ -59,6 +104,8 @@ _PLACES = {
 
 def __getattr__(name: str) -> Any:
     """Load a public name."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("cuebook")
     for place, names in _PLACES.items():
         if name in names:
             value = globals()[name] = getattr(import_module(place), name)

@@ -18,7 +18,7 @@ from functools import cache
 from math import inf, isfinite
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
-from msgspec import Meta, Struct, inspect
+from msgspec import Meta, Struct, StructMeta, inspect
 
 from cuebook.errors import InvalidInput
 
@@ -32,6 +32,8 @@ _SHOWN: Final = 60
 _LISTED: Final = 12
 #: Similarity from which a known name is suggested, in [0, 1].
 _NEAR: Final = 0.75
+#: Fields in which programs expect the text of a message.
+_TEXT: Final = frozenset({"content", "message", "prompt", "query", "text"})
 #: Marks a value that is invalid.
 _WRONG: Final = object()
 
@@ -46,6 +48,23 @@ Name = Annotated[
         description="a name of visible characters",
     ),
 ]
+
+
+class Argument(StructMeta):
+    """Metaclass of the structs that callers construct: an unknown field raises a TypeError with the known ones."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  # a metaclass
+        try:
+            return super().__call__(*args, **kwargs)
+        except TypeError as error:
+            fields: tuple[str, ...] = cls.__struct_fields__
+            wrong = next((name for name in kwargs if name not in fields), None)
+            if wrong is None:
+                raise
+            near = [*(_TEXT & {*fields} if wrong in _TEXT else ())] or get_close_matches(wrong, fields, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Available: {', '.join(fields)}."
+            msg = f"{cls.__name__} has no field {wrong!r}. {hint}"
+            raise TypeError(msg) from error
 
 
 class Document(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -78,7 +78,7 @@ async def test_stable_ratio_is_the_share_of_common_prefix_bytes(tmp_path, model)
         for n in range(6):
             text = f"number {n} {'x' * 7 * n}"
             reply = await cue.ask(Ask(text, NAME))
-            now = b"".join(reply.window.messages)
+            now = b"".join(reply.window.raw_messages)
             if before is not None:
                 same = next(
                     (i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now))
@@ -96,9 +96,9 @@ async def test_assemble_stores_nothing_and_is_repeatable(cue):
     one, two = [await cue.assemble(Ask("and the password: hunter2!xyz?", NAME)) for _ in range(2)]
     assert one == two
     assert await cue.services.store.conversation(Scope(), NAME) == before
-    assert b"hunter2!xyz" in one.messages[-1], "the message is sent unchanged"
+    assert b"hunter2!xyz" in one.raw_messages[-1], "the message is sent unchanged"
     assert "hunter2" not in "".join(block.text for block in one.blocks)
-    assert (await cue.assemble(Ask("who?", "unknown"))).messages == (b'{"role":"user","content":"who?"}',)
+    assert (await cue.assemble(Ask("who?", "unknown"))).raw_messages == (b'{"role":"user","content":"who?"}',)
     with pytest.raises(NotFound):
         await cue.conversations.get("unknown")
 

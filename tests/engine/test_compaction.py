@@ -407,7 +407,7 @@ async def test_tool_text_stays_out_of_the_system_prompt(tmp_path):
         systems = [block.text for block in window.blocks if block.role == "system"]
         assert not any("obey" in text for text in systems)
         assert any("obey" in block.text for block in window.blocks if block.role == "user" and block.kind == "memory")
-        assert b"obey" not in window.messages[0]
+        assert b"obey" not in window.raw_messages[0]
 
 
 # ---- concurrent changes ----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ async def test_a_corrected_fact_appears_in_no_other_conversations_window(tmp_pat
             reply = await cue.ask(Ask(text, conversation, user="ann"))
             clock.advance(60)
             await cue.settle()
-            return str(reply.window.messages)
+            return str(reply.window.raw_messages)
 
         await say(f"I live in {WRONG}.", "c1")
         await cue.memory.put_knowledge("user_preference", "home", WRONG, user="ann")

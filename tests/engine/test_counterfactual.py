@@ -55,8 +55,8 @@ async def test_a_window_with_memories_is_recomputed_byte_for_byte(tmp_path, cloc
         for n, window in ((1, reply.window), (2, later.window)):
             comparison = (await cue.turns.replay(NAME, n, as_of=n)).counterfactual
             assert comparison.reproduced
-            assert comparison.before.messages == window.messages
-            assert comparison.after.messages == window.messages, "the memory has its state of that time"
+            assert comparison.before.raw_messages == window.raw_messages
+            assert comparison.after.raw_messages == window.raw_messages, "the memory has its state of that time"
             assert (comparison.left_out, comparison.let_in, comparison.changed) == ((), (), ())
 
 
@@ -77,7 +77,7 @@ async def test_each_window_of_long_conversations_is_recomputed(tmp_path, clock, 
             name, n = f"c{number % 3}", number // 3 + 1
             comparison = (await cue.turns.replay(name, n, with_prompt=["agent_init"])).counterfactual
             assert comparison.reproduced, (name, n)
-            assert comparison.after.messages == comparison.before.messages
+            assert comparison.after.raw_messages == comparison.before.raw_messages
             kinds |= {each.kind for each in comparison.before.blocks}
             kinds |= {f"no room for {each.kind}" for each in comparison.before.dropped}
     assert kinds >= {"memory", "mind", "no room for memory" if budget else "experience"}
@@ -156,10 +156,10 @@ async def test_another_prompt_version_is_compared(project):
         assert comparison.reproduced
         assert sources(comparison.left_out) == ["prompt:persona/helper@main:1"]
         assert sources(comparison.let_in) == ["prompt:persona/helper@main:2"]
-        assert comparison.after.messages[0] == later.window.messages[0]
-        assert comparison.after.messages[1:] == comparison.before.messages[1:]
+        assert comparison.after.raw_messages[0] == later.window.raw_messages[0]
+        assert comparison.after.raw_messages[1:] == comparison.before.raw_messages[1:]
         back = (await cue.turns.replay("other", 1, with_prompt=["prompt:persona/helper@main:1"])).counterfactual
-        assert back.after.messages[0] == comparison.before.messages[0]
+        assert back.after.raw_messages[0] == comparison.before.raw_messages[0]
         await cue.prompts.save("persona/other", {"body": "x"})
         with pytest.raises(InvalidInput, match=r"turn 2 did not use prompt .*Its prompts: prompt:persona/helper@"):
             await cue.turns.replay(NAME, 2, with_prompt=["persona/other"])
@@ -192,7 +192,7 @@ async def test_a_model_answers_the_what_if_prompt_and_is_audited(tmp_path, clock
         assert len(model.requests) == before
         comparison = (await cue.turns.replay(NAME, 1, without=[removed], ask=True)).counterfactual
         assert comparison.answer == "Noted."
-        assert model.requests[-1].messages == comparison.after.messages
+        assert model.requests[-1].messages == comparison.after.raw_messages
         assert model.requests[-1].purpose == "counterfactual"
         [record] = await cue.audit.tail(1)
         assert (record.event, record.prompt_id) == ("counterfactual", "turn/1")

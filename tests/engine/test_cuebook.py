@@ -1,6 +1,9 @@
 """Tests of opening and closing a database: errors leave no file open."""
 
+import asyncio
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from itertools import pairwise
@@ -55,6 +58,43 @@ async def test_a_database_opens_once_at_a_time_and_reopens(tmp_path):
             with pytest.raises(CuebookError, match="already open"):
                 await cue.__aenter__()
             assert (await cue.ask(Ask("hi", NAME))).turn == n
+
+
+async def test_the_first_call_opens_a_database(tmp_path):
+    cue = Cuebook(config(tmp_path), model=ScriptedModel(default="Well."))
+    with pytest.raises(CuebookError, match="not open yet"):
+        cue.memory.verify_receipt  # noqa: B018  # it cannot wait
+    with pytest.raises(AttributeError, match="Turns"):
+        cue.turns.other  # noqa: B018
+    assert [len(each) for each in await asyncio.gather(cue.conversations.list(), cue.memory.search("x"))] == [0, 0]
+    assert (await cue.ask(Ask("Hello", NAME))).window.messages == [{"role": "user", "content": "Hello"}]
+    await cue.aclose()
+    for closed in (lambda: cue.memory, lambda: cue.services):
+        with pytest.raises(CuebookError, match="is closed"):
+            closed()
+    assert writers() == 0
+
+
+async def test_an_error_of_the_first_call_names_its_cause_each_time(tmp_path):
+    cue = Cuebook(config(tmp_path, work__model="upstream"))
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match=r"work\.model"):
+            await cue.conversations.list()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "asyncio.run((cue := Cuebook(where)).conversations.list())",
+        "(cue := BlockingCuebook(where)).conversations.list()",
+    ],
+)
+def test_the_end_of_a_program_closes_a_database(tmp_path, call):
+    (tmp_path / "cuebook.toml").touch()
+    program = f"import asyncio, sys; from cuebook import *; where = sys.argv[1]; {call}"
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {each.name for each in (tmp_path / ".cuebook").iterdir()} == {"cuebook.db", "cuebook.db.key"}
 
 
 @pytest.mark.parametrize("damage", [b"\xff\xfe\x00", b"abc", b"", "schlüssel".encode()])

@@ -111,7 +111,7 @@ async def test_chat_upstream_gets_what_the_client_sent(tmp_path_factory, edits, 
             place = {"conversation": head.conversation, "n": head.turn, "step": head.step, "user": client.user_id}
             replay = await cue.turns.replay(**place)
             assert (replay.verdict, replay.window.dropped) == ("identical", ())
-            shown = [json.loads(each) for each in replay.window.messages]
+            shown = [json.loads(each) for each in replay.window.raw_messages]
             assert [without_recall(each)["content"] for each in shown] == [
                 each["content"] for each in client.history[:-1]
             ]
@@ -451,7 +451,7 @@ async def test_a_resent_copy_is_erased_with_its_post(tmp_path):
         await client.say("Thanks.")
         replay = await cue.turns.replay(NAME, 2)
         assert replay.verdict == "identical"
-        assert b"quokka" in b"".join(replay.window.messages), "the copy is stored"
+        assert b"quokka" in b"".join(replay.window.raw_messages), "the copy is stored"
         [_, answer, *_] = await cue.services.store.posts(Scope(), NAME)
         posts = {NAME: [answer.seq]}
         await forget(cue.services, Scope(), Target("item", (answer.id,)), posts=posts)

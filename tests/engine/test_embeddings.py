@@ -70,7 +70,7 @@ async def test_assembling_is_repeatable_and_includes_semantic_matches() -> None:
         first, second = await cue.assemble(ask), await cue.assemble(ask)
         shown = [[(block.kind, block.source, block.text) for block in each.blocks] for each in (first, second)]
         assert shown[0] == shown[1], "only the marker of the recalled text differs"
-        assert b"puppy" in b"".join(first.messages)
+        assert b"puppy" in b"".join(first.raw_messages)
 
 
 async def test_a_failing_or_slow_embedder_leaves_full_text_search(caplog: pytest.LogCaptureFixture) -> None:

@@ -396,7 +396,7 @@ async def test_a_memory_without_other_sources_is_deleted_with_its_conversation(t
         await ask_and_settle(cue, clock, f"I live in {CANARY}.", "c1")
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c2")
         reply = await ask_and_settle(cue, clock, "Where do I live?", "c3")
-        assert CANARY in str(reply.window.messages)
+        assert CANARY in str(reply.window.raw_messages)
         receipt = await cue.memory.forget(conversation="c1")
         assert receipt.counts["memories"] == 1
         assert await memory_texts(cue) == ["I am allergic to nuts."]

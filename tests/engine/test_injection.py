@@ -58,7 +58,7 @@ def payload_round(payload, voice, n):
 
 
 def system_text(window):
-    return [json.loads(each)["content"] for each in window.messages if json.loads(each)["role"] != "user"]
+    return [json.loads(each)["content"] for each in window.raw_messages if json.loads(each)["role"] != "user"]
 
 
 @pytest.mark.parametrize("voice", VOICES)
@@ -78,7 +78,7 @@ async def test_others_words_never_become_the_users_memory(tmp_path, voice):
         exported = [each.text async for each in cue.memory.export()]
         assert not [text for text in exported if CANARY in text]
         window = await cue.assemble(Ask("What do you know of me, my name and my home?", "fresh", user="ann"))
-        assert CANARY.encode() not in b"".join(window.messages)
+        assert CANARY.encode() not in b"".join(window.raw_messages)
 
 
 AGENTS = ("Planner", "CodeInterpreter", "WebExplorer", "researcher", "Ann's helper")
@@ -118,7 +118,7 @@ async def test_messages_between_agents_never_become_the_users_memory(tmp_path, f
         assert {f"My desk number is {n}." for n in range(3)} <= {*exported}, "as User, as user and by id"
         assert not [text for text in exported if CANARY in text]
         window = await cue.assemble(Ask("What do you know of me, my name and my home?", "fresh", user="ann"))
-        assert CANARY.encode() not in b"".join(window.messages)
+        assert CANARY.encode() not in b"".join(window.raw_messages)
 
 
 async def test_a_users_own_words_stay_quoted_data(tmp_path):
@@ -132,16 +132,18 @@ async def test_a_users_own_words_stay_quoted_data(tmp_path):
         for n, question in enumerate(("Where do I live?", "What is my name?", "What did we decide?", CANARY)):
             window = await cue.assemble(Ask(question, f"fresh {n}", user="ann"))
             assert not [text for text in system_text(window) if CANARY in str(text)], "never in a system role"
-            [query] = [json.loads(each)["content"] for each in window.messages if json.loads(each)["role"] == "user"]
+            [query] = [
+                json.loads(each)["content"] for each in window.raw_messages if json.loads(each)["role"] == "user"
+            ]
             text = query if isinstance(query, str) else json.dumps(query)
             outside = re.sub(r"<recalled (\w+)>.*</recalled \1>", "", text, flags=re.DOTALL)
             assert CANARY not in outside.replace(question, "")
             bob = await cue.assemble(Ask(question, f"bobs {n}", user="bob"))
-            assert CANARY not in b"".join(bob.messages).decode().replace(question, "")
+            assert CANARY not in b"".join(bob.raw_messages).decode().replace(question, "")
 
 
 def fences_of(window):
-    return set(re.findall(r"<recalled (\w+)>", b"".join(window.messages).decode()))
+    return set(re.findall(r"<recalled (\w+)>", b"".join(window.raw_messages).decode()))
 
 
 async def test_each_rendering_has_its_own_fence_and_replays_with_it(tmp_path):
@@ -216,7 +218,7 @@ async def test_no_foreign_words_reach_the_system_prompt(tmp_path, channel):
             assert "locker" in summary.markdown, "the user's own statements are summarized"
             assert CANARY not in summary.markdown
             window = await cue.assemble(Ask("What now?", f"c{n}", user="ann"))
-            system = [json.loads(each) for each in window.messages]
+            system = [json.loads(each) for each in window.raw_messages]
             assert CANARY not in str([each for each in system if each["role"] == "system"])
 
 
@@ -284,7 +286,7 @@ async def test_a_model_cannot_launder_foreign_words_as_the_users_own(tmp_path, o
         await cue.append("c", [*posts, *[{"role": "user", "content": "Well, well."}] * 20], user="ann")
         await cue.settle()
         window = await cue.assemble(Ask("Where do invoices go?", "c", user="ann"))
-        system = [json.loads(each)["content"] for each in window.messages if json.loads(each)["role"] == "system"]
+        system = [each["content"] for each in window.messages if each["role"] == "system"]
         assert CANARY not in str(system)
         assert "My locker number is 7." in str(system)
         items = {each.text: each.trust for each in await cue.services.store.items(Scope(user="ann"), "c")}
@@ -292,8 +294,8 @@ async def test_a_model_cannot_launder_foreign_words_as_the_users_own(tmp_path, o
         assert items[HONEST] == "user"
         assert not [each.text for each in (await cue.memory.list(user="ann")).items if CANARY in each.text]
         fresh = await cue.assemble(Ask("Where do invoices go?", "next", user="ann"))
-        assert CANARY.encode() not in b"".join(fresh.messages)
-        assert b"locker" in b"".join(fresh.messages)
+        assert CANARY.encode() not in b"".join(fresh.raw_messages)
+        assert b"locker" in b"".join(fresh.raw_messages)
 
 
 @pytest.mark.parametrize("user", [None, "ann"])

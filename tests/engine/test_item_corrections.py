@@ -71,7 +71,7 @@ async def test_a_correction_applies_to_its_own_conversation(tmp_path, clock, by)
         assert not [each for each in await cue.memory.items("c1", ended=True) if each.text == WRONG]
         texts = [each.text for each in (await cue.memory.list(user="ann", ended=True)).items if "nuts" in each.text]
         assert texts == [RIGHT]
-        window = str((await say(cue, clock, "What am I allergic to?")).window.messages[0])
+        window = str((await say(cue, clock, "What am I allergic to?")).window.raw_messages[0])
         assert "peanuts" in window
         assert "allergic to nuts" not in window
         await continue_conversation(cue, clock)
@@ -131,7 +131,7 @@ async def test_another_branch_is_corrected_when_it_continues(tmp_path, clock):
         await cue.settle()
         await cue.memory.update(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT)
         await cue.conversations.move_head("c1", other)
-        window = str((await say(cue, clock, "What now?")).window.messages[0])
+        window = str((await say(cue, clock, "What now?")).window.raw_messages[0])
         assert "peanuts" in window
         assert "allergic to nuts" not in window
 
@@ -145,7 +145,7 @@ async def test_a_crash_between_correction_and_summary_affects_no_window(tmp_path
         assert await store.due_pairs("corrections_due") == [("default", "c1")]
         await store.aclose()
         assert [each.text for each in await cue.memory.items("c1") if "nuts" in each.text] == [RIGHT]
-        window = str((await say(cue, clock, "What am I allergic to?")).window.messages[0])
+        window = str((await say(cue, clock, "What am I allergic to?")).window.raw_messages[0])
         assert "peanuts" in window
         assert "allergic to nuts" not in window
 

@@ -42,7 +42,7 @@ async def test_an_edited_message_is_no_longer_a_source(tmp_path, clock):
         await advance_and_settle(cue, clock)
         assert await texts(cue, ended=True) == ["I live in Bergen."]
         window = await cue.assemble(Ask("Where do I live?", "next", user="ann"))
-        assert "Oslo" not in b"".join(window.messages).decode()
+        assert "Oslo" not in b"".join(window.raw_messages).decode()
 
 
 async def test_a_regenerated_answer_keeps_the_users_memories(tmp_path, clock):

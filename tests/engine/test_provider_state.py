@@ -244,7 +244,7 @@ async def test_nothing_is_added_to_a_request_to_compact_or_learned_from_it(tmp_p
         await client.send(history, COMPACTION, compacts=True, user="ann")
         assert client.sent == history
         replay = await cue.turns.replay(client.head.conversation, client.head.turn, user="ann")
-        assert (replay.verdict, len(replay.window.messages)) == ("identical", 2)
+        assert (replay.verdict, len(replay.window.raw_messages)) == ("identical", 2)
         turn = await cue.turns.get(client.head.conversation, 2, user="ann")
         assert not turn.metadata["longTermMemoryRetrieval"]["didRetrieve"]
         assert len((await cue.conversations.list(user="ann")).items) == 1, "it is no utility call"

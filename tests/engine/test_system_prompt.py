@@ -80,7 +80,7 @@ async def test_the_chain_and_the_add_ons_are_ordered_and_recorded(project):
             "presetId": "short", "addonPromptKeys": ["_meta/short"], "wasReviewed": True, "reason": "default",
             "reviewedAt": 1,
         }  # fmt: skip
-        assert json.loads(window.messages[0])["content"].startswith("You are Ada.\n\nBegin with ann.\n\nBe kind.")
+        assert json.loads(window.raw_messages[0])["content"].startswith("You are Ada.\n\nBegin with ann.\n\nBe kind.")
         assert (await cue.turns.replay(NAME, 1)).verdict == "identical"
 
 
@@ -195,7 +195,7 @@ async def test_a_conversation_keeps_its_variant(project):
         for n in range(40):
             ask = Ask("hello", f"c{n}", persona="helper")
             first, second = await cue.assemble(ask), await cue.assemble(ask)
-            assert first.messages == second.messages
+            assert first.raw_messages == second.raw_messages
             if n > 10 and json.dumps(front(first)) in texts:
                 continue
             replies = [await cue.ask(ask) for _ in range(2)]
@@ -295,7 +295,7 @@ async def test_the_callers_signals_select_the_matching_variant(project):
         await cue.prompts.save("persona/kind", {"body": "Write code."}, branch="code", metadata=weights)
         for name, signals, expected in (("c1", {"task_coding": 1.0}, "Write code."), ("c2", None, "Be kind.")):
             reply = await cue.ask(Ask("hello", name, persona="helper", signals=signals))
-            assert expected in json.loads(reply.window.messages[0])["content"]
+            assert expected in json.loads(reply.window.raw_messages[0])["content"]
             assert reply.metadata["promptVariants"]["persona/kind"]["contextFit"] == (1.0 if signals else 0.0)
         with pytest.raises(InvalidInput, match="task_coding"):
             await cue.ask(Ask("hello", "c3", persona="helper", signals={"task_coding": 7.0}))

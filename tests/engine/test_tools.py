@@ -265,7 +265,7 @@ async def test_a_loop_longer_than_its_window_keeps_query_and_newest_results(tmp_
             assert window.tokens <= window.budget * EXCESS
             kinds = [block.kind for block in window.blocks]
             assert kinds[0] == "query", "however far back it is"
-            messages = [json.loads(message) for message in window.messages]
+            messages = [json.loads(message) for message in window.raw_messages]
             assert messages[0]["content"].startswith(query), "whole, not in the compact form of a recalled post"
             call_ids = {each["id"] for message in messages for each in message.get("tool_calls") or ()}
             assert call_ids == {message["tool_call_id"] for message in messages if message["role"] == "tool"}

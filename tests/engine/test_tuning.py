@@ -100,7 +100,7 @@ async def seqs(cue: Cuebook, query: str = "And now?") -> list[int]:
     window = await cue.assemble(Ask(query, conversation=NAME))
     await check_accounted(cue, window)
     assert window.tokens <= window.budget
-    assert (await cue.assemble(Ask(query, conversation=NAME))).messages == window.messages
+    assert (await cue.assemble(Ask(query, conversation=NAME))).raw_messages == window.raw_messages
     return [block.seq for block in window.blocks if block.seq]
 
 

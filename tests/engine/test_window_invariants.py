@@ -123,7 +123,7 @@ def test_a_window_is_within_its_budget_and_repeatable(script: list[dict[str, Any
         assert window.tokens <= window.budget == budget
         assert sum(block.tokens for block in window.blocks) + window.tools_tokens == window.tokens
         fence = re.compile(rb"recalled \d{18}")
-        both = [fence.sub(b"", b"".join(each.messages)) for each in (window, await cue.assemble(ask))]
+        both = [fence.sub(b"", b"".join(each.raw_messages)) for each in (window, await cue.assemble(ask))]
         assert both[0] == both[1], "equal except for the fence"
 
     run(script, check)
@@ -148,11 +148,11 @@ def test_a_tool_call_and_its_results_stay_together(script: list[dict[str, Any]],
     async def check(cue: Cuebook) -> None:
         window = await cue.assemble(Ask("so?", NAME, user="mara", token_budget=budget))
         call_ids: set[str] = set()
-        for message in map(msgspec.json.decode, window.messages):
+        for message in map(msgspec.json.decode, window.raw_messages):
             call_ids.update(call["id"] for call in message.get("tool_calls") or ())
             if message["role"] == "tool":
                 assert message["tool_call_id"] in call_ids
-        answered_ids = {m["tool_call_id"] for m in map(msgspec.json.decode, window.messages) if m["role"] == "tool"}
+        answered_ids = {m["tool_call_id"] for m in map(msgspec.json.decode, window.raw_messages) if m["role"] == "tool"}
         assert call_ids == answered_ids
 
     run(script, check)
@@ -171,8 +171,8 @@ def test_an_unchanged_front_keeps_all_bytes_before_the_previous_query(
             for query, _ in rounds:
                 reply = await cue.ask(Ask(query, NAME, user="mara"))
                 assert reply.window is not None
-                assert reply.window.messages[: max(0, len(before) - 1)] == before[:-1]
-                before = reply.window.messages
+                assert reply.window.raw_messages[: max(0, len(before) - 1)] == before[:-1]
+                before = reply.window.raw_messages
 
     asyncio.run(main())
 

@@ -168,7 +168,7 @@ async def check_accounted(cue: Cuebook, window: Window, name: str = NAME, head: 
 def count_tokens(window: Window, count: Any) -> int:
     """Compute a window's tokens the simple way: all texts and names plus a frame for each message."""
     total = 0
-    for message in map(json.loads, window.messages):
+    for message in map(json.loads, window.raw_messages):
         total += 4 + count(message.get("name") or "")
         content = message.get("content") or ""
         texts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]

@@ -131,7 +131,7 @@ def test_open_validates_arguments_and_components() -> None:
     assert "model: 5 has no 'name'. Pass an object with name, stream, aclose" in rejection_of(
         lambda: BlockingCuebook.open(model=wrong)
     )
-    assert "config: expected a Config, got 5." in rejection_of(lambda: BlockingCuebook(wrong))
+    assert "where: not a project: 5." in rejection_of(lambda: BlockingCuebook(wrong))
 
 
 class Mocking:

@@ -154,13 +154,11 @@ def test_close_ends_the_thread_and_pending_calls() -> None:
     ],
     ids=["ask", "stream", "list", "search", "personas"],
 )
-def test_using_an_instance_that_is_not_open_raises(use: Callable[[BlockingCuebook], object]) -> None:
-    cue = BlockingCuebook.open()
-    with pytest.raises(CuebookError, match="not open"):
-        use(cue)
-    with cue:
-        pass
-    with pytest.raises(CuebookError, match="not open"):
+def test_the_first_call_opens_an_instance_and_none_after_its_end(use: Callable[[BlockingCuebook], object]) -> None:
+    cue = BlockingCuebook()
+    cue.conversations.list()
+    cue.close()
+    with pytest.raises(CuebookError, match="is closed"):
         use(cue)
     cue.close()
 

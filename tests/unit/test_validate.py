@@ -1,7 +1,7 @@
 """Tests of the document validator: the path and the message of each problem."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
+from cuebook import Ask, Part, Posted
 from cuebook.errors import InvalidInput
 from cuebook.memory.rolling import read_compaction
 from cuebook.prompts.presets import read_presets
@@ -181,3 +182,19 @@ def test_any_document_is_rejected_or_round_trips(document: object):
         assert all(str(each) for each in faults)
     else:
         assert validate(msgspec.to_builtins(value, builtin_types=(bytes,)), Whole) == (value, [])
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda: Posted(sender="ann", content="Hi"), "Posted has no field 'content'. Did you mean 'message'?"),
+        (lambda: Ask(prompt="Hi"), "Ask has no field 'prompt'. Did you mean 'text'?"),
+        (lambda: Ask("Hi", conversation_id="c"), "Ask has no field 'conversation_id'. Did you mean 'conversation'?"),
+        (lambda: Part(colour="red"), "Part has no field 'colour'. Available: "),
+        (Posted, "Missing required argument 'sender'"),
+    ],
+)
+def test_an_unknown_field_of_a_request_is_named(call: Callable[[], object], hint: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert str(caught.value).startswith(hint)

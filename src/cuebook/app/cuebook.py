@@ -2,12 +2,15 @@
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
 from functools import partial
+from inspect import isasyncgenfunction, iscoroutinefunction
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+from weakref import ref
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,6 +27,7 @@ from cuebook.app.conversations import Conversations
 from cuebook.app.experiences import Experiences
 from cuebook.app.file_watch import FileWatch, known_prompts
 from cuebook.app.keys import Keys
+from cuebook.app.loop import at_exit
 from cuebook.app.memories.search import Memories
 from cuebook.app.namespace import encode_request
 from cuebook.app.organizations import Organizations
@@ -69,6 +73,10 @@ from cuebook.storage.database.sqlite_files import MEMORY
 __all__ = ["Ask", "Chunk", "Cuebook", "Head", "Posted", "RelayCall", "RelayRequest", "Reply"]
 
 
+_UNOPENED = "This Cuebook is not open yet. Use `async with Cuebook.open(...) as cue:`, or await a method first."
+_CLOSED = "This Cuebook is closed. Create another with Cuebook.open(...)."
+
+
 class Reply(Struct, frozen=True, kw_only=True):
     """A model's answer: its text, the same text without markup, and the metadata of its turn."""
 
@@ -80,13 +88,52 @@ class Reply(Struct, frozen=True, kw_only=True):
     window: Window | None
 
 
+def _close_at_exit(cue: "ref[Cuebook]") -> None:
+    """Close one that nobody closed. Its event loop has ended: what that loop still held is gone."""
+    if (found := cue()) is not None:
+        with suppress(RuntimeError):
+            asyncio.run(found.aclose())
+
+
+class _NotOpenError(CuebookError, AttributeError):
+    """A namespace was used before its Cuebook was open: `Cuebook.__getattr__` returns another one."""
+
+
+class _Unopened:
+    """A namespace of a Cuebook that is not open yet: its asynchronous methods open the Cuebook first."""
+
+    def __init__(self, opened: Callable[[], Awaitable["Cuebook"]], path: str) -> None:
+        self._opened, self._path = opened, path
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        opened, path = self._opened, attrgetter(f"{self._path}.{name}")
+        method = getattr(getattr(Cuebook, self._path).fget.__annotations__["return"], name)
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            return await path(await opened())(*arguments, **options)
+
+        async def iterate(*arguments: Any, **options: Any) -> AsyncIterator[Any]:
+            async for each in path(await opened())(*arguments, **options):
+                yield each
+
+        if iscoroutinefunction(method):
+            return call
+        if isasyncgenfunction(method):
+            return iterate
+        raise CuebookError(_UNOPENED)
+
+
 class Cuebook:
-    """An open project. `async with Cuebook.open("cuebook.toml") as cue:` also runs its background jobs."""
+    """A project. `async with Cuebook.open("cuebook.toml") as cue:` opens it, runs its background jobs and closes it.
+
+    Without `async with`, the first call opens it, and it is open until `aclose` or the end of the process.
+    """
 
     def __init__(
         self,
-        config: Config,
+        where: str | Path | Config | None = None,
         *,
+        arguments: Mapping[str, Any] | None = None,
         model: Model | None = None,
         clock: Clock | None = None,
         dice: Dice | None = None,
@@ -96,6 +143,14 @@ class Cuebook:
         analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
     ) -> None:
+        """See `open`."""
+        check_where(where, arguments)
+        if where is None:
+            config = build(arguments={"store.url": MEMORY, **(arguments or {})})
+        elif isinstance(where, Config):
+            config = where
+        else:
+            config = load_config(where, arguments=arguments)
         value: Any = {"model": model, "clock": clock, "dice": dice, "upstream": upstream, "embedder": embedder}
         check_parts_of(config, **value)
         self.config = config
@@ -112,6 +167,8 @@ class Cuebook:
         self._tenant = DEFAULT_TENANT
         self._tenants: dict[str, Services] = {}
         self._live_readers: dict[int, LiveReader] = {}
+        self._opening: asyncio.Future[Any] | None = None
+        self._closed = False
 
     @classmethod
     def open(
@@ -127,27 +184,37 @@ class Cuebook:
         sinks: Sequence[Sink] = (),
         analyzers: Sequence[Analyzer] = (),
         worker: bool = True,
-    ) -> "Cuebook":
+    ) -> Self:
         """Return the Cuebook of a cuebook.toml, its folder or a Config; without `where`, one in memory until it closes.
 
         `arguments` override settings, such as {"store.url": "chats.db"}. `model` and `embedder` replace the configured
         ones. Each of `sinks` gets every finished summarization pass once. `analyzers` compute the sentiment of posts.
         With `worker=False` no background job runs until `settle` or `work`. Raises InvalidInput.
         """
-        check_where(where, arguments)
-        if where is None:
-            config = build(arguments={"store.url": MEMORY, **(arguments or {})})
-        elif isinstance(where, Config):
-            config = where
-        else:
-            config = load_config(where, arguments=arguments)
         data: dict[str, Any] = {"model": model, "clock": clock, "dice": dice, "upstream": upstream}
-        return cls(config, **data, embedder=embedder, sinks=sinks, analyzers=analyzers, worker=worker)
+        data |= {"embedder": embedder, "sinks": sinks, "analyzers": analyzers, "worker": worker}
+        return cls(where, arguments=arguments, **data)
+
+    async def _opened(self) -> Self:
+        """Open it, unless it is open. Raises CuebookError after `aclose`."""
+        if self._closed:
+            raise CuebookError(_CLOSED)
+        if self._services is None and self._opening is None:
+            self._opening = asyncio.ensure_future(self.__aenter__())
+            at_exit(partial(_close_at_exit, ref(self)))
+        if self._opening is not None:
+            try:
+                await asyncio.shield(self._opening)
+            except Exception:
+                self._opening, self._closed = None, False
+                raise
+        return self
 
     async def __aenter__(self) -> Self:
         if self._services is not None:
             msg = "Cannot open: this Cuebook is already open. Create another with Cuebook.open(...)."
             raise CuebookError(msg)
+        self._closed = False
         services, self._upstream = await asyncio.to_thread(compose, self.config, **self._given, sinks=self._sinks)
         services.other_tenant = lambda tenant: self.of(tenant).services
         if isinstance(self._upstream, HttpUpstream) and not services.settings.sets_context:
@@ -183,6 +250,7 @@ class Cuebook:
 
     async def aclose(self) -> None:
         """Stop the background jobs, then close the store and all connections, even if one of them fails."""
+        self._closed, self._opening = True, None
         services, self._services = self._services, None
         self._tenants.clear()
         if services is None or self._worker is None:
@@ -205,9 +273,19 @@ class Cuebook:
     def services(self) -> Services:
         """The engine's dependencies; internal to this package."""
         if self._services is None:
-            msg = "This Cuebook is not open. Use `async with Cuebook.open(...) as cue:`."
-            raise CuebookError(msg)
+            raise _NotOpenError(_CLOSED if self._closed else _UNOPENED)
         return self._services
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> _Unopened:
+            """Return a namespace of an unopened Cuebook; its property has raised `_NotOpenError`."""
+            if not hasattr(Cuebook, name):  # also while it is copied
+                msg = f"Cuebook has no attribute {name!r}"
+                raise AttributeError(msg)
+            if name == "services" or self._closed:
+                raise _NotOpenError(_CLOSED if self._closed else _UNOPENED)
+            return _Unopened(self._opened, name)
 
     def of(self, tenant: str) -> "Cuebook":
         """Return this Cuebook limited to one tenant's data, usable while this one is open.
@@ -324,6 +402,7 @@ class Cuebook:
     async def stream(self, ask: Ask) -> AsyncIterator[Chunk]:
         """Yield the answer in chunks: METADATA_UPDATE, text_delta…, final_response. An early stop keeps its text."""
         check_ask(ask)
+        await self._opened()
         digest = b""
         if ask.idempotency_key:
             digest = self.services.settings.request_digest(
@@ -343,6 +422,7 @@ class Cuebook:
     async def assemble_with_metadata(self, ask: Ask) -> tuple[Window, dict[str, Any]]:
         """Return the prompt that `ask` would send, and the `metadata` that its reply would have."""
         check_ask(ask)
+        await self._opened()
         await self.services.catch_up()
         return await preview(self.services, ask)
 

@@ -1,6 +1,7 @@
 """Run an asyncio event loop in its own thread, so that other threads can call coroutines and wait for them."""
 
 import asyncio
+import atexit
 import concurrent.futures
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
@@ -9,6 +10,8 @@ from typing import Any, TypeVar
 from cuebook.errors import CuebookError
 
 T = TypeVar("T")
+#: Registers a function that runs at the end of the process, before thread pools refuse work as they do in `atexit`.
+at_exit: Callable[[Callable[[], None]], Any] = vars(threading).get("_register_atexit", atexit.register)
 #: Marks the end of an iterator.
 _END: Any = object()
 #: Creates the coroutine to run, on the loop's thread.

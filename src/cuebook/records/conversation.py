@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from cuebook.validate import Argument
+
 Role = Literal["user", "assistant", "tool", "system", "summary"]
 PostState = Literal["complete", "interrupted", "erased"]
 RoundState = Literal["created", "finished", "failed"]
@@ -38,7 +40,7 @@ RESULT = "execution_result"
 ERROR = "code_error"
 
 
-class Part(Struct, frozen=True, omit_defaults=True):
+class Part(Struct, frozen=True, omit_defaults=True, metaclass=Argument):
     """One ordered part of a post.
 
     A D attachment, a tool call or result, an image, a file, or an unknown object kept verbatim.

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct, field, json
 
 from cuebook.records.conversation import Conversation, Part, Role
+from cuebook.validate import Argument
 
 TurnState = Literal["running", "finished", "failed", "interrupted"]
 BlockKind = Literal["persona", "addon", "section", "summary", "post", "mind", "memory", "experience", "query"]
@@ -27,7 +28,7 @@ RETRY_OF = "retryOf"
 TITLE = 60
 
 
-class Ask(Struct, frozen=True):
+class Ask(Struct, frozen=True, metaclass=Argument):
     """A caller's request. Only `text` and `conversation` are required."""
 
     text: str
@@ -89,12 +90,17 @@ class Window(Struct, frozen=True, kw_only=True):
     blocks: Sequence[Block]
     dropped: tuple[Dropped, ...]
     anchors: tuple[Anchor, ...]
-    messages: tuple[bytes, ...]  # one JSON object each, as sent
+    raw_messages: tuple[bytes, ...]  # one JSON object each, as sent
     tokens: int
     budget: int
     tools_tokens: int = 0
     stable_prefix_ratio: float = 1.0
     cache: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages as an OpenAI client accepts them: `client.chat.completions.create(messages=...)`."""
+        return [json.decode(each) for each in self.raw_messages]
 
 
 class ManifestRange(Struct, frozen=True, array_like=True):

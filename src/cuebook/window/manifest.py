@@ -63,7 +63,7 @@ def remember(
         fence=sheet.fence,
         dropped=window.dropped,
         anchors=window.anchors,
-        digest=messages_digest(window.messages),
+        digest=messages_digest(window.raw_messages),
         stable_prefix_ratio=window.stable_prefix_ratio,
         cut={post_in_form.post.seq: post_in_form.cut for post_in_form in sheet.partition.kept if post_in_form.cut},
         copies={

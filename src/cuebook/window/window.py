@@ -120,7 +120,7 @@ def render(sheet: Sheet, dropped: Sequence[Dropped], *, budget: int, tools_token
         blocks=tuple(_blocks(sheet, values)),
         dropped=tuple(dropped),
         anchors=anchors,
-        messages=tuple(messages),
+        raw_messages=tuple(messages),
         tokens=tokens,
         budget=budget,
         tools_tokens=tools_tokens,
@@ -176,8 +176,8 @@ def as_sent(window: Window, sheet: Sheet, live: Mapping[int, bytes], client: Seq
     Stored messages that the caller did not send have only fields that a request may contain.
     """
     post_in_forms = sheet.partition.kept
-    front = len(window.messages) - len(post_in_forms)
-    messages = list(window.messages)
+    front = len(window.raw_messages) - len(post_in_forms)
+    messages = list(window.raw_messages)
     if client:
         messages[:front] = _front_messages(msgspec.structs.replace(sheet, client=tuple(client)))
     for at, post_in_form in enumerate(post_in_forms, front):

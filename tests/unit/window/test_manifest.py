@@ -30,9 +30,9 @@ def test_a_manifest_renders_the_same_window_again(sheet):
     manifest, texts = remember(window, sheet, summary_version=3, tools="[{}]")
     posts = [placed.post for placed in sheet.partition.kept]
     shown = render_again(manifest, posts, texts)
-    assert (shown.messages, shown.tokens, shown.dropped) == (window.messages, window.tokens, window.dropped)
+    assert (shown.raw_messages, shown.tokens, shown.dropped) == (window.raw_messages, window.tokens, window.dropped)
     assert shown.blocks == window.blocks
-    assert messages_digest(shown.messages) == manifest.digest
+    assert messages_digest(shown.raw_messages) == manifest.digest
 
 
 @given(sheets())
@@ -72,4 +72,4 @@ def test_a_manifest_is_small_compared_to_its_window(sheet):
     manifest = remember(window, sheet)[0]
     size = len(msgspec.json.encode(manifest))
     assert size < 900 + 160 * (len(manifest.front) + len(manifest.volatile) + len(manifest.path) + len(manifest.cut))
-    assert all(json.loads(message) for message in window.messages)
+    assert all(json.loads(message) for message in window.raw_messages)

@@ -114,10 +114,10 @@ def recount(messages):
 def test_tokens_add_up_and_match_the_rendered_messages(sheet):
     window = rendered(sheet)
     assert sum(block.tokens for block in window.blocks) + 7 == window.tokens
-    real = recount(window.messages)
-    joins = len(window.blocks) - len(window.messages)  # by the estimate, joined texts may have a few more tokens
+    real = recount(window.raw_messages)
+    joins = len(window.blocks) - len(window.raw_messages)  # by the estimate, joined texts may have a few more tokens
     assert real <= window.tokens - 7 + 3 * joins, "the count is not below what is sent"
-    slack = sum(3 + estimate(block.text) // 20 for block in window.blocks) + 4 * len(window.messages) + 12
+    slack = sum(3 + estimate(block.text) // 20 for block in window.blocks) + 4 * len(window.raw_messages) + 12
     assert window.tokens - 7 <= real + slack, "the count is not much higher than what is sent"
 
 
@@ -129,7 +129,7 @@ def test_the_same_plan_renders_the_same_bytes(sheet):
 @given(sheets())
 def test_messages_are_in_their_order(sheet):
     window = rendered(sheet)
-    messages = [json.loads(message) for message in window.messages]
+    messages = [json.loads(message) for message in window.raw_messages]
     posts = [block for block in window.blocks if block.seq]
     front = messages[: len(messages) - len(posts)]
     assert [placed.post.seq for placed in sheet.partition.kept] == [block.seq for block in posts]
@@ -149,9 +149,9 @@ def test_messages_are_in_their_order(sheet):
 def test_client_messages_without_added_text_are_unchanged(sheet):
     bare = msgspec.structs.replace(sheet, front=(), summary=None)
     window = rendered(bare)
-    assert window.messages[: len(sheet.client)] == tuple(system.message for system in sheet.client)
+    assert window.raw_messages[: len(sheet.client)] == tuple(system.message for system in sheet.client)
     ours = rendered(msgspec.structs.replace(sheet, summary=None))
-    assert ours.messages[1 : len(sheet.client)] == tuple(system.message for system in sheet.client[1:])
+    assert ours.raw_messages[1 : len(sheet.client)] == tuple(system.message for system in sheet.client[1:])
 
 
 @given(sheets())
@@ -160,14 +160,14 @@ def test_anchors_are_always_before_volatile_text(sheet):
     names = [anchor.name for anchor in window.anchors]
     assert len(names) == len(set(names)) <= 4, "providers accept four"
     assert [anchor.after for anchor in window.anchors] == sorted(anchor.after for anchor in window.anchors)
-    assert all(0 <= anchor.after < len(window.messages) for anchor in window.anchors)
-    queries = [n for n, message in enumerate(window.messages) if FENCE.encode() in message]
+    assert all(0 <= anchor.after < len(window.raw_messages) for anchor in window.anchors)
+    queries = [n for n, message in enumerate(window.raw_messages) if FENCE.encode() in message]
     for anchor in window.anchors:
         if queries and anchor.name != "step" and not sheet.frozen:
             assert anchor.after <= queries[0], "at most on the query's own text: the volatile text follows it"
     assert ("step" in names) <= sheet.frozen
     if not sheet.volatile and sheet.partition.kept:
-        assert window.anchors[-1].after == len(window.messages) - 1, "the last anchor is on the last durable post"
+        assert window.anchors[-1].after == len(window.raw_messages) - 1, "the last anchor is on the last durable post"
 
 
 @given(sheets(), texts)
@@ -180,10 +180,10 @@ def test_new_messages_do_not_change_earlier_bytes(sheet, text):
     grown = msgspec.structs.replace(sheet.partition, kept=(*kept, placed))
     now = rendered(msgspec.structs.replace(sheet, partition=grown, query=later.seq, held=frozenset({sheet.query})))
     query_at = next((n for n, block in enumerate(b for b in before.blocks if b.seq) if block.kind == "query"), None)
-    systems = len(before.messages) - len(kept)
-    until = len(before.messages) if query_at is None else systems + query_at
-    assert now.messages[:until] == before.messages[:until]
-    assert common_prefix(before.messages, now.messages) >= sum(map(len, before.messages[:until]))
+    systems = len(before.raw_messages) - len(kept)
+    until = len(before.raw_messages) if query_at is None else systems + query_at
+    assert now.raw_messages[:until] == before.raw_messages[:until]
+    assert common_prefix(before.raw_messages, now.raw_messages) >= sum(map(len, before.raw_messages[:until]))
 
 
 def test_the_volatile_block_follows_the_query_in_an_unforgeable_fence():

@@ -12,7 +12,10 @@ from cuebook.config import Config
 
 
 class BlockingCuebook(BlockingParts):
-    """An open project, without `await`: `with BlockingCuebook.open("cuebook.toml") as cue:`."""
+    """A project, without `await`: `with BlockingCuebook.open("cuebook.toml") as cue:` opens and closes it.
+
+    Without `with`, the first call opens it, and it is open until `close` or the end of the process.
+    """
 
     def __enter__(self) -> Self:
         self._host.open()

@@ -1,13 +1,14 @@
 """Hold the `Cuebook` and its event loop for all namespaces of a `BlockingCuebook`."""
 
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.loop import LoopThread
+from cuebook.app.loop import LoopThread, at_exit
 from cuebook.errors import CuebookError
 
-_CLOSED = "This BlockingCuebook is not open. Use it inside `with BlockingCuebook.open(...) as cue:`."
+_CLOSED = "This BlockingCuebook is closed. Create another with BlockingCuebook.open(...)."
 
 
 T = TypeVar("T")
@@ -19,6 +20,8 @@ class Host:
     def __init__(self, cue: Cuebook) -> None:
         self.cue = cue
         self._loop: LoopThread | None = None
+        self._closed = False
+        self._guard = threading.Lock()
 
     def run(self, call: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> T:
         """Return the result of an asynchronous method, waiting for it."""
@@ -34,9 +37,14 @@ class Host:
         return call(self.cue)
 
     def _opened(self) -> LoopThread:
-        if self._loop is None:
-            raise CuebookError(_CLOSED)
-        return self._loop
+        """Return the event loop. The first call opens the `Cuebook`, unless `with` has."""
+        with self._guard:
+            if self._closed:
+                raise CuebookError(_CLOSED)
+            if self._loop is None:
+                self._loop = self._open()
+                at_exit(self.close)
+            return self._loop
 
     def of(self, tenant: str) -> "Host":
         """Return a host limited to one tenant's data."""
@@ -48,15 +56,18 @@ class Host:
         if self._loop is not None:
             msg = "Cannot open: this BlockingCuebook is already open. Create another with BlockingCuebook.open(...)."
             raise CuebookError(msg)
+        self._loop, self._closed = self._open(), False
+
+    def _open(self) -> LoopThread:
         loop = LoopThread("cuebook")
         try:
             loop.run(self.cue.__aenter__)
         except BaseException:
             loop.close()
             raise
-        self._loop = loop
+        return loop
 
     def close(self) -> None:
-        loop, self._loop = self._loop, None
+        loop, self._loop, self._closed = self._loop, None, True
         if loop is not None:
             loop.close(last=self.cue.aclose)

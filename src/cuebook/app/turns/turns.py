@@ -342,7 +342,7 @@ class Turns(Namespace):
             window = await render_again(self._services, scope, conversation, manifest, owner=found.user)
         except NotFound as erased:
             return Replay(verdict="erased", digest="", window=None, reason=str(erased))
-        digest = messages_digest(window.messages)
+        digest = messages_digest(window.raw_messages)
         window = replace(window, stable_prefix_ratio=manifest.stable_prefix_ratio, anchors=manifest.anchors)
         if digest == manifest.digest:
             return Replay(verdict="identical", digest=digest, window=window)

@@ -16,6 +16,7 @@ from cuebook.memory.recall import unlearned
 from cuebook.memory.tokenizer import key_text, redated
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
 from cuebook.records.redaction import Redactor, begun
+from cuebook.validate import Argument
 from cuebook.window.post_forms import decode, short, weigh, whole
 from cuebook.window.tokens import MESSAGE_OVERHEAD, Counter
 from cuebook.wire import chat_messages as openai_messages
@@ -32,7 +33,7 @@ _EARLIEST, _LATEST = -30_610_224_000.0, 253_370_764_800.0
 _COMPRESSIBLE = frozenset({"execution_result", "code_error", "execution_status", "text"})
 
 
-class Posted(Struct, frozen=True, kw_only=True):
+class Posted(Struct, frozen=True, kw_only=True, metaclass=Argument):
     """A post as given by a caller."""
 
     sender: str

@@ -296,7 +296,7 @@ async def redecide(
     is_same = [text.text for text in one.request.front] == [text.text for text in recorded.request.front]
     try:
         rebuilt = was if is_same else plan_again(services, recorded).window
-        reproduced = messages_digest(rebuilt.messages) == recorded.manifest.digest
+        reproduced = messages_digest(rebuilt.raw_messages) == recorded.manifest.digest
     except InvalidInput:
         reproduced = False
     await asyncio.sleep(0)
@@ -327,7 +327,7 @@ def _compared(was: Window, would: Window) -> WindowDiff:
         changed=tuple(block for name, block in after.items() if name in before and before[name].text != block.text),
         posts=(_posts_dropped(was), _posts_dropped(would)),
         shortened=sum(one.form == "full" and other.form != "full" for one, other in both),
-        prefix=prefix_ratio(was.messages, would.messages),
+        prefix=prefix_ratio(was.raw_messages, would.raw_messages),
     )
 
 
@@ -346,7 +346,7 @@ def _posts_dropped(window: Window) -> int:
 async def answer_to(services: Services, scope: Scope, recorded: RecordedTurn, window: Window) -> str:
     """Return the model's answer to a window, and store its audit record. Raises the model's errors."""
     answer = await ask_model(services, recorded, window)
-    digests = {"recorded": recorded.manifest.digest, "asked": messages_digest(window.messages)}
+    digests = {"recorded": recorded.manifest.digest, "asked": messages_digest(window.raw_messages)}
     record = receipt(
         services,
         f"turn/{recorded.turn.n}",
@@ -369,7 +369,7 @@ async def ask_model(
 ) -> str:
     """Return the model's answer to a window. Raises the model's errors, and BackendError for an incomplete answer."""
     request = ModelRequest(
-        messages=plain_chat(window.messages),
+        messages=plain_chat(window.raw_messages),
         purpose=PURPOSE,
         conversation=recorded.conversation.id,
         zone=recorded.request.zone,

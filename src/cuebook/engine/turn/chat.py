@@ -121,4 +121,4 @@ async def preview(services: Services, ask: Ask) -> tuple[Window, dict[str, Any]]
     decision = await decide_turn(services, request, await align_history(services, request))
     plan, turn = decision.plan, decision.start.metadata["turn"]
     metadata = reply_metadata(services, decision.prompt, plan, turn=turn, mode=request.ask.mode)
-    return replace(plan.window, messages=plan.messages), metadata
+    return replace(plan.window, raw_messages=plan.messages), metadata

@@ -22,7 +22,7 @@ async def compare_with_previous(services: Services, scope: Scope, plan: WindowPl
     """Add the stable prefix ratio and the simulated cache use to a window, and what the next one is compared with."""
     before = await _previous_window(services, scope, plan.scene)
     window, rule, metadata = plan.window, services.settings.cache_rule, dict[str, Any]()
-    ratio = prefix_ratio(before.messages if before else None, window.messages)
+    ratio = prefix_ratio(before.messages if before else None, window.raw_messages)
     simulator = (before.simulator if before else None) or (CacheSimulator(rule) if rule else None)
     if simulator is not None:
         simulator = simulator.copy()
@@ -36,7 +36,7 @@ async def compare_with_previous(services: Services, scope: Scope, plan: WindowPl
         }
     window = msgspec.structs.replace(window, stable_prefix_ratio=ratio, cache=metadata)
     room = allot(plan.request.limits.limits, front=0, listed=plan.request.listed).posts
-    cached = CachedWindow(plan.manifest.digest, window.messages, simulator, room)
+    cached = CachedWindow(plan.manifest.digest, window.raw_messages, simulator, room)
     return msgspec.structs.replace(plan, window=window, cached=cached)
 
 
@@ -52,7 +52,7 @@ async def _previous_window(services: Services, scope: Scope, scene: Scene) -> Ca
         window = await render_again(services, scope, conversation.id, scene.previous, owner=conversation.user)
     except NotFound:
         return None
-    return CachedWindow(scene.previous.digest, window.messages)
+    return CachedWindow(scene.previous.digest, window.raw_messages)
 
 
 async def render_again(
@@ -87,14 +87,14 @@ def chunks_of(window: Window, *, tools: str) -> list[CacheChunk]:
     marked = {anchor.after for anchor in window.anchors}
     posts = [block for block in window.blocks if block.seq]
     volatile = [block.tokens for block in window.blocks if block.role == "user" and not block.seq]
-    systems = len(window.messages) - len(posts)
+    systems = len(window.raw_messages) - len(posts)
     if front and systems:
-        chunks += _front_chunks(front, b"".join(window.messages[:systems]), anchors=window.anchors)
+        chunks += _front_chunks(front, b"".join(window.raw_messages[:systems]), anchors=window.anchors)
     for number, block in enumerate(posts, systems):
         message, splits = block.message, block.kind == "query" and bool(volatile)
         chunks.append(CacheChunk(block.tokens, message, block.role, number in marked, message, not splits))
         if splits:
-            chunks.append(CacheChunk(sum(volatile), window.messages[number], "user"))
+            chunks.append(CacheChunk(sum(volatile), window.raw_messages[number], "user"))
     return chunks
 
 

@@ -100,7 +100,7 @@ class PromptLogs:
         prompt_log = PromptLog(
             index=index,
             name=f"{plain_name(role) or 'assistant'}_{{}}_log_{plan.query_seq}_{post}.json",
-            messages=plan.window.messages,
+            messages=plan.window.raw_messages,
             selection=step.decision.prompt.advice_messages,
             epoch=plan.scene.epoch,
         )

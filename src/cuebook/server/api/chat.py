@@ -125,7 +125,7 @@ async def assemble(request: AnyRequest, data: JSONBody[wire.ChatBody], user_id: 
     ask = _asked(request, wire.ask_of(data, conversation=conversation, user=user))
     window, metadata = await cue.assemble_with_metadata(ask)
     entries = {
-        "messages": [Raw(message) for message in window.messages],
+        "messages": [Raw(message) for message in window.raw_messages],
         "window": to_wire(window_entry(window)),
         "metadata": metadata,
     }
