@@ -213,7 +213,7 @@ def postgres_server() -> Iterator[str]:
         return
     # pytest closes its own folder to other users at each start; the server runs as one of them
     made = Path(tempfile.mkdtemp(prefix="cuebook-postgres-"))
-    made.chmod(0o755)
+    made.chmod(0o711)
     url = start(made / "data").url
     assert url is not None
     upgrade(url)

@@ -1,5 +1,6 @@
 """Tests of background jobs: the list is complete, jobs and due work can be pickled, and one loop runs them all."""
 
+import asyncio
 import importlib
 import pickle
 import pkgutil
@@ -116,3 +117,17 @@ async def test_a_failing_query_is_logged(cue: Cuebook, caplog: pytest.LogCapture
 
     assert await run_due(cue.services, Job(name="query", due=due, run=Queue([]).run)) == RunResult()
     assert "Background job query failed: no database" in caplog.text
+
+
+async def test_an_outage_of_the_database_is_logged_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with cue_on(tmp_path, worker=True) as cue:
+        await cue.services.store.aclose()
+        async with asyncio.timeout(60):
+            while not caplog.records:
+                cue.services.notify_jobs()
+                await asyncio.sleep(0.01)
+        [record] = caplog.records
+        assert record.getMessage().startswith(
+            "Background jobs wait for the database, and will continue by themselves: "
+        )
+        assert record.exc_info is None

@@ -1,16 +1,20 @@
 """Tests of the product on PostgreSQL: turns, the database commands, and the key that all machines share."""
 
 import json
+import os
+import re
+import secrets
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 from commands import cuebook
 
 from cuebook import Ask, Cuebook
-from cuebook.app.setup.embedded_postgres import status
-from cuebook.errors import BackendError, InvalidInput
+from cuebook.app.setup.embedded_postgres import start, status, stop
+from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.storage.database.postgres import PostgresDatabase, stored_key, upgrade
 from cuebook.storage.database.statements import MIGRATIONS, VERSION
 
@@ -134,7 +138,7 @@ def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> No
         assert "needs a key" in refused.stderr
         with pytest.raises(InvalidInput, match="has no tables"):
             PostgresDatabase(url)
-        for line in ("created the tables", "the tables are ready"):
+        for line in ("; created the key", "no changes: the tables exist; the key is unchanged"):
             done = cuebook("db", "init", url, cwd=tmp_path, **SECRET)
             assert (done.returncode, line in done.stdout) == (0, True), done.stderr
         checked = json.loads(cuebook("db", "check", url, "--json", cwd=tmp_path).stdout)
@@ -146,7 +150,12 @@ def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> No
             assert (checked.returncode, "Row-level security is off for memory" in checked.stdout) == (1, True)
         assert cuebook("db", "migrate", url, cwd=tmp_path).returncode == 0
         assert cuebook("db", "check", url, cwd=tmp_path).returncode == 0
-        assert "servers use role cuebook_app" in cuebook("doctor", cwd=tmp_path / "ann", **SECRET).stdout
+        with psycopg.connect(url, autocommit=True) as owner:
+            owner.execute("DROP SCHEMA cuebook_queue CASCADE")
+        unwoken = cuebook("db", "check", url, cwd=tmp_path)
+        assert (unwoken.returncode, "the job queue is missing" in unwoken.stdout) == (0, True)
+        doctor = cuebook("doctor", cwd=tmp_path / "ann", **SECRET).stdout
+        assert re.search("warn +server .*servers use role cuebook_app; .*the job queue is missing", doctor)
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
@@ -164,6 +173,45 @@ def test_other_versions_of_the_tables_are_refused(postgres_url: str) -> None:
         assert connection.execute(query).fetchone() == (True,)
     with pytest.raises(InvalidInput, match="a newer version of Cuebook made the database"):
         PostgresDatabase(postgres_url)
+
+
+def test_the_owner_of_a_database_needs_no_superuser(postgres_server: str, postgres_url: str) -> None:
+    names = [f"{name}_{secrets.token_hex(4)}" for name in ("owner", "server")]
+    owned = urlsplit(postgres_url).path[1:]
+
+    def url(user: str) -> str:
+        return postgres_url.replace("//postgres:", f"//{user}:")
+
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        for name in names:
+            admin.execute(f"CREATE ROLE {name} LOGIN")
+        owner, server = names
+        try:
+            admin.execute(f"DROP DATABASE {owned}")
+            admin.execute(f"CREATE DATABASE {owned} OWNER {owner} TEMPLATE template0")
+            with pytest.raises(InvalidInput, match=f"once: CREATE ROLE cuebook_app; GRANT cuebook_app TO {owner};"):
+                upgrade(url(owner))
+            admin.execute(f"GRANT cuebook_app TO {owner}")
+            upgrade(url(owner))
+            stored_key(url(owner), "secret", new=bytes(32))
+            with pytest.raises(BackendError, match=r"as a member of cuebook_app \(GRANT cuebook_app TO role\)"):
+                stored_key(url(server), "secret")
+            admin.execute(f"GRANT cuebook_app TO {server}")
+            assert stored_key(url(server), "secret") == bytes(32)
+        finally:
+            admin.execute(f"DROP DATABASE {owned} WITH (FORCE)")
+            for name in names:
+                admin.execute(f"DROP ROLE {name}")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root starts a server as another user")
+def test_the_modes_of_folders_above_a_server_stay(postgres_server: str, tmp_path: Path) -> None:
+    if (folder := urlsplit(postgres_server).query.removeprefix("host=")).startswith("/"):
+        assert Path(folder).parent.stat().st_mode & 0o777 == 0o711, "as the fixture made it"
+    tmp_path.chmod(0o700)
+    with pytest.raises(InvalidInput, match=f"other users cannot enter '{tmp_path}'"):
+        start(tmp_path / "data")
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
 
 
 def test_all_machines_have_one_key(postgres_url: str, tmp_path: Path) -> None:
@@ -251,8 +299,12 @@ def test_a_folder_of_a_server_needs_no_quotes(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match="Cannot connect to the database"):
+    with pytest.raises(BackendError, match=r"Cannot connect to the database at /.*: No such file or directory\. Check"):
         PostgresDatabase(f"postgresql://postgres@/cuebook?host={tmp_path}")
+    with pytest.raises(BackendError, match=r"Cannot connect to the database at 127\.0\.0\.1:1: Connection refused\. C"):
+        PostgresDatabase("postgresql://127.0.0.1:1/cue")
+    with pytest.raises(NotFound, match="There is no PostgreSQL server in"):
+        stop(tmp_path / "none")
     assert not status(tmp_path / "none").running
     (tmp_path / "file").touch()
     done = cuebook("db", "start", str(tmp_path), cwd=tmp_path)

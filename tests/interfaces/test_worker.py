@@ -100,7 +100,9 @@ async def _is_tuned(cue: Cuebook) -> bool:
 
 def test_an_unknown_job_is_refused(tmp_path: Path) -> None:
     done = cuebook("worker", "--queues", "compaction,dreams", cwd=tmp_path)
-    assert (done.returncode, "Unknown queue 'dreams'. Available: compaction," in done.stderr) == (1, True)
+    empty = cuebook("worker", "--queues", "", cwd=tmp_path)
+    assert (empty.returncode, "names no job" in empty.stderr) == (1, True)
+    assert (done.returncode, "Unknown job 'dreams'. Available: compaction," in done.stderr) == (1, True)
 
 
 @pytest.mark.slow

@@ -290,7 +290,8 @@ async def _store(config: Config) -> AsyncIterator[Check]:
         return
     if database.startswith(SERVERS):
         found = await asyncio.to_thread(check_database, config)
-        yield Check("server", "fail" if found.faults else "ok", "; ".join(found.faults or found.lines()))
+        status: State = "fail" if found.faults else "warn" if found.notes else "ok"
+        yield Check("server", status, "; ".join(found.faults or found.lines()))
         if found.faults:
             return
     store = await asyncio.to_thread(open_store, database)

@@ -21,7 +21,7 @@ CONCURRENCY = 4
 
 
 class WorkerHealth(Answer, frozen=True, kw_only=True):
-    """The state of a worker: the jobs that it runs, and how many of its places are in use."""
+    """The state of a worker: the jobs that it runs, the pieces of work that may run at once, and those that do."""
 
     status: str
     queues: tuple[str, ...]
@@ -37,7 +37,7 @@ class JobWorker:
         known = tuple(job.name for job in JOBS)
         unknown = sorted({*queues} - {*known})
         if unknown:
-            msg = f"Unknown queue {unknown[0]!r}. Available: {', '.join(known)}."
+            msg = f"Unknown job {unknown[0]!r}. Available: {', '.join(known)}."
             raise InvalidInput(msg, where="queues")
         self.queues = tuple(name for name in known if name in queues or not queues)
         self._cue = cue

@@ -13,16 +13,24 @@ from cuebook.records.answer import Answer
 from cuebook.records.expression import counted
 from cuebook.storage.database.copying import Progress, copy
 from cuebook.storage.database.postgres import ROLE, connected, is_copying, schema_of, upgrade, user_of
+from cuebook.storage.database.postgres_queue import has_queue
 from cuebook.storage.database.statements import VERSION
 
 _CAN_SWITCH = "SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s"
+_NO_QUEUE = (
+    "Workers are not woken, because the job queue is missing or outdated. Install cuebook[workers], and run"
+    " `cuebook db migrate`."
+)
 _UNPROTECTED = """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant'
 WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
     AND NOT (c.relrowsecurity AND c.relforcerowsecurity) ORDER BY 1"""
 
 
 class DatabaseCheck(Answer, frozen=True, kw_only=True):
-    """A PostgreSQL database. `unprotected` are tables without row-level security; `faults` are sentences."""
+    """A PostgreSQL database. `unprotected` are tables without row-level security; `faults` and `notes` are sentences.
+
+    Servers can use a database with notes.
+    """
 
     server: str
     user: str
@@ -30,6 +38,7 @@ class DatabaseCheck(Answer, frozen=True, kw_only=True):
     schema: int | None
     unprotected: tuple[str, ...]
     faults: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -40,7 +49,7 @@ class DatabaseCheck(Answer, frozen=True, kw_only=True):
         """Return the lines to print."""
         known = f"schema {self.schema}" if self.schema is not None else "no tables"
         lines = [f"PostgreSQL {self.server}, {known}", f"connected as {self.user}, servers use role {self.role}"]
-        return [*lines, *self.faults] if self.faults else [*lines, "tenants are separated by row-level security"]
+        return [*lines, *(self.faults or ("tenants are separated by row-level security", *self.notes))]
 
 
 class DatabaseUpgrade(Answer, frozen=True, kw_only=True):
@@ -48,6 +57,14 @@ class DatabaseUpgrade(Answer, frozen=True, kw_only=True):
 
     before: int | None
     schema: int
+    new_key: bool = False
+
+    def __str__(self) -> str:
+        if self.before is None:
+            return f"created the tables of schema {self.schema}"
+        if self.before != self.schema:
+            return f"migrated schema {self.before} to {self.schema}"
+        return "no changes: the tables exist"
 
 
 def init_database(config: Config) -> DatabaseUpgrade:
@@ -60,8 +77,14 @@ def init_database(config: Config) -> DatabaseUpgrade:
         msg = f"The database needs a key. Set {KEY_SECRET} to a long secret, or secrets.key_file to a file."
         raise InvalidInput(msg, where="secrets.key_file")
     before, after = upgrade(url)
-    key_of(config, new=secrets.token_bytes(KEY_BYTES))
-    return DatabaseUpgrade(before=before, schema=after)
+    new = secrets.token_bytes(KEY_BYTES)
+    return DatabaseUpgrade(before=before, schema=after, new_key=key_of(config, new=new) == new)
+
+
+def has_tables(url: str) -> bool:
+    """Return whether a server's database has tables of Cuebook. Blocks. Raises BackendError."""
+    with connected(url) as connection:
+        return schema_of(connection) is not None
 
 
 class DatabaseCopy(Answer, frozen=True, kw_only=True):
@@ -135,6 +158,7 @@ def check_database(config: Config) -> DatabaseCheck:
         tables = connection.execute(_UNPROTECTED).fetchall()
         [server] = connection.execute("SELECT current_setting('server_version')").fetchone()
         is_partial = is_copying(connection)
+        notes = () if found is None or has_queue(connection) else (_NO_QUEUE,)
     unprotected = tuple(name for (name,) in tables)
     faults = []
     if is_partial:
@@ -151,5 +175,5 @@ def check_database(config: Config) -> DatabaseCheck:
         faults.append(f"{user} bypasses row-level security and cannot switch to {ROLE}. Run `cuebook db init`.")
     return DatabaseCheck(
         server=server, user=user, role=ROLE if strong else user, schema=found, unprotected=unprotected,
-        faults=tuple(faults),
+        faults=tuple(faults), notes=notes,
     )  # fmt: skip

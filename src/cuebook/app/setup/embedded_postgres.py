@@ -1,14 +1,18 @@
 """Run a PostgreSQL server with pgvector in a folder: for trying Cuebook out and for tests. All functions block."""
 
 import importlib
+import os
 import re
 import subprocess
+import sys
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from cuebook.errors import BackendError, InvalidInput
+from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.records.answer import Answer
 
 #: A path that needs no quotes in a shell: pg_ctl passes it to one.
@@ -30,15 +34,23 @@ class ServerStatus(Answer, frozen=True, kw_only=True):
     pid: int | None = None
 
     def __str__(self) -> str:
-        return f"PostgreSQL in {self.folder} is running: {self.url}" if self.running else f"not running: {self.folder}"
+        return (
+            f"PostgreSQL in {self.folder} is running: {self.url}"
+            if self.running
+            else f"PostgreSQL in {self.folder} is not running"
+        )
 
 
 def start(folder: Path) -> ServerStatus:
-    """Start a server with its data in a folder, which is created. It runs until `stop`. Raises BackendError."""
+    """Start a server with its data in a folder, which is created. It runs until `stop`.
+
+    Raises BackendError, and InvalidInput for a folder that the server cannot use.
+    """
     server = _server(folder)
     for attempt in range(ATTEMPTS):
         try:
-            server.start()
+            with _same_modes(folder):
+                server.start()
             break
         except (subprocess.SubprocessError, AssertionError) as error:
             if attempt == ATTEMPTS - 1:
@@ -67,10 +79,16 @@ def _connection(url: str) -> Any:
 
 
 def stop(folder: Path) -> ServerStatus:
-    """Stop the server of a folder. Its data stays."""
+    """Stop the server of a folder. Its data stays. Raises NotFound if the folder has no data of a server."""
+    if not (folder / "PG_VERSION").exists():
+        msg = (
+            f"There is no PostgreSQL server in {str(folder)!r}. Name the folder that you passed to `cuebook db start`."
+        )
+        raise NotFound(msg)
     if status(folder).running:
         server = _server(folder)
-        server.start()  # finds the running one
+        with _same_modes(folder):
+            server.start()  # finds the running one
         server.stop()
     return status(folder)
 
@@ -95,8 +113,35 @@ def _server(folder: Path) -> Any:
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "PG_VERSION").exists():
         msg = f"{str(folder)!r} has other files. Choose a new folder for the server's data."
         raise InvalidInput(msg, where="folder")
+    _check_parents(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     return package().get_server(folder, cleanup_mode=None, start=False)
+
+
+def _is_root() -> bool:
+    return sys.platform != "win32" and os.geteuid() == 0
+
+
+def _check_parents(folder: Path) -> None:
+    """Raise InvalidInput if root starts a server, which then runs as another user, below a folder closed to others."""
+    closed = next(
+        (each for each in folder.resolve().parents if each.exists() and not each.stat().st_mode & 0o001), None
+    )
+    if closed is not None and _is_root():
+        msg = f"PostgreSQL does not run as root, and other users cannot enter {str(closed)!r}. Choose a folder that is"
+        raise InvalidInput(f"{msg} not below it, or run `chmod o+x {closed}`.", where="folder")
+
+
+@contextmanager
+def _same_modes(folder: Path) -> Iterator[None]:
+    """Restore the modes of the folders above one: for root, the package lets everyone read them."""
+    modes = {each: each.stat().st_mode & 0o7777 for each in folder.resolve().parents} if _is_root() else {}
+    try:
+        yield
+    finally:
+        for each, mode in modes.items():
+            if each.stat().st_mode & 0o7777 != mode and not Path(package().__file__).is_relative_to(each):
+                each.chmod(mode)
 
 
 def package() -> Any:

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Collection
 from importlib.util import find_spec
 from typing import Any, Final
 
+from cuebook.errors import BackendError
+from cuebook.storage.database.postgres import explain
 from cuebook.storage.database.postgres_queue import QUEUE
 
 #: A handler of exceptions that no task handles.
@@ -68,10 +70,9 @@ class JobQueue:
             try:
                 await self._use()
             except Exception as error:  # noqa: BLE001  # outermost loop of the queue: its failures cost only time
-                cause = " ".join(str(error.__cause__ or error).split())
-                log.warning(
-                    "The job queue failed (%s). Work is done later; run `cuebook db migrate` if it lasts.", cause
-                )
+                cause = explain(error.__cause__ or error)
+                advice = "" if isinstance(cause, BackendError) and cause.retryable else " Run `cuebook db migrate`."
+                log.warning("Workers are not woken, and look for work every few seconds: %s%s", cause, advice)
             await asyncio.sleep(RETRY_S)
 
     async def _use(self) -> None:

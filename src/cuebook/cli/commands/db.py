@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cuebook.app.setup import embedded_postgres
-from cuebook.app.setup.database import check_database, copy_database, init_database, migrate_database
+from cuebook.app.setup.database import check_database, copy_database, has_tables, init_database, migrate_database
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -31,8 +31,7 @@ def init(state: State, url: Url = "") -> None:
     Tables and key that exist stay unchanged.
     """
     done = init_database(_config(state, url))
-    made = f"created the tables of schema {done.schema}" if done.before is None else "the tables are ready"
-    state.report(done, f"{made}; the key is stored")
+    state.report(done, f"{done}; {'created the key' if done.new_key else 'the key is unchanged'}")
 
 
 @command(app, "cuebook db migrate", name="migrate")
@@ -42,9 +41,7 @@ def migrate(state: State, url: Url = "") -> None:
     Stop all servers and workers of the older version first.
     """
     done = migrate_database(_config(state, url))
-    state.report(
-        done, f"migrated schema {done.before} to {done.schema}" if done.before != done.schema else "no changes"
-    )
+    state.report(done, str(done))
 
 
 @command(app, "cuebook db check", name="check")
@@ -88,7 +85,8 @@ def start(state: State, folder: Data) -> None:
     It accepts connections of this machine only. It needs cuebook[postgres-embedded].
     """
     status = embedded_postgres.start(folder)
-    state.report(status, str(status), f"Next: cuebook db init {status.url!r}")
+    is_new = status.url is not None and not has_tables(status.url)
+    state.report(status, str(status), *([f"Next: cuebook db init {status.url!r}"] if is_new else []))
 
 
 @command(app, "cuebook db stop ./postgres", name="stop")

@@ -94,8 +94,9 @@ async def compare_profiles(cue: Cuebook) -> None:
         screen.complain(str(error))
         return
     if profiles:
-        shares = " · ".join(f"{each.profile} {_share(each)}" for each in profiles)
-        screen.say(f"Input tokens of your newest {counted(profiles[0].calls, 'call')}, of the client's: {shares}")
+        shares = ", ".join(f"{each.profile} {_share(each)}" for each in profiles)
+        calls = "call" if profiles[0].calls == 1 else counted(profiles[0].calls, "call")
+        screen.say(f"By profile, your newest {calls} would use this share of the client's input tokens: {shares}.")
 
 
 def _share(each: ProfileFigures) -> str:

@@ -13,6 +13,7 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs import JOBS
 from cuebook.engine.jobs.claims import Claims
 from cuebook.engine.jobs.job import DueQuery, Job, RunResult, run_due
+from cuebook.errors import BackendError
 
 log = logging.getLogger("cuebook.worker")
 
@@ -43,6 +44,7 @@ class Worker:
         self._places = asyncio.Semaphore(concurrency)
         self._is_stopping = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._problem = ""
 
     @property
     def running(self) -> int:
@@ -73,8 +75,14 @@ class Worker:
             more = False
             try:
                 more = (await self._round(DueQuery(), patience_s=TURN_S, jobs=self._polled)).is_cut
+            except BackendError as error:
+                if str(error) != self._problem:  # as long as it lasts, log it once
+                    self._problem = str(error)
+                    log.warning("Background jobs wait for the database, and will continue by themselves: %s", error)
             except Exception:  # outermost loop of background jobs: log and go on
                 log.exception("Background worker failed; it will retry")
+            else:
+                self._problem = ""
             if not more and not self._is_stopping:
                 await asyncio.sleep(REST_S)
                 with contextlib.suppress(TimeoutError):

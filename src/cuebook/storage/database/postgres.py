@@ -8,6 +8,7 @@ row-level security checks it a second time.
 import asyncio
 import logging
 import random
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -71,6 +72,10 @@ _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
 _WRITES: Final = 0x63756577
 _WRITE: Final = f"BEGIN ISOLATION LEVEL SERIALIZABLE;SELECT pg_advisory_xact_lock_shared({_WRITES});"
 _TENANT: Final = "SELECT set_config('cuebook.tenant', %s, true);"
+#: How libpq describes a failed connection: host or socket, port, and the cause.
+_FAILED: Final = re.compile(
+    r'connection to server (?:at|on socket) "([^"]+)"(?:, port (\d+))? failed: (?:FATAL: +)?(.+)'
+)
 #: The tenant of a transaction over all tenants, which no tenant can have as its name.
 ALL: Final = "*"
 
@@ -167,8 +172,7 @@ class PostgresDatabase:
                 time.sleep(random.random() * min(0.5, PAUSE_S * 2**attempt))  # noqa: S311  # not a secret
                 attempt = min(attempt + 1, 9)
             except PoolTimeout as error:
-                msg = "The database cannot be reached. Repeat the request later."
-                raise BackendError(msg, retryable=True) from error
+                raise explain(error) from error
             except OperationalError as error:  # the server ended it, for example because it restarts
                 lost += 1
                 if lost > LOST or not connection.broken:
@@ -359,18 +363,27 @@ def _unknown(error: BaseException) -> BackendError:
 def explain(error: BaseException) -> BaseException:
     """Return the Cuebook error for any exception inside the store."""
     from psycopg import DataError, Error, OperationalError
-    from psycopg.errors import DiskFull, ReadOnlySqlTransaction
+    from psycopg.errors import DiskFull, InsufficientPrivilege, ReadOnlySqlTransaction
+    from psycopg_pool import PoolTimeout
 
-    if isinstance(error, DataError | UnicodeError | OverflowError):
-        return InvalidInput(f"A value cannot be stored ({error}). Send valid Unicode and smaller numbers.")
-    if isinstance(error, DiskFull):
-        return StoreFull(f"The store could not write ({error}). Nothing of this request was stored. Free some space.")
-    if isinstance(error, ReadOnlySqlTransaction):
+    found = error
+    if isinstance(error, PoolTimeout):
+        found = BackendError("The database cannot be reached. Repeat the request later.", retryable=True)
+    elif isinstance(error, OperationalError) and _FAILED.search(str(error)):
+        found = _unreachable(error)
+    elif isinstance(error, DataError | UnicodeError | OverflowError):
+        found = InvalidInput(f"A value cannot be stored ({error}). Send valid Unicode and smaller numbers.")
+    elif isinstance(error, DiskFull):
+        found = StoreFull(f"The store could not write ({error}). Nothing of this request was stored. Free some space.")
+    elif isinstance(error, ReadOnlySqlTransaction):
         msg = f"The database is read-only ({error}). Connect to the primary server, or allow writes."
-        return BackendError(msg, retryable=True)
-    if isinstance(error, Error):
-        return BackendError(f"The store failed ({error}).", retryable=isinstance(error, OperationalError))
-    return error
+        found = BackendError(msg, retryable=True)
+    elif isinstance(error, InsufficientPrivilege):
+        msg = f"The database refuses access ({error.diag.message_primary}). Connect as the owner of the database, or"
+        found = BackendError(f"{msg} for servers and workers as a member of {ROLE} (GRANT {ROLE} TO role).")
+    elif isinstance(error, Error):
+        found = BackendError(f"The store failed ({error}).", retryable=isinstance(error, OperationalError))
+    return found
 
 
 # ---- connections outside the pool -----------------------------------------------------------------------------------
@@ -388,9 +401,7 @@ def connected(url: str) -> Iterator[Any]:
     try:
         connection = connect(url)
     except OperationalError as error:
-        cause = " ".join(str(error).split()).rstrip(".?")
-        msg = f"Cannot connect to the database: {cause}. Check its URL, and that the server is running."
-        raise BackendError(msg, retryable=True) from error
+        raise _unreachable(error) from error
     try:
         with connection:
             if connection.info.server_version < SERVER:
@@ -399,6 +410,15 @@ def connected(url: str) -> Iterator[Any]:
             yield connection
     except Error as error:
         raise explain(error) from error
+
+
+def _unreachable(error: BaseException) -> BackendError:
+    """Return the error of a failed connection, which names the server and its answer."""
+    failures = _FAILED.findall(str(error))
+    host, port, cause = failures[-1] if failures else ("", "", " ".join(str(error).split()).rstrip("."))
+    place = f" at {host}{':' if port else ''}{port}" if host else ""
+    msg = f"Cannot connect to the database{place}: {cause}. Check that the server is running, and the host, port,"
+    return BackendError(f"{msg} database, user and password of its URL.", retryable=True)
 
 
 def _check_url(url: str) -> None:
@@ -443,16 +463,28 @@ def _upgraded(url: str, migrations: tuple[Migration, ...]) -> tuple[int | None, 
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATE,))
         before, after = schema_of(connection), 1 + len(migrations)
         check_version(before or after)
-        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
-            connection.execute(f"CREATE ROLE {ROLE}")
-        if not connection.execute("SELECT pg_has_role(%s, 'MEMBER')", (ROLE,)).fetchone()[0]:
-            connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
+        _make_role(connection)
         for statement in ddl("postgresql") if before is None else translated(migrations[before - 1 :]):
             connection.execute(statement)
         connection.execute("DELETE FROM schema_version")
         connection.execute("INSERT INTO schema_version VALUES (%s)", (after,))
         prepare_queue(connection, ROLE)
         return before, after
+
+
+def _make_role(connection: Any) -> None:
+    """Create the role of servers, with the user of the connection as a member. Raises InvalidInput if it may not."""
+    from psycopg.errors import InsufficientPrivilege
+
+    try:
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
+            connection.execute(f"CREATE ROLE {ROLE}")
+        if not connection.execute("SELECT pg_has_role(%s, 'MEMBER')", (ROLE,)).fetchone()[0]:
+            connection.execute(f"GRANT {ROLE} TO CURRENT_USER")
+    except InsufficientPrivilege as error:
+        user = connection.info.user
+        msg = f"store.url: {user} may not create the role {ROLE}. Let an administrator of the server run, once:"
+        raise InvalidInput(f"{msg} CREATE ROLE {ROLE}; GRANT {ROLE} TO {user};", where="store.url") from error
 
 
 def inspected(url: str) -> bool:

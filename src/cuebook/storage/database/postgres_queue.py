@@ -36,12 +36,7 @@ def prepare_queue(connection: Any, role: str) -> None:
     Tables of another version of procrastinate are replaced: their jobs cost only time.
     """
     connection.execute(resources.files("cuebook.storage").joinpath("queue.sql").read_text("utf-8"))
-    if find_spec("procrastinate") is None:
-        return
-    version = metadata.version("procrastinate")
-    query = "SELECT obj_description(to_regnamespace(%s)::oid, 'pg_namespace'), to_regclass(%s)"
-    found, table = connection.execute(query, (QUEUE, f"{QUEUE}.procrastinate_jobs")).fetchone()
-    if found == version and table is not None:
+    if find_spec("procrastinate") is None or has_queue(connection):
         return
     connection.execute(f"DROP SCHEMA IF EXISTS {QUEUE} CASCADE")
     connection.execute(f"CREATE SCHEMA {QUEUE}")
@@ -51,4 +46,11 @@ def prepare_queue(connection: Any, role: str) -> None:
     for right, kind in (("ALL", "TABLES"), ("ALL", "SEQUENCES"), ("EXECUTE", "FUNCTIONS")):
         connection.execute(f"GRANT {right} ON ALL {kind} IN SCHEMA {QUEUE} TO {role}")
     connection.execute(f"GRANT USAGE ON SCHEMA {QUEUE} TO {role}")
-    connection.execute(f"COMMENT ON SCHEMA {QUEUE} IS '{version}'")
+    connection.execute(f"COMMENT ON SCHEMA {QUEUE} IS '{metadata.version('procrastinate')}'")
+
+
+def has_queue(connection: Any) -> bool:
+    """Return whether procrastinate's tables exist, and fit the installed version."""
+    query = "SELECT obj_description(to_regnamespace(%s)::oid, 'pg_namespace'), to_regclass(%s)"
+    version, table = connection.execute(query, (QUEUE, f"{QUEUE}.procrastinate_jobs")).fetchone()
+    return table is not None and (find_spec("procrastinate") is None or version == metadata.version("procrastinate"))
