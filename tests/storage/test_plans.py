@@ -21,7 +21,8 @@ WHOLE = {
     "answers_at_heads", "token_reports",
     # queues: each row is pending work
     "claims_count", "claims_drop", "claims_of", "claims_renew",
-    "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "outbox_of", "outcomes_due",
+    "conversations_idle", "corrections_due", "deliveries_due", "embedded_due", "memories_untouched", "outbox_of",
+    "outcomes_due", "places_due",
     "leases_held", "receipts_pending", "reflections_due", "tuning_changed", "turns_left",
 }  # fmt: skip
 _OTHERS = ("json_each", "VIRTUAL TABLE", "CONSTANT ROW", "(subquery")

@@ -999,10 +999,12 @@ WHERE c.last_seq > coalesce(e.upto, 0) AND c.utility = 0
 ORDER BY row_number() OVER (PARTITION BY c.tenant ORDER BY c.updated_at DESC, c.no DESC), c.updated_at DESC, c.no DESC LIMIT :limit;
 
 -- name: places_due
--- Select places changed since a time with texts after the last embedded one.
-SELECT p.tenant, p.kind, p.owner, coalesce(e.upto, 0), p.said FROM place p INDEXED BY place_said
-LEFT JOIN embedded e ON e.tenant = p.tenant AND e.scope = 'p' || p.kind || char(31) || p.owner AND e.model = :model
-WHERE p.said_at >= :since AND p.said > coalesce(e.upto, 0) ORDER BY p.said_at DESC LIMIT :limit;
+-- Select places changed since a time with texts after the last embedded one: of the newest 10,000, from tenants in turn.
+SELECT tenant, kind, owner, upto, said FROM (
+    SELECT p.tenant, p.kind, p.owner, coalesce(e.upto, 0) AS upto, p.said, p.said_at FROM place p INDEXED BY place_said
+    LEFT JOIN embedded e ON e.tenant = p.tenant AND e.scope = 'p' || p.kind || char(31) || p.owner AND e.model = :model
+    WHERE p.said_at >= :since AND p.said > coalesce(e.upto, 0) ORDER BY p.said_at DESC LIMIT 10000) AS due
+ORDER BY row_number() OVER (PARTITION BY tenant ORDER BY said_at DESC), said_at DESC LIMIT :limit;
 
 -- name: place_last_said
 -- Select the number of a place's newest text.
@@ -1186,12 +1188,18 @@ SELECT tenant, body FROM receipt WHERE state = 'pending' ORDER BY created_at LIM
 UPDATE receipt SET state = 'done', body = :body WHERE tenant = :tenant AND id = :id AND state = 'pending';
 
 -- name: conversations_idle
--- Select conversations without a post since a time, oldest first.
-SELECT tenant, id FROM conversation WHERE updated_at < :before AND lease_until = 0 ORDER BY updated_at, no LIMIT :limit;
+-- Select conversations without a post since a time: of the oldest 10,000, from tenants in turn.
+SELECT tenant, id FROM (
+    SELECT tenant, id, updated_at, no FROM conversation WHERE updated_at < :before AND lease_until = 0
+    ORDER BY updated_at, no LIMIT 10000) AS due
+ORDER BY row_number() OVER (PARTITION BY tenant ORDER BY updated_at, no), updated_at, no LIMIT :limit;
 
 -- name: memories_untouched
--- Select memories that were not stated, repeated, changed or ended since a time, oldest first.
-SELECT tenant, id FROM memory WHERE used_at < :before AND coalesce(valid_to, 0) < :before ORDER BY used_at, no LIMIT :limit;
+-- Select memories that were not stated, repeated, changed or ended since a time: of the oldest 10,000, from tenants in turn.
+SELECT tenant, id FROM (
+    SELECT tenant, id, used_at, no FROM memory WHERE used_at < :before AND coalesce(valid_to, 0) < :before
+    ORDER BY used_at, no LIMIT 10000) AS due
+ORDER BY row_number() OVER (PARTITION BY tenant ORDER BY used_at, no), used_at, no LIMIT :limit;
 
 -- name: memories_from
 -- Select memories from a conversation, by source post.

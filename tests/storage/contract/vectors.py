@@ -49,7 +49,7 @@ async def find_similar(store: Store, look: Dense, *, conversation: str | None = 
     return {each.seq: round(each.cosine or 0.0, 3) for each in result.found if each.direct}
 
 
-async def store_memories(store: Store, place: Place, *texts: str) -> None:
+async def store_memories(store: Store, place: Place, *texts: str, scope: Scope = US, now: float = BEGINNING) -> None:
     """Store memories of an owner that has none."""
     memories = tuple(
         Memory(
@@ -57,7 +57,7 @@ async def store_memories(store: Store, place: Place, *texts: str) -> None:
         )
         for text in texts
     )
-    assert await store.memories.save(US, PlaceChange(place=place, generation=0, memories=memories), now=BEGINNING)
+    assert await store.memories.save(scope, PlaceChange(place=place, generation=0, memories=memories), now=now)
 
 
 def embedded_place(
@@ -140,6 +140,17 @@ class VectorsContract:
         assert await find_similar_memories(store, dense(1, 0), BOB) == {"lamp": 1.0}
         assert await find_similar_memories(store, dense(1, 0, model="other"), ANN) == {}
         assert await find_similar_memories(store, dense(1, 0), ANN, scope=Scope("others")) == {}
+
+    async def test_due_work_comes_from_tenants_in_turn(self, store: Store) -> None:
+        busy, other = Scope("busy", "ann"), Scope("other", "ann")
+        for scope, number in [*((busy, n) for n in range(3)), (other, 3)]:
+            await store_memories(store, Place("user", f"u{number}"), "lamp", scope=scope, now=BEGINNING - number)
+            await stored(store, scope=scope, name=f"c{number}")
+        places = await store.vectors.places_due(MODEL, limit=2)
+        assert {each.tenant for each in places} == {"busy", "other"}
+        for statement in ("conversations_idle", "memories_untouched"):
+            due = await store.due_pairs(statement, before=1e12, limit=2)
+            assert {tenant for tenant, _ in due} == {"busy", "other"}, statement
 
     async def test_a_memorys_earlier_text_has_no_vector(self, store: Store) -> None:
         await store_memories(store, ANN, "lamp", "lantern")

@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import OBSERVATIONS, Contest, contest_of, look, spoken
 from cuebook.engine.core.services import Services
-from cuebook.engine.jobs.job import DueQuery, DueWork, Job
+from cuebook.engine.jobs.job import DueQuery, DueWork, Job, in_turn
 from cuebook.errors import Conflict
 from cuebook.prompts.rollback import (
     IDLE_S,
@@ -63,8 +63,8 @@ async def _due(services: Services, query: DueQuery) -> list[DueWork[str]]:
         slugs, progress.listed[tenant] = await prompts.observed(Scope(), after=progress.listed.get(tenant, 0))
         progress.due_at |= dict.fromkeys([(tenant, slug) for slug in slugs], 0.0)
     # a clock may be set back
-    due = [place for place, at in progress.due_at.items() if not now < at <= now + IDLE_S][: query.limit]
-    return [DueWork(tenant, f"prompt {slug}", slug) for tenant, slug in due]
+    due = [place for place, at in progress.due_at.items() if not now < at <= now + IDLE_S]
+    return in_turn(DueWork(tenant, f"prompt {slug}", slug) for tenant, slug in due)[: query.limit]
 
 
 async def _run(services: Services, scope: Scope, slug: str) -> bool:
