@@ -1,8 +1,10 @@
 """Tests of memory export: it streams in pieces and leaves nothing running when the client disconnects."""
 
 import asyncio
+import io
 import json
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 
 import httpx
@@ -84,3 +86,9 @@ async def test_unauthorized_export_is_rejected_before_it_starts(cue: Cuebook) ->
         refused = await client.get("/api/memories/export?userId=bob")
         assert (refused.status_code, json.loads(refused.content)["status"]) == (403, 403)
         assert (await client.get("/api/memories/export?organizationId=acme")).status_code == 404
+        assert (await client.get("/api/memories/export?userId=bob&everything=true")).status_code == 403
+        await cue.append("c", [{"role": "user", "content": "I live in Oslo."}], user="ann")
+        exported = await client.get("/api/memories/export?everything=true")
+        assert exported.headers["content-type"] == "application/zip"
+        archive = zipfile.ZipFile(io.BytesIO(exported.content))
+        assert b"I live in Oslo." in archive.read("conversations/1/messages.jsonl")

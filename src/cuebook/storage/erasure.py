@@ -29,7 +29,7 @@ from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, conversation_row, raise_epoch
 from cuebook.storage.audit import read_record
 from cuebook.storage.corrections import forgotten
-from cuebook.storage.database.columns import decode, encode, encode_json
+from cuebook.storage.database.columns import Row, decode, encode, encode_json
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write
 from cuebook.storage.memories import ErasureTally, take, unlearn
 from cuebook.storage.prompts import nameless
@@ -93,16 +93,12 @@ def _redacted(row: ConversationRow, erased: ErasedPosts | None, tally: ErasureTa
     posts, left = len(erased.gone), row.value("posts_left")
     tally.touched.append(AffectedConversation(conversation_id=row.id, posts=posts, left=left))
     tally.stays.update({"othersPosts": left, "emptyPlaces": posts})
-
-    def repeats(record: Record) -> bool:
-        return record.turn in erased.turns or any(erased.quoted.stand_in(text.text) for text in record.texts.values())
-
-    tally.counts["auditTexts"] += _erase_audit(row.transaction, row.id, repeats)
+    tally.counts["auditTexts"] += _erase_audit(row.transaction, row.id, lambda record: repeats(record, erased))
 
 
 def _erase_user(transaction: Transaction, user: str, tally: ErasureTally) -> None:
     """Erase all data of a user."""
-    for row in _owned_by(transaction, user):
+    for row in owned_by(transaction, user):
         _erase_conversation(row, tally)
     for row in conversations_of_others(transaction, user):
         _redacted(row, redact(row, user, tally), tally)
@@ -113,7 +109,7 @@ def _erase_user(transaction: Transaction, user: str, tally: ErasureTally) -> Non
     prefix = access.own_key(Scope(user=user), "")
     tally.rows["idempotency"] += transaction.run("keys_of_user", prefix=prefix).rowcount
     tally.counts["observations"] += _rename(transaction, tally.salt, user=user)
-    tally.counts["auditTexts"] += _erase_audit(transaction, "", lambda record: _was_told(record, user), user=user)
+    tally.counts["auditTexts"] += _erase_audit(transaction, "", lambda record: was_told(record, user), user=user)
 
 
 def _counts(tally: ErasureTally) -> dict[str, int]:
@@ -144,7 +140,8 @@ def _stop(transaction: Transaction, tally: ErasureTally) -> None:
             stop(row, now=tally.now)
 
 
-def _owned_by(transaction: Transaction, user: str) -> list[ConversationRow]:
+def owned_by(transaction: Transaction, user: str) -> list[ConversationRow]:
+    """Return the conversations that a user owns."""
     return [conversation_row(transaction, each) for each in transaction.rows("conversations_of_user", user=user)]
 
 
@@ -169,20 +166,32 @@ def _erase_audit(
     transaction: Transaction, conversation: str, which: Callable[[Record], bool], *, user: str = ""
 ) -> int:
     """Erase the texts of audit records of a conversation, or with values that name a user; return the count."""
-    needle = encode_json(conversation) if conversation else None
-    inside = encode_json(encode_json(user))[1:-1] if user else None  # JSON within JSON
-    erased = 0
-    for row in transaction.rows("audit_naming", needle=needle, inside=inside):
-        record = read_record(row["body"], row["texts"])
-        # a damaged record fails verification anyway, and its text must go
-        if record is None or ((not conversation or record.conversation == conversation) and which(record)):
-            erased += transaction.run("audit_erase", seq=row["seq"], texts=b"{}").rowcount
+    records = audit_naming(transaction, conversation, which, user=user)
+    erased = sum(transaction.run("audit_erase", seq=seq, texts=b"{}").rowcount for seq, _ in records)
     if erased:
         raise_epoch(transaction, "audit")
     return erased
 
 
-def _was_told(record: Record, user: str) -> bool:
+def audit_naming(
+    transaction: Transaction, conversation: str, which: Callable[[Record], bool], *, user: str = ""
+) -> Iterator[tuple[int, Record | None]]:
+    """Yield audit records with texts, of a conversation or with values that name a user; None for a damaged one."""
+    needle = encode_json(conversation) if conversation else None
+    inside = encode_json(encode_json(user))[1:-1] if user else None  # JSON within JSON
+    for row in transaction.rows("audit_naming", needle=needle, inside=inside):
+        record = read_record(row["body"], row["texts"])
+        # a damaged record fails verification anyway, and its text must go
+        if record is None or ((not conversation or record.conversation == conversation) and which(record)):
+            yield row["seq"], record
+
+
+def repeats(record: Record, erased: ErasedPosts) -> bool:
+    """Return whether a record's texts belong to erased turns, or repeat erased posts."""
+    return record.turn in erased.turns or any(erased.quoted.stand_in(text.text) for text in record.texts.values())
+
+
+def was_told(record: Record, user: str) -> bool:
     """Return whether a record names a user as its recipient or among the participants."""
     context = record.texts.get("input_context")
     values = json.loads(context.text) if context else {}
@@ -192,22 +201,30 @@ def _was_told(record: Record, user: str) -> bool:
 
 def _rename(transaction: Transaction, salt: bytes, *, user: str = "", conversation: str = "") -> int:
     """Replace a user or conversation in observations by a pseudonym, so that they stay grouped."""
-    needle = encode(conversation or user).decode()
     renamed = 0
-    for row in transaction.rows("observations_naming", user=user or None, needle=needle):
-        observation = decode(Observation, row["body"])
+    for row, observation in observations_naming(transaction, user=user, conversation=conversation):
         own = {}
         if user and observation.user == user:
             own["user"] = _pseudonym(user, salt)
         if conversation and observation.conversation == conversation:
             own["conversation"] = _pseudonym(conversation, salt)
-        if own:
-            body = encode(replace(observation, **own))
-            changed = own.get("user", row["user_id"])
-            if conversation and row["user_id"] == nameless(conversation):
-                changed = nameless(own["conversation"])
-            renamed += transaction.run("observation_rename", no=row["no"], user=changed, body=body).rowcount
+        body = encode(replace(observation, **own))
+        changed = own.get("user", row["user_id"])
+        if conversation and row["user_id"] == nameless(conversation):
+            changed = nameless(own["conversation"])
+        renamed += transaction.run("observation_rename", no=row["no"], user=changed, body=body).rowcount
     return renamed
+
+
+def observations_naming(
+    transaction: Transaction, *, user: str = "", conversation: str = ""
+) -> Iterator[tuple[Row, Observation]]:
+    """Yield the observations of a user or of a conversation, with their rows."""
+    needle = encode(conversation or user).decode()
+    for row in transaction.rows("observations_naming", user=user or None, needle=needle):
+        observation = decode(Observation, row["body"])
+        if (user and observation.user == user) or (conversation and observation.conversation == conversation):
+            yield row, observation
 
 
 def _pseudonym(name: str, salt: bytes) -> str:
@@ -383,7 +400,7 @@ def _named_rows(transaction: Transaction, target: Target) -> Iterator[Conversati
                 yield row
     elif target.kind == "user":
         for user in _users(transaction.scope, target):
-            yield from _owned_by(transaction, user)
+            yield from owned_by(transaction, user)
             yield from conversations_of_others(transaction, user)
 
 

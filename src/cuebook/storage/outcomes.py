@@ -11,7 +11,7 @@ from cuebook.records.prompt import Observation, Outcome, StoredOutcome, Taught
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained
-from cuebook.storage.database.columns import decode, encode
+from cuebook.storage.database.columns import Row, decode, encode
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 from cuebook.storage.prompts import observed, revised
 
@@ -106,12 +106,16 @@ def note(row: ConversationRow, outcome: Outcome, *, turn: int) -> None:
 
 def forget(row: ConversationRow, user: str | None, quoted: CopyIndex) -> int:
     """Delete a user's feedback on a conversation's turns, and feedback of others that repeats their text."""
-    gone = [
-        each["turn"]
+    return sum(row.run("outcome_delete", turn=each["turn"]).rowcount for each in concerning(row, user, quoted))
+
+
+def concerning(row: ConversationRow, user: str | None, quoted: CopyIndex) -> list[Row]:
+    """Return a user's feedback on a conversation's turns, and feedback of others that repeats their text."""
+    return [
+        each
         for each in row.rows("outcomes_of")
         if (user is not None and each["user_id"] == user) or quoted.stand_in(decode(Outcome, each["body"]).comment)
     ]
-    return sum(row.run("outcome_delete", turn=turn).rowcount for turn in gone)
 
 
 def _known(row: ConversationRow, turn: int) -> StoredOutcome | None:

@@ -42,6 +42,16 @@ class ErasedPosts(Struct):
 
 def redact(row: ConversationRow, user: str, tally: ErasureTally) -> ErasedPosts | None:
     """Erase a user's posts in a conversation of others; None if they have no posts there and take no part."""
+    going = concerning(row, user)
+    if going is None:
+        return None
+    if going.rounds:
+        row = _take(row, going, tally)
+    return _done(row, going, tally)
+
+
+def concerning(row: ConversationRow, user: str) -> ErasedPosts | None:
+    """Return a user's posts in a conversation of others, with the answers to them and those that repeat them."""
     posts = posts_on(row, [(1, row.last_seq)])
     own = [post for post in posts if post.sender == user and post.role == "user"]
     if not own and user not in row.participants:
@@ -55,10 +65,7 @@ def redact(row: ConversationRow, user: str, tally: ErasureTally) -> ErasedPosts 
         if post.role != "user"
         and (post.round in rounds or any(quoted.stand_in(text) for text in texts.get(post.seq, ())))
     ]
-    going = ErasedPosts(posts, gone, rounds, quoted, user)
-    if own:
-        row = _take(row, going, tally)
-    return _done(row, going, tally)
+    return ErasedPosts(posts, gone, rounds, quoted, user)
 
 
 def redact_posts(row: ConversationRow, seqs: Collection[int], tally: ErasureTally) -> ErasedPosts | None:

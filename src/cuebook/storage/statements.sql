@@ -284,6 +284,11 @@ INSERT INTO blob_use (tenant, digest, conversation) VALUES (:tenant, :digest, :n
 -- Select a stored text.
 SELECT body FROM blob WHERE tenant = :tenant AND digest = :digest;
 
+-- name: blobs_of
+-- Select the texts that a conversation references.
+SELECT b.digest, b.body FROM blob_use u JOIN blob b ON b.tenant = u.tenant AND b.digest = u.digest
+WHERE u.tenant = :tenant AND u.conversation = :no;
+
 -- name: text_get
 -- Select a stored text, if one of the user's conversations references it.
 SELECT body FROM blob b WHERE b.tenant = :tenant AND b.digest = :digest AND (:user IS NULL OR EXISTS (

@@ -19,6 +19,7 @@ from cuebook.storage.deliveries import MemoryStore
 from cuebook.storage.erasure import ErasureStore
 from cuebook.storage.keys import KeyStore
 from cuebook.storage.outcomes import OutcomeStore
+from cuebook.storage.personal import PersonalReader
 from cuebook.storage.prompts import PromptStore
 from cuebook.storage.reads import ConversationReader
 from cuebook.storage.reflections import ReflectionStore
@@ -44,6 +45,7 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         self.vectors = VectorStore(database)
         self.tuning = TuningStore(database)
         self.erasure = ErasureStore(database, self)
+        self.personal = PersonalReader(database)
         self.keys = KeyStore(database)
         self.memories = MemoryStore(database, self.cache)
         self.reflections = ReflectionStore(database)

@@ -16,7 +16,7 @@ from cuebook.storage.database.transaction import Noun, Transaction, write, write
 from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
 
 #: What `take_out` deletes, in this order: the conversation's own row is last.
-_TABLES: Final = (
+TABLES: Final = (
     "reflections", "tuning", "optimizations", "outbox", "corrections", "delivery", "posts", "turns", "steps",
     "summaries", "items", "blobs", "blob_uses", "idempotency", "vectors", "embedded", "participants", "outcomes",
     "conversation",
@@ -193,4 +193,4 @@ def take_out(row: ConversationRow) -> dict[str, int]:
     span = {"first": row.no << SHIFT, "last": ((row.no + 1) << SHIFT) - 1}
     row.run("delete_parallel_turns")
     counts = {"fullText": row.transaction.run("delete_post_text", **span).rowcount}
-    return counts | {table: row.run(f"delete_{table}").rowcount for table in _TABLES}
+    return counts | {table: row.run(f"delete_{table}").rowcount for table in TABLES}

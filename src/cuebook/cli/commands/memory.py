@@ -1,16 +1,18 @@
 """Commands `cuebook memory`: most are derived from operations; these print, read or ask in their own way."""
 
+import json
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from cuebook.app.blocking.cuebook import BlockingCuebook
+from cuebook.app.files import write_whole
 from cuebook.app.memories.reading import Budget, Judgement
 from cuebook.app.memories.search import Memories
 from cuebook.app.paging import LIMIT
 from cuebook.cli.commands.memory_forget import add_to
-from cuebook.cli.group import Organization, PageLimit, User, command, new_app
+from cuebook.cli.group import Organization, Output, PageLimit, User, command, new_app
 from cuebook.cli.operations import add_operations, operation_command, print_answer
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -133,12 +135,40 @@ def list_(
     state.report(page, render=partial(print_answer, page, none))
 
 
-@command(app, "cuebook memory export --user ann > ann.json", name="export")
-def export(state: State, *, user: User = None, organization: Organization = None) -> None:
+@command(
+    app,
+    "cuebook memory export --user ann > ann.json",
+    "cuebook memory export --user ann --everything -o ann.zip",
+    name="export",
+)
+def export(
+    state: State,
+    *,
+    user: User = None,
+    organization: Organization = None,
+    everything: Annotated[
+        bool,
+        typer.Option("--everything", help="Export all data stored about the user as a zip archive. Needs --output."),
+    ] = False,
+    output: Output = None,
+) -> None:
     """Export memories as JSON with history and sources. Default: all memories of the project."""
+    if everything:
+        if not user or organization or output is None:
+            msg = "Pass --user and --output with --everything, and omit --organization"
+            raise typer.BadParameter(msg, param_hint="--everything")
+        with state.open() as cue:
+            write_whole(output, cue.memory.export_everything(user=user))
+        state.report({"file": str(output), "user": user}, f"wrote {output} (all data stored about {user})")
+        return
     with state.open() as cue:
-        items = list(cue.memory.export(user=user, organization=organization))
-    screen.say_json(to_wire({"items": items}))
+        found = to_wire({"items": list(cue.memory.export(user=user, organization=organization))})
+    if output is None:
+        screen.say_json(found)
+        return
+    write_whole(output, [json.dumps(found, ensure_ascii=False, indent=2), "\n"])
+    count = len(found["items"])
+    state.report({"file": str(output), "memories": count}, f"wrote {output} ({counted(count, 'memory', 'memories')})")
 
 
 @command(

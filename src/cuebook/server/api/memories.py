@@ -8,7 +8,7 @@ from litestar import get, post
 from litestar.params import JSONBody, QueryParameter
 from litestar.response.base import ASGIResponse
 
-from cuebook.errors import BackendError
+from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.answer import to_json
 from cuebook.records.memory_answers import StoredMemory
 from cuebook.server.api import types as wire
@@ -20,18 +20,47 @@ from cuebook.server.streaming import Start, StreamResponse, encoded
 #: Bytes per piece of a streamed answer.
 PIECE = 64 * 1024
 _JSON = Start(200, encoded([("content-type", "application/json")]))
+_ZIP = Start(
+    200,
+    encoded([("content-type", "application/zip"), ("content-disposition", 'attachment; filename="personal-data.zip"')]),
+)
 
 OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="Of this organization")]
+
+EverythingQuery = Annotated[bool, QueryParameter(description="Return a zip archive of all data stored about the user")]
 
 
 @get("/api/memories/export", role="viewer", responses=wire.answers(dict[str, Any]))
 async def export_memories(
-    request: AnyRequest, user_id: UserQuery = None, organization: OrganizationQuery = None
+    request: AnyRequest,
+    user_id: UserQuery = None,
+    organization: OrganizationQuery = None,
+    *,
+    everything: EverythingQuery = False,
 ) -> ASGIResponse:
-    """Return all memories of a user or an organization with history and sources, as one streamed list."""
+    """Return all memories of a user or an organization with history and sources, as one streamed list.
+
+    With `everything`, return a zip archive of all data stored about the user: messages, memories, prompts, feedback.
+    """
     user, caller = user_of(request, None, user_id), caller_of(request)
+    if everything:
+        if organization:
+            raise InvalidInput("organizationId: not allowed with everything. Omit it.", where="organizationId")
+        pieces = cue_of(request).memory.export_everything(user=user, caller=caller)
+        return StreamResponse(request.app.state.running, archived(pieces))
     found = cue_of(request).memory.export(user=user, organization=organization, caller=caller)
     return StreamResponse(request.app.state.running, exported(found))
+
+
+async def archived(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[Start | bytes, None]:
+    """Yield the response head once the export has begun, then the pieces of the archive."""
+    begun = False
+    async with aclosing(pieces):
+        async for piece in pieces:
+            if not begun:
+                begun = True
+                yield _ZIP
+            yield piece
 
 
 async def exported(found: AsyncGenerator[StoredMemory, None]) -> AsyncGenerator[Start | bytes, None]:

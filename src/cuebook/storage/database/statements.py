@@ -46,6 +46,8 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
+#: Suffix of the name of a statement that selects what another one deletes.
+ROWS: Final = ".rows"
 #: Full-text indexes of (scope, key) rows, by rowid of what they index.
 FULL_TEXT: Final = ("post_text", "memory_text")
 
@@ -141,8 +143,11 @@ class Statements(Struct):
 
 
 def prepared_statements(dialect: Dialect) -> Statements:
-    """Load the statements for a dialect's driver."""
-    return Statements({name: prepared(sql, dialect) for name, sql in load_statements(dialect).items()})
+    """Load the statements for a dialect's driver. For each that deletes rows, another one selects the same rows."""
+    shipped = load_statements(dialect)
+    deletes = {name: sql for name, sql in shipped.items() if sql.startswith("DELETE FROM ")}
+    deleted = {f"{name}{ROWS}": sql.replace("DELETE", "SELECT *", 1) for name, sql in deletes.items()}
+    return Statements({name: prepared(sql, dialect) for name, sql in (shipped | deleted).items()})
 
 
 def prepared(sql: str, dialect: Dialect) -> Prepared:
