@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from turn_helpers import Client, bot, cue_on, user
 
 from cuebook import Ask, Cuebook
+from cuebook.app.turns.explanation import told_of
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.interfaces import ModelRequest
+from cuebook.interfaces import ModelRequest, Piece
 from cuebook.records.answer import to_wire
 from cuebook.records.memory import Scope
 from cuebook.testing import FrozenClock, ScriptedModel
@@ -343,6 +345,54 @@ async def test_without_a_valid_model_selection_words_decide(tmp_path: Path, choi
         entries = reply.metadata["experienceSelection"]
         assert entries["by"] == "words"
         assert why in entries["instead"]
+
+
+class Choosing(ScriptedModel):
+    """A model whose selection starts, and then waits for an event."""
+
+    def __init__(self, choice: str) -> None:
+        super().__init__(default=chooser(choice))
+        self.called, self.released = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
+        if request.purpose == "experience_selection":
+            self.called.set()
+            await self.released.wait()
+        async for piece in super().stream(request):
+            yield piece
+
+
+async def test_a_turn_goes_on_without_a_late_model_and_shows_it(tmp_path: Path) -> None:
+    write(tmp_path, REFUND)
+    model = Choosing("{}")  # which never answers
+    async with cue_on(tmp_path, model=model, experience__selection="model", experience__timeout_s=0.05) as cue:
+        reply = await cue.ask(Ask(ASKED, "c"))
+        assert (reply.text, reply.metadata["experiences"]) == ("Noted.", ["refund"])
+        lines = list(told_of(to_wire(await cue.turns.show("c", 1))))
+    assert any("by words; not by the model: Model scripted timed out after 0.05 s" in line for line in lines)
+
+
+async def test_a_model_selects_while_the_prompt_is_assembled(tmp_path: Path) -> None:
+    write(tmp_path, REFUND, PARCEL)
+    persona(tmp_path, "ann", sentimentTracking={"enabled": True})
+    model = Choosing('{"parcel": true}')
+
+    class Meeting(HashingEmbedder):
+        """An embedder that embeds the earlier message, for the signals, once the model is selecting."""
+
+        async def embed(self, texts: Any) -> list[bytes]:
+            if "Good morning" in texts:
+                await model.called.wait()
+                model.released.set()
+            return await super().embed(texts)
+
+    settings = {"experience__selection": "model", "experience__timeout_s": 20.0, "embedder__timeout_s": 20.0}
+    settings |= {"persona__default": "ann", "memory__recall": False}
+    async with cue_on(tmp_path, model=model, embedder=Meeting(), **settings) as cue:
+        await cue.append("c", [user("Good morning"), bot("Hello")])
+        reply = await cue.ask(Ask(ASKED, "c"))
+        assert reply.metadata["experienceSelection"]["by"] == "scripted"
+        assert reply.metadata["experiences"] == ["parcel"]
 
 
 async def test_a_model_that_timed_out_is_not_awaited_again(tmp_path: Path, clock: FrozenClock) -> None:

@@ -1,15 +1,16 @@
 """Select handwritten experiences for each query, by a model or by similarity (D4, D5).
 
-The model sees only `when`, and has a time limit. After a timeout or an invalid answer, words and meaning decide
-(`memory/experience`). A selection is cached by query and place, so that a retried decision does not call the model
-again.
+The model sees only `when`, works while the prompt is assembled, and has a time limit. After a timeout or an invalid
+answer, words and meaning decide (`memory/experience`). A selection is cached by query and place, so that a retried
+decision does not call the model again.
 """
 
 import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.instructions import BROKEN, checked_answer, instruct, instruction_record
 from cuebook.engine.core.recall import embed_query, vectors_of
 from cuebook.engine.core.services import ModelSelection, Services
+from cuebook.engine.turn.request import TurnRequest
 from cuebook.errors import BackendError, CuebookError, InvalidInput
 from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.store import Scene
@@ -74,6 +76,19 @@ class SelectedExperiences(Struct, frozen=True, kw_only=True):
     by: str  # a model's name, "meaning" or "words"
     instead: str = ""  # why the model did not decide
     selected: ModelSelection | None = None
+
+
+@asynccontextmanager
+async def advising(
+    services: Services, scene: Scene, request: TurnRequest, ask: Ask
+) -> AsyncGenerator[asyncio.Task[tuple[tuple[Block, ...], SelectedExperiences | None]]]:
+    """Select the experiences for a query in a task, beside the assembly of its prompt; cancel it at the end."""
+    choosing = asyncio.create_task(advise(services, request.scope, scene, ask, asks_model=request.asks_model))
+    try:
+        yield choosing
+    finally:
+        choosing.cancel()
+        await asyncio.wait([choosing])
 
 
 async def advise(

@@ -19,8 +19,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.branch_trial import drawn
 from cuebook.engine.core.prompt_reading import resolved_of, select_from
 from cuebook.engine.core.services import Services
-from cuebook.engine.turn.experiences import advise, told_of
-from cuebook.engine.turn.request import TurnRequest
+from cuebook.engine.turn.experiences import SelectedExperiences, told_of
 from cuebook.engine.turn.turn_signals import (
     MIND,
     SENTIMENT,
@@ -80,16 +79,13 @@ class SystemPrompt(Struct, frozen=True, kw_only=True):
     volatile: tuple[Block, ...] | None = None  # in a later step: all texts beside the query, as in the first
 
 
-async def system_prompt(
-    services: Services, scene: Scene, request: TurnRequest, ask: Ask, *, signals: TurnSignals | None
-) -> SystemPrompt:
-    """Build a turn's system prompt.
+async def system_prompt(services: Services, scene: Scene, ask: Ask, *, signals: TurnSignals | None) -> SystemPrompt:
+    """Build a turn's system prompt, without experiences.
 
     A client of the proxy that names no persona, or makes a utility call, may get none: only its own text applies then,
     and there is no mood state either.
     """
-    named = ask.persona or scene.conversation.persona
-    silent = ask.utility or (ask.relayed and services.config.persona.speaks == "asked" and not named)
+    silent = is_silent(services, scene, ask)
     prompt = SystemPrompt(metadata={SILENT: True})
     if not silent:
         prompt = await _render(services, scene, ask, signals_for(ask, signals))
@@ -98,12 +94,22 @@ async def system_prompt(
     if tasks is not None:
         prompt = replace(prompt, mood=mood_text(scene), tasks=tasks)
         metadata[MIND] = mood_to_wire(mood_of(scene))
-    if prompt.texts or not ask.relayed:
-        advice, selected = await advise(services, request.scope, scene, ask, asks_model=request.asks_model)
-        messages = selected.selected.messages if selected and selected.selected else ()
-        prompt = replace(prompt, advice=advice, advice_messages=messages)
-        metadata |= told_of(selected) if selected else {}
     return replace(prompt, metadata=metadata)
+
+
+def is_silent(services: Services, scene: Scene, ask: Ask) -> bool:
+    """Return whether only the client's own system text applies."""
+    named = ask.persona or scene.conversation.persona
+    return ask.utility or (ask.relayed and services.config.persona.speaks == "asked" and not named)
+
+
+def with_advice(prompt: SystemPrompt, texts: tuple[Block, ...], selected: SelectedExperiences | None) -> SystemPrompt:
+    """Return a turn's system prompt with the selected experiences."""
+    if selected is None:
+        return prompt
+    messages = selected.selected.messages if selected.selected else ()
+    metadata = {**prompt.metadata, **told_of(selected)}
+    return replace(prompt, advice=texts, advice_messages=messages, metadata=metadata)
 
 
 async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[str, float]) -> SystemPrompt:

@@ -18,12 +18,13 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.turn.compare import compare_with_previous
 from cuebook.engine.turn.decide_step import decide_step
 from cuebook.engine.turn.decision import Decision, decision_of
+from cuebook.engine.turn.experiences import advising
 from cuebook.engine.turn.history import HistoryPosition, align_history, name_conversation
 from cuebook.engine.turn.plan import plan_window
 from cuebook.engine.turn.request import TurnRequest, find_stored_reply, wait_until_free
 from cuebook.engine.turn.scene import load_scene
 from cuebook.engine.turn.step import OpenStep, Speaker, store_step
-from cuebook.engine.turn.system_prompt import system_prompt
+from cuebook.engine.turn.system_prompt import is_silent, system_prompt, with_advice
 from cuebook.engine.turn.turn_signals import detect_signals, feedback_on_previous_turn
 from cuebook.engine.turn.window_request import window_request
 from cuebook.errors import Busy, Conflict, LeaseLost
@@ -110,12 +111,16 @@ async def decide_turn(services: Services, request: TurnRequest, position: Histor
     query_vector = await embed_query(services, ask.text) if services.config.memory.recall else None
     scene = await load_scene(services, request, replace(position, ask=ask), query_vector=query_vector)
     signals = outcome = None
-    if not (position.is_side_branch or ask.utility):  # those say nothing about the user
-        signals = await detect_signals(services, scene, ask, position.drafts)
-        outcome = feedback_on_previous_turn(services, scene, ask, position.drafts, signals)
-    prompt = await system_prompt(services, scene, request, ask, signals=signals)
-    query, turn = recall_query(services, scene, ask, quotes=request.quotes), scene.conversation.turns + 1
-    memories = select_memories(services, scene, query, turn=turn)
+    has_advice = not (ask.relayed and is_silent(services, scene, ask))
+    async with advising(services, scene, request, ask) if has_advice else nullcontext() as choosing:
+        if not (position.is_side_branch or ask.utility):  # those say nothing about the user
+            signals = await detect_signals(services, scene, ask, position.drafts)
+            outcome = feedback_on_previous_turn(services, scene, ask, position.drafts, signals)
+        prompt = await system_prompt(services, scene, ask, signals=signals)
+        query, turn = recall_query(services, scene, ask, quotes=request.quotes), scene.conversation.turns + 1
+        memories = select_memories(services, scene, query, turn=turn)
+        if choosing is not None and (prompt.texts or not ask.relayed):
+            prompt = with_advice(prompt, *await choosing)
     contents = window_request(services, scene, request, position, prompt, query=query, memories=memories)
     plan = await compare_with_previous(services, request.scope, plan_window(services, scene, contents))
     return decision_of(services, request, position, prompt, plan, turn=turn, outcome=outcome)
