@@ -79,7 +79,10 @@ class UpstreamConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class WorkConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Background jobs and turn leases."""
 
-    model: Literal["none", "model", "upstream"] = "none"  # the model that writes summaries; none: rules
+    #: The model of all background jobs: summaries, sentiment, moods, choices of experiences. none: rules, or the server
+    #: of model_name if that is set
+    model: Literal["none", "model", "upstream"] = "none"
+    model_name: str = ""  # another model of that server, else of [model] or [upstream]; "" = model.name
     where: Literal["everywhere", "workers"] = "everywhere"  # workers: only `cuebook worker` runs background jobs
     interval_s: Seconds = 5.0  # pause between two checks for due jobs
     lease_s: Seconds = 30.0  # time after which the turn or job of a crashed process is taken over
@@ -137,7 +140,7 @@ class ExperienceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     folder: str = "experience"  # folder of handcrafted_exp_*.yaml files
     selection: Literal["auto", "model", "similarity", "off"] = "auto"  # auto: by a model if one is set
     model: str = ""  # model of the answering server or the upstream; "" = the model of [work]
-    timeout_s: Timeout = 4.0  # timeout for a model's choice; after that, similarity decides
+    timeout_s: Timeout = 1.5  # longest wait of a reply for a model's choice; after that, similarity decides
     most: Annotated[int, Meta(ge=1, le=20)] = 3  # most entries in one prompt
 
 

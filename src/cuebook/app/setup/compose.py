@@ -184,7 +184,7 @@ def experience_model_of(
     if settings.selection in ("off", "similarity"):
         return None
     if settings.model:
-        return _named(config, settings.model, upstream)
+        return _named(config, settings.model, upstream, where="experience.model")
     if settings.selection == "auto":
         return work_model
     if work_model is None and isinstance(model, RecalledModel):
@@ -193,14 +193,14 @@ def experience_model_of(
     return work_model or model
 
 
-def _named(config: Config, name: str, upstream: Upstream | None) -> Model:
+def _named(config: Config, name: str, upstream: Upstream | None, *, where: str) -> Model:
     """Return another model of the configured model server or of the upstream."""
     if model := _model(config, name):
         return model
     if isinstance(upstream, HttpUpstream):
         return OpenAIModel(name, upstream)
-    msg = f"experience.model: no server configured for {name!r}. Set model.provider or upstream.url."
-    raise InvalidInput(msg, where="experience.model")
+    msg = f"{where}: no server configured for {name!r}. Set model.provider or upstream.url."
+    raise InvalidInput(msg, where=where)
 
 
 def _policy(config: Config, *, unset: bool = False) -> Policy:
@@ -339,18 +339,20 @@ def embedder_of(config: Config) -> Embedder | None:
 
 
 def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Model | None:
-    which = config.settings.work.model
+    which, name = config.settings.work.model, config.settings.work.model_name
     if which == "none":
-        return None
+        is_named = name and not config.sets("work.model")
+        return _named(config, name, upstream, where="work.model_name") if is_named else None
     if which == "model":
         if isinstance(model, RecalledModel):
             msg = 'work.model: "model" needs [model]. Set model.provider, or work.model = "none".'
             raise InvalidInput(msg, where="work.model")
-        return model
-    if not isinstance(upstream, HttpUpstream) or not config.settings.model.name:
-        msg = 'work.model: "upstream" needs upstream.url, and model.name for background jobs. Set both.'
+        return _named(config, name, None, where="work.model_name") if name else model
+    name = name or config.settings.model.name
+    if not isinstance(upstream, HttpUpstream) or not name:
+        msg = 'work.model: "upstream" needs upstream.url, and work.model_name for background jobs. Set both.'
         raise InvalidInput(msg, where="work.model")
-    return OpenAIModel(config.settings.model.name, upstream)
+    return OpenAIModel(name, upstream)
 
 
 def _cache_rule(config: Config) -> CacheRule | None:

@@ -27,6 +27,7 @@ _FIRST = (
     "cuebook serve --upstream http://127.0.0.1:8080/v1",
     "cuebook serve --upstream https://api.openai.com/v1 --shadow",
     "cuebook serve --upstream https://api.openai.com/v1 --profile budget",
+    "cuebook serve --upstream https://api.openai.com/v1 --work-model gpt-4o-mini",
     "cuebook serve --port 9000 -C myproject",
     "cuebook serve --host 0.0.0.0",
     name="serve",
@@ -68,6 +69,14 @@ def serve(
             help="Summarization profile of all conversations: off, fit, standard, budget, or one of the presets file.",
         ),
     ] = None,
+    work_model: Annotated[
+        str | None,
+        typer.Option(
+            "--work-model",
+            metavar="NAME",
+            help="Model of all background jobs, at the server of [model] or the upstream; see work.model.",
+        ),
+    ] = None,
 ) -> None:
     """Start the HTTP server and OpenAI-compatible proxy. To add memory to a client, change its base_url.
 
@@ -76,9 +85,8 @@ def serve(
     request that does not continue its conversation or runs beside another one, else head.
     """
     values = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
-    values |= {"upstream.shadow": shadow, "memory.profile": profile}
-    config = state.settings({place: value for place, value in values.items() if value is not None})
-    cue = Cuebook.open(config)
+    values |= {"upstream.shadow": shadow, "memory.profile": profile, "work.model_name": work_model}
+    cue = Cuebook.open(state.settings({place: value for place, value in values.items() if value is not None}))
     run_server(
         cue,
         started=lambda address: print_banner(cue, address, as_json=state.json),
