@@ -1,11 +1,14 @@
 """Tests of the items of a conversation over HTTP and on the command line: show, correct and forget."""
 
+import json
+
 import pytest
 from api_keys import served
 from commands import CommandRunner, write_messages
 
 from cuebook import Config
 from cuebook.config import ConfigSections, MemoryConfig, StoreConfig
+from cuebook.interfaces import ModelRequest
 from cuebook.testing import ScriptedModel
 
 WRONG, RIGHT = "I am allergic to nuts.", "Allergic to peanuts, not to nuts."
@@ -76,3 +79,30 @@ def test_operator_corrects_and_forgets_listed_items(here: CommandRunner) -> None
     assert "items" in here("memory", "forget", "--id", name, "--yes")
     here("settle")
     assert "nuts" not in here("memory", "show", "c1") + here("memory", "list", "c1", "--ended")
+
+
+def ending(request: ModelRequest) -> str:
+    """Return a model's answer that ends the first quote, if there is one, citing the newest message."""
+    document = json.loads(json.loads(request.messages[1])["content"].partition("INPUT_JSON:\n")[2])
+    ended = [{"id": each["id"], "sources": [document["new_turns"][-1]["id"]], "reason": "So it seems."}
+             for each in document["quotes"][:1]]  # fmt: skip
+    return json.dumps({"summary_markdown": "- Work.", "ended": ended})
+
+
+async def test_only_the_user_restores_an_item_that_a_model_ended() -> None:
+    async with served(where=Config(), model=ScriptedModel(default="Noted.")) as keyed:
+        keyed.cue.services.work_model = ScriptedModel(default=ending)
+        ann, bob = await keyed.client_as("editor", "ann"), await keyed.client_as("editor", "bob")
+        posts = [{"sendFrom": "ann", "message": text} for text in SAID]
+        assert (await ann.post("/api/conversations/c1/posts", json={"posts": posts})).status_code == 201
+        await keyed.cue.settle()
+        items = (await ann.get("/api/conversations/c1/items?ended=true")).json()["items"]
+        [ended] = [each for each in items if each["text"] == WRONG]
+        assert ended["validTo"] is not None
+        one = f"/api/memories/{ended['memoryId']}/restore"
+        assert (await bob.post(one)).status_code == 404
+        restored = await ann.post(one)
+        assert (restored.status_code, restored.json()["text"], restored.json()["validTo"]) == (200, WRONG, None)
+        again = await ann.post(one)
+        assert (again.status_code, "no model ended it" in again.json()["detail"]) == (409, True)
+        assert (await ann.post("/api/memories/item:c1:0000000000000000/restore")).status_code == 404

@@ -1,15 +1,19 @@
-"""Judge the claims of a model that summarizes: select the quotes that it sees, and find whose words support an item.
+"""Judge what a summarizing model claims: whose words support an item, and which quotes it may end or merge.
 
 A model may cite any post for any text, and may repeat a page, a tool or the assistant. So an item counts as a person's
 own statement only if their own, unquoted words in the posts that it cites contain its words.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.languages import Language, detect, language, words_of
 from cuebook.memory.quotes import own_words, sentences
+from cuebook.memory.schema import MemoryAnswer
 from cuebook.memory.scopes import filed
 from cuebook.memory.supersede import LETTERS, nearest
 from cuebook.memory.tokenizer import item_id, normal, subject_of
@@ -50,6 +54,86 @@ def items_of(
     evidence = _Evidence(lines, held, quotes or {})
     items = (_item(category, raw, evidence, when=when) for category in CATEGORIES for raw in memory[category])
     return [each for each in items if not evidence.restates(each)]
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """What a model did to quotes, by their item ids: ended one, or merged several into another. `reason` is its own."""
+
+    event: Literal["end", "merge"]
+    items: tuple[str, ...]
+    into: str = ""
+    reason: str
+
+
+def act(
+    items: Sequence[Item],
+    answer: MemoryAnswer,
+    *,
+    quotes: Mapping[str, Item],
+    lines: Sequence[Line],
+    restored: Collection[str] = (),
+) -> tuple[list[Item], list[Action], list[str]]:
+    """Return the items without the quotes that an answer ends or merges, the actions, and why others are refused.
+
+    Quotes that were `restored` by hand (normalized texts) stay.
+    """
+    known, actions, refused = {each.id: each for each in items}, list[Action](), list[str]()
+
+    def current(names: Iterable[str]) -> list[Item]:
+        chosen = [known[quotes[name].id] for name in names if name in quotes]
+        return [each for each in chosen if each.valid_to is None and normal(each.text) not in restored]
+
+    for place, raw in enumerate(answer.ended):
+        later = {post for name in raw["sources"] for post in (quotes[name].sources if name in quotes else (name,))}
+        ended = _ended(current([raw["id"]]), [line for line in lines if line.id in later])
+        if not (ended and raw["reason"]):
+            refused.append(f"ended[{place}] names no current quote with a reason and a later post of its speaker")
+            continue
+        known[ended.id] = ended
+        actions.append(Action(event="end", items=(ended.id,), reason=raw["reason"]))
+    for place, raw in enumerate(answer.merged):
+        parts = current(raw["sources"])
+        merged = _merged(parts, raw["text"])
+        if not (merged and raw["reason"]):
+            refused.append(f"merged[{place}] names no current quotes of one speaker with a reason and their words")
+            continue
+        gone = [each for each in parts if each.id != merged.id]
+        known |= {each.id: replace(each, valid_to=merged.valid_from, superseded_by=merged.id) for each in gone}
+        if merged.id not in known or known[merged.id].valid_to is not None:
+            known[merged.id] = merged
+        ids = tuple(each.id for each in gone)
+        actions.append(Action(event="merge", items=ids, into=merged.id, reason=raw["reason"]))
+    return list(known.values()), actions, refused
+
+
+def _ended(quotes: Sequence[Item], lines: Sequence[Line]) -> Item | None:
+    """Return a quote as ended by later posts of its own speaker, None without one."""
+    for quote in quotes:
+        later = [line.when for line in lines if line.seq > quote.seq and _voice(line) == quote.trust]
+        return replace(quote, valid_to=max(*later, quote.valid_from)) if later else None
+    return None
+
+
+def _merged(quotes: Sequence[Item], text: str) -> Item | None:
+    """Return the item that replaces several quotes of one speaker, one of them or a new one in their words."""
+    if len(quotes) <= 1 or len({each.trust for each in quotes}) > 1:
+        return None
+    for each in quotes:
+        if normal(each.text) == normal(text):
+            return each
+    newest = max(quotes, key=lambda each: (each.seq, each.valid_from))
+    if not supports([each.text for each in quotes], text):
+        return None
+    return replace(
+        newest,
+        id=item_id(newest.category, text),
+        text=text,
+        sources=tuple(dict.fromkeys(source for each in quotes for source in each.sources)),
+        subject=subject_of(text),
+        supersedes=newest.id,
+        superseded_by=None,
+        weight=max(each.weight for each in quotes),
+    )
 
 
 def supports(own: Sequence[str], text: str, *, speaker: str = "") -> bool:

@@ -4,7 +4,7 @@ The old words are stored as hashes only. The hashes recognize the same statement
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -34,6 +34,37 @@ def corrections_of(memory: Memory, text: str) -> tuple[Correction, ...]:
         if source.conversation:
             posts.setdefault(source.conversation, []).append(source.post)
     return tuple(correction_of(name, results, memory.text, text) for name, results in sorted(posts.items()))
+
+
+def restoration_of(conversation: str, item: Item) -> Correction:
+    """Return the correction that makes an ended item current again. Without marks, it changes no other text."""
+    return Correction(conversation=conversation, posts=item.sources, marks=(), text=item.text)
+
+
+def restored(items: Sequence[Item], corrections: Sequence[Correction], *, since: int, now: float) -> list[Item]:
+    """Return the items after restorations later than number `since`: if a restored item was merged, the merged item
+    ends, and all its parts are current again.
+    """
+    texts = {normal(each.text) for each in corrections if each.no > since and each.text and not each.marks}
+    current = {each.id: each for each in items if each.valid_to is None}
+    ended = [each for each in items if each.valid_to is not None]
+    undone = {each.superseded_by for each in ended if normal(each.text) in texts and _is_part(each, current)}
+    back = {each.id for each in ended if normal(each.text) in texts}
+    back |= {each.id for each in ended if each.superseded_by in undone and _is_part(each, current)}
+    return [
+        replace(each, valid_to=None, superseded_by=None)
+        if each.id in back
+        else replace(each, valid_to=now)
+        if each.id in undone
+        else each
+        for each in items
+    ]
+
+
+def _is_part(item: Item, current: Mapping[str, Item]) -> bool:
+    """Return whether the item that superseded another is its merged form, which has its sources."""
+    merged = current.get(item.superseded_by or "")
+    return merged is not None and set(item.sources) <= set(merged.sources)
 
 
 def says(text: str, correction: Correction) -> bool:

@@ -44,7 +44,7 @@ def merge_into_place(
     fresh = [_sourced(each, ids, conversation) for each in entries if each.valid_to is None]
     items, fresh, moments = _in_order(known, items, _uncorrected(memories, fresh), conversation, frozenset(news))
     kept, added = merge(items, fresh)
-    after = []
+    after = _ended(known, [_sourced(each, ids, conversation) for each in entries if each.valid_to is not None])
     for item in (*kept, *added):
         before = known.get(item.id)
         memory = _memory(place, item, before, now)
@@ -53,6 +53,19 @@ def merge_into_place(
         if memory != before:
             after.append(memory)
     return after
+
+
+def _ended(known: Mapping[str, Memory], ended: Sequence[Item]) -> list[Memory]:
+    """Return the current memories that end with an item, because no other post states them."""
+    memories = [(known.get(each.id), each) for each in ended]
+    return [
+        replace(memory, valid_to=item.valid_to, ended_by=item.superseded_by)
+        for memory, item in memories
+        if memory is not None
+        and memory.valid_to is None
+        and not memory.written
+        and {f"{each.conversation}{_APART}{each.post}" for each in memory.sources} <= set(item.sources)
+    ]
 
 
 def _sourced(item: Item, ids: Mapping[str, str], conversation: str) -> Item:

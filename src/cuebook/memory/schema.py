@@ -36,7 +36,7 @@ _SOURCES: Final[dict[str, Any]] = {
     "type": "array",
     "items": {"type": "string", "minLength": 1},
     "minItems": 1,
-    "description": "ids of the posts this comes from; all exist",
+    "description": "ids of the posts or quotes this comes from; all exist",
 }
 _TEXT: Final[dict[str, Any]] = {"type": "string", "minLength": 1, "maxLength": MAX_TEXT}
 
@@ -81,6 +81,8 @@ MEMORY_SCHEMA: Final[dict[str, Any]] = {
             "required": list(_MEMORY),
             "additionalProperties": False,
         },
+        "ended": _items(["id", "reason"], id=_TEXT, reason=_TEXT),
+        "merged": _items(["text", "reason"], text=_TEXT, reason=_TEXT),
     },
     "required": ["summary_markdown", "memory_json"],
     "additionalProperties": False,
@@ -88,11 +90,17 @@ MEMORY_SCHEMA: Final[dict[str, Any]] = {
 
 
 class MemoryAnswer(Struct, frozen=True, kw_only=True):
-    """A model's summary and `memory_json`, with the reason of each item that was dropped."""
+    """A model's summary and `memory_json`, with the reason of each item that was dropped.
+
+    `ended` are quotes that a later post made untrue: `id`, `sources`, `reason`. `merged` are quotes (`sources`) that
+    one text replaces: `text`, `reason`.
+    """
 
     summary: str
     memory: dict[str, Any]
     dropped: tuple[str, ...] = ()
+    ended: tuple[dict[str, Any], ...] = ()
+    merged: tuple[dict[str, Any], ...] = ()
 
 
 def parse_answer(
@@ -122,10 +130,12 @@ def parse_answer(
     tags = [_text(tag)[:MAX_TAG] for tag in _listed(raw.get("tags"))]
     memory["tags"] = list(dict.fromkeys(filter(None, tags)))[:MAX_TAGS]
     summary = "\n".join(filter(None, map(_text, _listed(answer.get("summary_markdown")))))
-    if not any(memory[category] for category in CATEGORIES) and (dropped or not summary):
+    ended, merged = (_read_actions(answer.get(name), cited) for name in ("ended", "merged"))
+    if not any((*(memory[category] for category in CATEGORIES), ended, merged)) and (dropped or not summary):
         raise InvalidInput("; ".join(dropped) or "no summary_markdown and no items", where="answer")
     room = max(max_tokens - count(compact(memory)), max_tokens // 2)
-    return MemoryAnswer(summary=_cut(summary, room, count), memory=memory, dropped=tuple(dropped))
+    summary = _cut(summary, room, count)
+    return MemoryAnswer(summary=summary, memory=memory, dropped=tuple(dropped), ended=ended, merged=merged)
 
 
 def _listed(value: Any) -> list[Any]:
@@ -151,6 +161,20 @@ def _read_item(category: Category, value: Any, cited: "_Citations") -> dict[str,
         result["confidence"] = confidence
     sources = [each for name in ("sources", "source") for each in _listed(raw.get(name))]
     return result | {"sources": cited.resolve(sources) if text else []}
+
+
+def _read_actions(value: Any, cited: "_Citations") -> tuple[dict[str, Any], ...]:
+    """Return the quotes that a model ends or merges, with their ids and sources resolved."""
+    return tuple(
+        {
+            "id": next(iter(cited.resolve([raw.get("id")])), ""),
+            "sources": cited.resolve(_listed(raw.get("sources"))),
+            "text": _text(raw.get("text"))[:MAX_TEXT],
+            "reason": _text(raw.get("reason"))[:MAX_TEXT],
+        }
+        for raw in _listed(value)[:MAX_ITEMS]
+        if isinstance(raw, dict)
+    )
 
 
 def _share(value: Any) -> float | None:

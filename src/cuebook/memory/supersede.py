@@ -257,7 +257,8 @@ class _Board:
                 valid_from=min(old.valid_from, item.valid_from),
                 seq=max(old.seq, item.seq),
                 weight=max(old.weight, item.weight),
-                superseded_by=None,  # the repeat makes it current again
+                valid_to=None,  # the repeat makes it current again
+                superseded_by=None,
             )
 
     def merged(self) -> Merged:

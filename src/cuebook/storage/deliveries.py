@@ -14,11 +14,13 @@ from cuebook.interfaces.store import (
 from cuebook.memory.corrections import OWN
 from cuebook.memory.owner_memories import FIRST, REPEAT
 from cuebook.memory.scopes import BROUGHT, KEPT, SHARED_BY, SHARED_WITH, SPOKEN_WITH, PolicyTerms, read_policy
+from cuebook.records.audit import Record
 from cuebook.records.conversation import Post
 from cuebook.records.key import Key
 from cuebook.records.memory import Correction, Item, Memory, Place, Scope, Summary
 from cuebook.storage import access, corrections, memories, reads, summaries
 from cuebook.storage.access import ConversationRow, corrections_of, current_epoch, keep_corrections, last_correction
+from cuebook.storage.audit import chained
 from cuebook.storage.database.columns import Row, record
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write, write_all
 from cuebook.storage.keys import settings_of
@@ -345,10 +347,13 @@ class MemoryStore(Noun):
         return corrections_of(access.need(transaction, conversation))
 
     @write
-    def keep_correction(self, transaction: Transaction, correction: Correction) -> None:
+    def keep_correction(
+        self, transaction: Transaction, correction: Correction, *, audit: Sequence[Record] = ()
+    ) -> None:
         """Store a correction. Raises NotFound."""
         access.need(transaction, correction.conversation)
         keep_corrections(transaction, correction)
+        chained(transaction, audit)
 
     @read
     def said_in(self, transaction: Transaction, conversation: str, posts: Sequence[str]) -> list[Memory]:

@@ -32,6 +32,7 @@ from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import MemoryQuery
 from cuebook.memory.corrections import corrected, correction_of, says
 from cuebook.memory.judgement import ActionType
+from cuebook.memory.owner_memories import same
 from cuebook.memory.recall import Query
 from cuebook.memory.scopes import SCOPES, owner_of, persona_place
 from cuebook.operations import Argument, operation
@@ -73,6 +74,18 @@ async def correct_item(
     await tell(services, [correction])
     now = corrected([item], [replace(correction, no=1)])[0]
     return as_memory(conversation, now, await store.corrections(scope, conversation))
+
+
+async def ended_items(services: Services, scope: Scope, memory: Memory) -> list[tuple[str, Item]]:
+    """Return the ended items that state a memory, with their conversations."""
+    results: list[tuple[str, Item]] = []
+    for conversation in sorted({each.conversation for each in memory.sources if each.conversation}):
+        with suppress(NotFound):
+            items = await services.store.items(scope, conversation, ended=True)
+            results += [
+                (conversation, each) for each in items if each.valid_to is not None and same(each.text, memory.text)
+            ]
+    return results
 
 
 async def tell(services: Services, corrections: Sequence[Correction]) -> None:

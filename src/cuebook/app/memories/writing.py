@@ -21,18 +21,20 @@ from cuebook.app.memories.reading import (
     MemoryReading,
     check_item,
     correct_item,
+    ended_items,
     missing,
     tell,
 )
 from cuebook.app.paging import read_cursor, write_cursor
-from cuebook.engine.core.conversation_items import parted
+from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.conversation_items import named_id, parted
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.recall import answers, embed_query
-from cuebook.engine.jobs.delivery import decay
+from cuebook.engine.jobs.delivery import decay, deliver
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import MemoryQuery, PlaceChange
-from cuebook.memory.corrections import corrections_of
+from cuebook.memory.corrections import corrections_of, restoration_of
 from cuebook.memory.owner_memories import FIRST, REPEAT, USE, memory_id, raised, same
 from cuebook.memory.recall import read_query
 from cuebook.operations import Argument, operation
@@ -149,6 +151,41 @@ class MemoryWriting(MemoryReading):
                 return new
             names = [memory, own]  # a concurrent correction may have the same text
         raise busy()
+
+    @operation(
+        "POST /api/memories/{memory}/restore",
+        role="editor",
+        cli="memory restore",
+        stores=True,
+        examples=("cuebook memory restore item:c1:1f0c9a7be2d44c31",),
+    )
+    async def restore(
+        self,
+        memory: MemoryId,
+        *,
+        user: User = None,
+        organization: Organization = None,
+        caller: CallerOf = OWNER,
+        idempotency_key: IdempotencyKey = None,
+    ) -> StoredMemory:
+        """Undo that a model ended or merged a memory. A merged memory is split into all its parts again.
+
+        No model ends it again. Raises NotFound, Denied, and Conflict if no model ended the memory.
+        """
+        _check_owner(caller, "Restoring", user, organization)
+        services, scope = self._services, Scope(user=user)
+        found = await self._own(memory, user=user, organization=organization)
+        ended = await ended_items(services, scope, found)
+        if not ended:
+            msg = f"Cannot restore memory {memory!r}: no model ended it. Run `cuebook memory list --ended` to find one."
+            raise Conflict(msg)
+        for conversation, item in ended:
+            correction = restoration_of(conversation, item)
+            record = receipt(services, named_id(conversation, item.id), "restore", conversation=conversation)
+            await services.store.memories.keep_correction(scope, correction, audit=[record])
+            await tell(services, [correction])
+            await deliver(services, scope, conversation)
+        return stored_memory(await self._get(memory, user=user, organization=organization))
 
     @operation("DELETE /api/memories/{memory}", role="editor", wrap="receipt")
     async def delete(

@@ -43,9 +43,9 @@ def parted(name: str) -> tuple[str, str] | None:
     return conversation, id_
 
 
-def named(conversation: str, item: Item) -> str:
-    """Return an item's name."""
-    return f"{ITEM}{conversation}:{item.id}"
+def named_id(conversation: str, item: str) -> str:
+    """Return the name of an item by its id."""
+    return f"{ITEM}{conversation}:{item}"
 
 
 async def item_of(services: Services, scope: Scope, name: str) -> tuple[str, Item] | None:
@@ -61,10 +61,10 @@ async def item_of(services: Services, scope: Scope, name: str) -> tuple[str, Ite
 
 def as_memory(conversation: str, item: Item, written: tuple[Correction, ...] = ()) -> Memory:
     """Return an item as a memory of its conversation."""
-    supersedes = f"{ITEM}{conversation}:{item.supersedes}" if item.supersedes else None
-    ended_by = f"{ITEM}{conversation}:{item.superseded_by}" if item.superseded_by else None
+    supersedes = named_id(conversation, item.supersedes) if item.supersedes else None
+    ended_by = named_id(conversation, item.superseded_by) if item.superseded_by else None
     return Memory(
-        **shared_fields(item) | {"id": named(conversation, item), "supersedes": supersedes},
+        **shared_fields(item) | {"id": named_id(conversation, item.id), "supersedes": supersedes},
         kind="conversation",
         owner=conversation,
         ended_by=ended_by,

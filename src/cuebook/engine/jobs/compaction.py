@@ -7,7 +7,7 @@ time. A second job applies manual corrections to summaries.
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Literal
@@ -15,8 +15,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.conversation_items import line_of, own_senders
+from cuebook.engine.core.audit_records import answered, receipt
+from cuebook.engine.core.conversation_items import line_of, named_id, own_senders
 from cuebook.engine.core.instructions import BROKEN, Instruction, background_answer, instruct, instruction_record
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, in_turn, of_conversations
@@ -24,7 +24,7 @@ from cuebook.engine.turn.scene import correct_summary
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, NotFound
 from cuebook.interfaces import ModelRequest
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
-from cuebook.memory.claims import items_of, offered
+from cuebook.memory.claims import Action, act, items_of, offered
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.corrections import corrected, untold
 from cuebook.memory.quotes import own_words, quotes_of
@@ -44,7 +44,7 @@ from cuebook.memory.rolling import due as due_for
 from cuebook.memory.schema import MEMORY_SCHEMA, MemoryAnswer, compact, parse_answer
 from cuebook.memory.summary import write
 from cuebook.memory.supersede import Merged, merge, unmarked
-from cuebook.memory.tokenizer import day_of, item_id
+from cuebook.memory.tokenizer import day_of, item_id, normal
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
 from cuebook.records.conversation import TOOL, Post, chain
@@ -175,12 +175,11 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
     if _asks_model(services, summarized):
         instruction, record = await _instruction(services, summarized)
         try:
-            derived, text, context = await _by_model(services, summarized, instruction)
+            derived, records = await _by_model(services, summarized, instruction, record)
         except (InvalidInput, BackendError) as error:  # the model received it, even if its answer was unusable
             refusal = answered(services, [record], "", context={"refused": str(error)})
             await services.audit.append(source.scope, (record, *refusal))
             raise
-        records = (record, *answered(services, [record], text, context=context))
     else:
         derived = await asyncio.to_thread(by_quotes, services, summarized)  # large posts take time
     services.failpoint("compact.made")
@@ -315,9 +314,9 @@ async def _instruction(services: Services, summarized: Pass) -> tuple[Instructio
 
 
 async def _by_model(
-    services: Services, summarized: Pass, instruction: Instruction
-) -> tuple[Derived, str, Mapping[str, Any]]:
-    """Ask the model. Return the result, the answer and what was dropped. Raises InvalidInput for no usable answer."""
+    services: Services, summarized: Pass, instruction: Instruction, record: Record
+) -> tuple[Derived, tuple[Record, ...]]:
+    """Ask the model. Return the result and the audit records. Raises InvalidInput for no usable answer."""
     source, lines, model = summarized.source, summarized.lines, services.work_model
     if model is None:
         raise BackendError("No model for background jobs. Set `work.model`.")
@@ -335,12 +334,35 @@ async def _by_model(
     posts = [line.id for line in lines if line.text]
     read = partial(parse_answer, posts=posts, known=known, max_tokens=summarized.most, count=services.count)
     answer, text = await background_answer(services, model, request, read)
-    if answer.dropped:
-        why = services.writer.clean("; ".join(answer.dropped))
-        log.warning("Dropped %d items of model %s: %s", len(answer.dropped), model.name, why)
     made = {"made_by": request.model or model.name, "prompt": instruction.version.source}
-    derived = await asyncio.to_thread(_from_answer, services, summarized, answer, (quoted, quotes), **made)
-    return derived, text, {"dropped": answer.dropped}
+    derived, actions, refused = await asyncio.to_thread(
+        _from_answer, services, summarized, answer, (quoted, quotes), **made
+    )
+    dropped = (*answer.dropped, *refused)
+    if dropped:
+        why = services.writer.clean("; ".join(dropped))
+        log.warning("Dropped %d items of model %s: %s", len(dropped), model.name, why)
+    answers = answered(services, [record], text, context={"dropped": dropped})
+    return derived, (record, *answers, *_action_records(services, summarized, instruction, actions))
+
+
+def _action_records(
+    services: Services, summarized: Pass, instruction: Instruction, actions: Sequence[Action]
+) -> Iterator[Record]:
+    """Yield an audit record for each quote that the model ended or merged, with its reason."""
+    conversation = summarized.source.conversation.id
+    for each in actions:
+        items = [named_id(conversation, id_) for id_ in each.items]
+        context = {"items": items} | ({"into": named_id(conversation, each.into)} if each.into else {})
+        yield receipt(
+            services,
+            instruction.version,
+            each.event,
+            agent=COMPACTOR,
+            context=context,
+            output=each.reason,
+            conversation=conversation,
+        )
 
 
 def _from_answer(
@@ -349,7 +371,7 @@ def _from_answer(
     answer: MemoryAnswer,
     known: tuple[Merged, Mapping[str, Item]],
     **more: str,
-) -> Derived:
+) -> tuple[Derived, list[Action], list[str]]:
     """Merge a model's items with the quotes, the `known` ones by the ids that the model saw.
 
     Secrets are redacted: a model may join separate parts, or know secrets of its own. Its summary may repeat words of
@@ -361,8 +383,8 @@ def _from_answer(
     memory_json, held = msgspec.json.decode(memory), [*quoted[0], *quoted[1]]
     entries = items_of(memory_json, when=lines[-1].when, lines=lines, held=held, quotes=quotes)
     kept, new = merge(held, corrected(entries, source.corrections, news=True))
-    stored = {each.id for each in source.items}
-    items = [*kept, *new]
+    stored, restored = {each.id for each in source.items}, {normal(each.text) for each in source.corrections}
+    items, actions, refused = act([*kept, *new], answer, quotes=quotes, lines=lines, restored=restored)
     markdown, _, others = write(
         items,
         previous=source.previous.markdown if source.previous else "",
@@ -372,7 +394,7 @@ def _from_answer(
     )
     tainted = "\n".join(filter(None, (text, others)))
     derived = [each for each in items if each.id in stored], [each for each in items if each.id not in stored]
-    return _summary(services, summarized, markdown, memory_json, tainted=tainted, **more), derived
+    return (_summary(services, summarized, markdown, memory_json, tainted=tainted, **more), derived), actions, refused
 
 
 def _messages(summarized: Pass, instruction: str, quotes: Mapping[str, Item]) -> tuple[bytes, ...]:

@@ -13,7 +13,7 @@ from cuebook.engine.turn.history import HistoryPosition
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import CorrectionInput, MemoryLook, PathQuery, Scene, SearchLook
-from cuebook.memory.corrections import corrected, says, unquoted
+from cuebook.memory.corrections import corrected, restored, says, unquoted
 from cuebook.memory.rolling import RELAY, choose
 from cuebook.memory.schema import compact
 from cuebook.memory.scopes import Policy, read_control
@@ -180,7 +180,8 @@ def _correct(services: Services, correcting: CorrectionInput) -> tuple[Summary, 
     """Return the corrected summary and the changed items. A correct one stays unchanged and is marked as checked."""
     before, now = correcting.summary, services.clock.now()
     fresh = [each for each in correcting.corrections if each.no > before.corrected]
-    items = unmarked(corrected(correcting.items, correcting.corrections, since=before.corrected))
+    items = corrected(correcting.items, correcting.corrections, since=before.corrected)
+    items = unmarked(restored(items, correcting.corrections, since=before.corrected, now=now))
     stays = {each.id for each in items}
     entries = [each for each in correcting.items if each.id not in stays]
     added = [each for each in items if each not in correcting.items]
