@@ -174,6 +174,7 @@ async def test_forgetting_a_user_deletes_transcripts_and_words_elsewhere(tmp_pat
         await cue.ask(Ask(f"{CANARY}!", "c2", user="ann", persona="helper"))
         await cue.settle()
         assert CANARY in (await cue.conversations.summary("shared")).markdown
+        await cue.documents.put([{"space": ["agent"], "key": "k", "value": {"is": CANARY}}], user="ann")
         receipt = await cue.memory.forget(user="ann")
         assert occurrences(tmp_path) == {}
         assert receipt.counts["conversations"] == 2

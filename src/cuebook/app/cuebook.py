@@ -24,6 +24,7 @@ from cuebook.app.check_arguments import (
     check_where,
 )
 from cuebook.app.conversations import Conversations
+from cuebook.app.documents import Documents
 from cuebook.app.experiences import Experiences
 from cuebook.app.file_watch import FileWatch, known_prompts
 from cuebook.app.keys import Keys
@@ -355,6 +356,11 @@ class Cuebook:
     def organizations(self) -> Organizations:
         """Organizations: what each allows in its long-term memory."""
         return Organizations(self.services)
+
+    @property
+    def documents(self) -> Documents:
+        """Documents of programs: JSON values by place and key, such as an agent's checkpoints and files."""
+        return Documents(self.services)
 
     @property
     def memory(self) -> Memories:

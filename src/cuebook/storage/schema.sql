@@ -258,6 +258,13 @@ CREATE TABLE claim (
     PRIMARY KEY (tenant, job, piece)
 ) WITHOUT ROWID;
 
+CREATE TABLE document (
+    tenant TEXT NOT NULL, user_id TEXT NOT NULL, space BLOB NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL,
+    created_at REAL NOT NULL, updated_at REAL NOT NULL, expires_at REAL,
+    PRIMARY KEY (tenant, user_id, space, key)
+) WITHOUT ROWID;
+CREATE INDEX document_expiry ON document (tenant, expires_at) WHERE expires_at IS NOT NULL;
+
 -- Full-text indexes of (scope, key) rows, by rowid of what they index.
 CREATE VIRTUAL TABLE post_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');
 CREATE VIRTUAL TABLE memory_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');

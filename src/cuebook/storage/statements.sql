@@ -1500,3 +1500,43 @@ DELETE FROM claim WHERE tenant = :tenant AND job = :job AND piece = :piece AND h
 -- name: claims_drop
 -- Delete claims that ended before a time.
 DELETE FROM claim WHERE until < :before;
+
+-- ---- documents --------------------------------------------------------------------------------------------
+
+-- name: document_put
+-- Store a document, or replace its value.
+INSERT INTO document (tenant, user_id, space, key, body, created_at, updated_at, expires_at)
+VALUES (:tenant, :user, :space, :key, :body, :now, :now, :until)
+ON CONFLICT (tenant, user_id, space, key)
+DO UPDATE SET body = excluded.body, updated_at = excluded.updated_at, expires_at = excluded.expires_at;
+
+-- name: document_get
+-- Select a document that has not expired.
+SELECT space, key, body, created_at, updated_at, expires_at FROM document
+WHERE tenant = :tenant AND user_id = :user AND space = :space AND key = :key AND (expires_at IS NULL OR expires_at > :now);
+
+-- name: document_delete
+-- Delete a document.
+DELETE FROM document WHERE tenant = :tenant AND user_id = :user AND space = :space AND key = :key;
+
+-- name: documents_page
+-- Select the documents of a range of places after one, by place and key.
+SELECT space, key, body, created_at, updated_at, expires_at FROM document
+WHERE tenant = :tenant AND user_id = :user AND space >= :first AND space < :last AND (space, key) > (:after, :key)
+    AND (expires_at IS NULL OR expires_at > :now) ORDER BY space, key LIMIT :limit;
+
+-- name: documents_spaces
+-- Select the places of a range that have documents.
+SELECT DISTINCT space FROM document
+WHERE tenant = :tenant AND user_id = :user AND space >= :first AND space < :last
+    AND (expires_at IS NULL OR expires_at > :now) ORDER BY space;
+
+-- name: documents_expired
+-- Delete some expired documents of a tenant.
+DELETE FROM document WHERE (tenant, user_id, space, key) IN (
+    SELECT tenant, user_id, space, key FROM document
+    WHERE tenant = :tenant AND expires_at <= :now ORDER BY expires_at LIMIT 100);
+
+-- name: documents_of_user
+-- Delete the documents of a user.
+DELETE FROM document WHERE tenant = :tenant AND user_id = :user;

@@ -16,6 +16,7 @@ from cuebook.storage.database.sqlite import SqliteDatabase
 from cuebook.storage.database.sqlite_files import MEMORY
 from cuebook.storage.database.transaction import Database, Failpoints, KeyedRequest, Transaction, read_all, write
 from cuebook.storage.deliveries import MemoryStore
+from cuebook.storage.documents import DocumentStore
 from cuebook.storage.erasure import ErasureStore
 from cuebook.storage.keys import KeyStore
 from cuebook.storage.outcomes import OutcomeStore
@@ -47,6 +48,7 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         self.erasure = ErasureStore(database, self)
         self.personal = PersonalReader(database)
         self.keys = KeyStore(database)
+        self.documents = DocumentStore(database)
         self.memories = MemoryStore(database, self.cache)
         self.reflections = ReflectionStore(database)
         self.talks = ConversationListStore(database)

@@ -12,6 +12,7 @@ import pytest
 from cuebook.storage.store import Store
 from storage.contract.claims import ClaimsContract
 from storage.contract.conversation_list import ConversationListContract
+from storage.contract.documents import DocumentsContract
 from storage.contract.keys import KeysContract
 from storage.contract.last_turn import LastTurnContract
 from storage.contract.leases import LeasesContract
@@ -39,6 +40,7 @@ class StoreContract(
     PromptContract,
     OutcomeContract,
     KeysContract,
+    DocumentsContract,
     VectorsContract,
     PlacesContract,
     ConversationListContract,

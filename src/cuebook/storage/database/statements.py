@@ -43,6 +43,14 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             PRIMARY KEY (tenant, job, piece)
         ) WITHOUT ROWID""",
     ),
+    (
+        """CREATE TABLE document (
+            tenant TEXT NOT NULL, user_id TEXT NOT NULL, space BLOB NOT NULL, key BLOB NOT NULL, body BLOB NOT NULL,
+            created_at REAL NOT NULL, updated_at REAL NOT NULL, expires_at REAL,
+            PRIMARY KEY (tenant, user_id, space, key)
+        ) WITHOUT ROWID""",
+        "CREATE INDEX document_expiry ON document (tenant, expires_at) WHERE expires_at IS NOT NULL",
+    ),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)

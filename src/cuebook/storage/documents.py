@@ -1,0 +1,78 @@
+"""Store documents: JSON values of programs by their place and key, each of one user or of none."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from cuebook.errors import InvalidInput
+from cuebook.records.answer import Time, time_of
+from cuebook.records.document import Document, DocumentChange
+from cuebook.storage.database.columns import Row
+from cuebook.storage.database.transaction import Noun, Transaction, read, write
+
+#: Ends each name of a stored place, so that a place is a prefix of the places in it.
+_END: Final = "\x1f"
+
+
+class DocumentStore(Noun):
+    """Stores documents. Expired ones are not returned, and each write deletes some."""
+
+    @write
+    def apply(self, transaction: Transaction, changes: Sequence[DocumentChange], *, now: float) -> int:
+        """Store and delete documents, in their order and all or none. Return how many existed before."""
+        user, existed = transaction.scope.user or "", 0
+        transaction.run("documents_expired", now=now)
+        for each in changes:
+            values: dict[str, Any] = {"user": user, "space": path_of(each.space), "key": each.key.encode()}
+            if each.value is None:
+                existed += transaction.run("document_delete", **values).rowcount
+                continue
+            existed += transaction.one("document_get", now=now, **values) is not None
+            until = None if each.ttl_s is None else now + each.ttl_s
+            transaction.run("document_put", body=msgspec.json.encode(each.value), now=now, until=until, **values)
+        return existed
+
+    @read
+    def get(self, transaction: Transaction, space: Sequence[str], key: str, *, now: float) -> Document | None:
+        """Return a document, or None."""
+        values = {"user": transaction.scope.user or "", "space": path_of(space), "key": key.encode()}
+        row = transaction.one("document_get", now=now, **values)
+        return None if row is None else _document(row)
+
+    @read
+    def page(
+        self, transaction: Transaction, space: Sequence[str], *, after: tuple[bytes, str], limit: int, now: float
+    ) -> list[Document]:
+        """Return documents of a place and the places in it, by place and key; `after` is the last one's."""
+        first = path_of(space)
+        values = {"user": transaction.scope.user or "", "first": first, "last": first + b"\xff"}
+        rows = transaction.rows("documents_page", after=after[0], key=after[1].encode(), limit=limit, now=now, **values)
+        return [_document(row) for row in rows]
+
+    @read
+    def spaces(self, transaction: Transaction, space: Sequence[str], *, now: float) -> list[tuple[str, ...]]:
+        """Return the places in a place that contain documents, in order."""
+        first = path_of(space)
+        values = {"user": transaction.scope.user or "", "first": first, "last": first + b"\xff"}
+        return [_names(row["space"]) for row in transaction.rows("documents_spaces", now=now, **values)]
+
+
+def path_of(space: Sequence[str]) -> bytes:
+    """Return a place as it is stored. Raises InvalidInput for a name with a control character."""
+    for name in space:
+        if _END in name or "\0" in name:
+            msg = f"space: {name!r} contains a control character. Use visible characters."
+            raise InvalidInput(msg, where="space")
+    return "".join(name + _END for name in space).encode()
+
+
+def _names(path: bytes) -> tuple[str, ...]:
+    return tuple(path.decode().split(_END)[:-1])
+
+
+def _document(row: Row) -> Document:
+    return Document(
+        space=_names(row["space"]), key=row["key"].decode(), value=msgspec.json.decode(row["body"]),
+        created_at=Time(row["created_at"]), updated_at=Time(row["updated_at"]), expires_at=time_of(row["expires_at"]),
+    )  # fmt: skip
