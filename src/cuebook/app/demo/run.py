@@ -1,14 +1,17 @@
 """Run `cuebook demo`: replay a long conversation through the whole pipeline, turn by turn, and measure its memory."""
 
+import asyncio
 import secrets
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import reduce
 from importlib import resources
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,10 +36,11 @@ from cuebook.app.reports.profiles import ProfileFigures
 from cuebook.app.setup import embedded_postgres
 from cuebook.app.transcripts.sniff import read_transcripts
 from cuebook.app.transcripts.transcript import Transcript
-from cuebook.config import Config, ConfigSections, MemoryConfig, SecretsConfig, StoreConfig
+from cuebook.config import SERVERS, Config, ConfigSections, MemoryConfig, SecretsConfig, StoreConfig
 from cuebook.engine.proxy.request import RelayCall as Request
 from cuebook.engine.proxy.wire import Head
 from cuebook.engine.turn.compare import chunks_of
+from cuebook.errors import BackendError
 from cuebook.records.answer import added, as_answer
 from cuebook.records.answer import to_wire as answer_to_wire
 from cuebook.records.conversation import digest_of
@@ -192,15 +196,40 @@ async def replay(
         cuebook = Cuebook.open(
             demo_config(place, database), clock=stage.clock, dice=stage.dice, upstream=stage.upstream, worker=False
         )  # the jobs run between the calls, by the recorded clock
-        async with cuebook as cue:
+        async with cuebook as cue, _worker(cue, stage.clock, place, database) as work:
             meter = Meter(cue.services.count, rule_named(RULE))
             calls = calls_of(posts_of(transcript))
             for number, call in enumerate(calls, 1):
                 progress(number, len(calls), transcript.conversation)
                 await stage.play(cue, transcript, call, meter)
-                await cue.work()
-            await cue.settle(conversation=transcript.conversation)
+                await work(None)
+            await work(transcript.conversation)
             return await _report(cue, transcript, facts, meter)
+
+
+@asynccontextmanager
+async def _worker(
+    cue: Cuebook, clock: FrozenClock, folder: Path, database: str
+) -> AsyncIterator[Callable[[str | None], Awaitable[object]]]:
+    """Yield a function that runs due jobs, or settles a conversation: a worker process does for a server's database."""
+    if not database.startswith(SERVERS):
+        yield lambda conversation: cue.settle(conversation=conversation) if conversation else cue.work()
+        return
+    command = (sys.executable, "-m", "cuebook.app.demo.worker", str(folder), database)
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+    pipe, answers = cast("asyncio.StreamWriter", process.stdin), cast("asyncio.StreamReader", process.stdout)
+
+    async def work(conversation: str | None) -> None:
+        pipe.write(msgspec.json.encode([clock.now(), conversation]) + b"\n")
+        if not await answers.readline():
+            msg = "The demo's worker process has ended. See its error above."
+            raise BackendError(msg)
+
+    try:
+        yield work
+    finally:
+        pipe.close()
+        await process.wait()
 
 
 @contextmanager

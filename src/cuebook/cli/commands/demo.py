@@ -61,7 +61,8 @@ def demo(
     postgres: Annotated[
         bool,
         typer.Option(
-            "--postgres", help="Use a temporary PostgreSQL server instead of SQLite. Needs cuebook[postgres-embedded]."
+            "--postgres",
+            help="Use a temporary PostgreSQL server and a worker process. Needs cuebook[postgres-embedded].",
         ),
     ] = False,
 ) -> None:
