@@ -133,7 +133,6 @@ class Prompts(PromptReading):
         versions: Sequence[Version],
         *,
         base: int | None = None,
-        if_changed: bool = False,
         named: bool = False,
         by: str = "",
     ) -> list[Version]:
@@ -142,7 +141,7 @@ class Prompts(PromptReading):
         If their semantic versions were `named` by an author, one that another text has is a conflict.
         """
         await self.check(versions)
-        writes = [Write(version=each, base=base, if_changed=if_changed, named=named) for each in versions]
+        writes = [Write(version=each, base=base, named=named) for each in versions]
         return await save_writes(self._services, writes, by=by)
 
     async def check(self, versions: Sequence[Version]) -> None:
