@@ -3,15 +3,12 @@
 import asyncio
 import json
 import re
-import threading
-import time
 from collections import Counter
 from contextlib import suppress
 from typing import Any, Self
 
-import uvicorn
-
 from scripted_answers import DONE, event
+from threaded_server import ThreadedServer, body_of
 
 #: Seconds that a summary takes.
 SUMMARY_S = 0.5
@@ -43,24 +40,15 @@ class ClusterUpstream:
         self.url = ""
 
     def __enter__(self) -> Self:
-        config = uvicorn.Config(self, host="127.0.0.1", port=0, log_config=None, lifespan="off", ws="none")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
-        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+        self._server = ThreadedServer(self)
+        self.url = self._server.root
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.should_exit = self._server.force_exit = True
-        self._thread.join(60)
+        self._server.stop()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
+        body = await body_of(receive)
         if scope["method"] != "POST":  # the list of models
             await send({"type": "http.response.start", "status": 404, "headers": []})
             await send({"type": "http.response.body"})

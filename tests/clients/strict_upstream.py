@@ -4,18 +4,15 @@ Answers have the fields that providers add and strict providers reject in reques
 """
 
 import json
-import threading
-import time
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import uvicorn
-
 from clients.scripted_answers import Reply, answer, read
 from clients.strict_requests import problem_of
 from scripted_answers import DONE, call
+from threaded_server import ThreadedServer, body_of
 
 WIRES = {"/v1/chat/completions": "chat", "/v1/responses": "responses", "/v1/messages": "messages"}
 #: A long upstream context window, so that nothing is shortened.
@@ -50,29 +47,15 @@ class StrictUpstream:
         self.received: list[Received] = []
         self.others: list[str] = []  # methods and paths of other requests
         self._stored: dict[str, list[Any]] = {}  # items up to an answer of Responses
-        config = uvicorn.Config(self, host="127.0.0.1", port=0, log_config=None, lifespan="off", ws="none")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
-        self.root = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
-
-    def stop(self) -> None:
-        self._server.should_exit = self._server.force_exit = True
-        self._thread.join(60)
+        self._server = ThreadedServer(self)
+        self.root, self.stop = self._server.root, self._server.stop
 
     def take(self) -> list[Received]:
         received, self.received, self._stored = self.received, [], {}
         return received
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        raw = b""
-        while True:
-            message = await receive()
-            raw += message.get("body", b"")
-            if not message.get("more_body"):
-                break
+        raw = await body_of(receive)
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
         wire = WIRES.get(scope["path"]) if scope["method"] == "POST" else None
         status, kind, pieces = (

@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from messages_upstream import answer_messages
+
+from threaded_server import ThreadedServer, body_of
 
 NEVER_S = 60.0
 
@@ -98,34 +98,22 @@ class Upstream:
         self.received: list[Received] = []
         self.background: list[Received] = []
         self.url = ""
-        self._server: uvicorn.Server | None = None
-        self._thread: threading.Thread | None = None
+        self._server: ThreadedServer | None = None
 
     def start(self) -> None:
-        config = uvicorn.Config(self, host="127.0.0.1", port=0, log_config=None, lifespan="off", ws="none")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            time.sleep(0.005)
-        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}/v1"
+        self._server = ThreadedServer(self)
+        self.url = f"{self._server.root}/v1"
 
     def stop(self) -> None:
-        if self._server and self._thread:
-            self._server.should_exit = self._server.force_exit = True
-            self._thread.join(60)
+        if self._server:
+            self._server.stop()
 
     @property
     def last(self) -> Received:
         return self.received[-1]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = b""
-        while True:
-            event = await receive()
-            body += event.get("body", b"")
-            if not event.get("more_body"):
-                break
+        body = await body_of(receive)
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
         request = Received(
             scope["method"], scope["raw_path"].decode(), scope["query_string"].decode(), headers, body
