@@ -89,6 +89,8 @@ Commands:
   settle        Run pending background jobs and wait until none is left.
   db            Prepare and copy a PostgreSQL database, and run a local
                 server.
+  backup        Back up the project to one file while it is in use.
+  restore       Restore a backup.
   config        Show every setting with its value and source.
   doctor        Check the configuration and its dependencies.
   version       Show the version.

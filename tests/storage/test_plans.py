@@ -12,6 +12,8 @@ WHOLE = {
     "answers_drop", "audit_naming", "conversations_heard", "conversations_of_user", "delete_idempotency",
     "embedded_of_user", "keys_of_user", "memories_of_user", "memory_forgets", "observations_naming",
     "places_of_user", "windows_naming",
+    # a restore may have to erase any row
+    "conversation_names", "memory_names", "user_names",
     # counts and short lists of all rows
     "audit_checkpoints", "audit_last", "conversation_counts", "embedded_counts", "key_any", "keys_of", "optimizations",
     "outsiders", "prompt_observed", "prompt_tenants", "receipts_last",

@@ -50,6 +50,8 @@ COMMANDS = {
     "organization": "Show and change the memory settings of an organization.",
     "settle": "Run pending background jobs and wait until none is left.",
     "db": "Prepare and copy a PostgreSQL database, and run a local server.",
+    "backup": "Back up the project to one file while it is in use.",
+    "restore": "Restore a backup.",
     "config": "Show every setting with its value and source.",
     "doctor": "Check the configuration and its dependencies.",
     "version": "Show the version.",
@@ -66,7 +68,7 @@ def module_of(name: str) -> str:
     """Return the module of a command, "" for a derived group."""
     if name in DERIVED:
         return ""
-    module = "project" if name in PROJECT else name
+    module = "project" if name in PROJECT else "backup" if name == "restore" else name
     return f"cuebook.cli.{name}" if name == "prompt" else f"cuebook.cli.commands.{module}"
 
 

@@ -16,6 +16,7 @@ from cuebook.records.erasure import (
     AffectedConversation,
     ForgetPreview,
     KeptRecords,
+    Kind,
     MemoryToErase,
     Receipt,
     Staying,
@@ -293,6 +294,15 @@ class ErasureStore(Noun):
         if body is None:
             raise no_receipt(receipt)
         return decode(Receipt, body)
+
+    @read
+    def names(self, transaction: Transaction, kind: Kind) -> set[str]:
+        """Return all ids of a kind that an erasure can name."""
+        if kind in ("persona", "organization"):
+            owners = transaction.run("memory_owners", kind=kind)
+            return {owner.partition("\x1f")[0] for (owner,) in owners}
+        statement = {"user": "user_names", "conversation": "conversation_names"}.get(kind, "memory_names")
+        return {name for (name,) in transaction.run(statement)}
 
     @read
     def receipts(self, transaction: Transaction, *, limit: int = 100) -> list[Receipt]:

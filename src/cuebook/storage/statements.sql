@@ -1171,6 +1171,27 @@ SELECT seq, body, texts FROM audit_record WHERE tenant = :tenant AND length(text
 -- Erase the texts of a record; its commitments stay.
 UPDATE audit_record SET texts = :texts WHERE tenant = :tenant AND seq = :seq;
 
+-- name: user_names
+-- Select all users that an erasure can name.
+SELECT user_id FROM conversation WHERE tenant = :tenant AND user_id IS NOT NULL
+UNION SELECT user_id FROM participant WHERE tenant = :tenant UNION SELECT sender FROM post WHERE tenant = :tenant
+UNION SELECT user_id FROM prompt_observation WHERE tenant = :tenant
+UNION SELECT of_user FROM place WHERE tenant = :tenant AND of_user IS NOT NULL;
+
+-- name: conversation_names
+-- Select the ids of all conversations.
+SELECT id FROM conversation WHERE tenant = :tenant;
+
+-- name: memory_names
+-- Select the names of all memories and items.
+SELECT id FROM memory WHERE tenant = :tenant UNION SELECT 'memory:' || id FROM memory WHERE tenant = :tenant
+UNION SELECT 'item:' || c.id || ':' || i.id FROM item i JOIN conversation c ON c.tenant = i.tenant AND c.no = i.conversation
+WHERE i.tenant = :tenant;
+
+-- name: memory_owners
+-- Select the owners of the places of a kind that have memories.
+SELECT DISTINCT owner FROM memory WHERE tenant = :tenant AND kind = :kind;
+
 -- name: receipt_insert
 -- Store the receipt of an erasure.
 INSERT INTO receipt (tenant, id, state, body, created_at) VALUES (:tenant, :id, :state, :body, :now);

@@ -30,7 +30,7 @@ from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.redaction import Redactor
 from cuebook.signals.sentiment import analyzers_of, methods_of
 from cuebook.storage.database.postgres import confirm_key, stored_key
-from cuebook.storage.database.sqlite_files import MEMORY, keys_in
+from cuebook.storage.database.sqlite_files import MEMORY, rows_in
 from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import Store, open_store
 from cuebook.window.models import CacheRule, rule_for, rule_named
@@ -279,7 +279,8 @@ def check_key_file(config: Config) -> None:
     file, database = key_file_of(config), database_of(config)
     if database.startswith(SERVERS) or file is None or file.exists() or not Path(database).is_file():
         return
-    if count := keys_in(database):
+    [(count,)] = rows_in(database, "SELECT count(*) FROM api_key") or [(0,)]
+    if count:
         needed = f"{counted(count, 'API key')} of the database, the receipts and the audit log need it"
         msg = f"Key file not found: {str(file)!r}. {needed}. Restore it from a backup. To give them up, write"
         raise BackendError(f"{msg} 64 hexadecimal digits to the file, and create new API keys.")

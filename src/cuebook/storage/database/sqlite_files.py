@@ -3,7 +3,7 @@
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from shutil import disk_usage
@@ -19,6 +19,8 @@ APPLICATION_ID = 0x63756562
 MEMORY = ":memory:"
 #: Most bytes of a file that an erasure rewrites before it returns: about half a second of work (7 s a GB).
 LARGE = 64 * 1024 * 1024
+#: Pages that a copy reads between two reports of its progress: 8 MB.
+_STEP = 1024
 #: Share of the free space that a reserve file takes, and its least and most bytes.
 _SHARE, _LEAST, _MOST = 100, 1 << 20, 64 << 20
 #: Milliseconds for which a write waits for another process.
@@ -177,13 +179,35 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def keys_in(path: str) -> int:
-    """Return the number of API keys in a database file, 0 if it has none or is no database."""
+def rows_in(path: str, statement: str) -> list[tuple[Any, ...]]:
+    """Return the rows of a statement on a database file that is not open, none if it lacks the table or is damaged."""
     try:
         with closing(connect(path, read_only=True)) as connection:
-            return int(connection.execute("SELECT count(*) FROM api_key").fetchone()[0])
+            return connection.execute(statement).fetchall()
     except sqlite3.Error:
-        return 0
+        return []
+
+
+def snapshot(
+    path: str, target: str, *, with_keys: bool = True, progress: Callable[[int, int], None] = lambda *_: None
+) -> int | None:
+    """Copy a database as of one moment to a new file, while others write. Return its schema version. Blocks.
+
+    `progress` gets the copied pages and their total. Raises BackendError.
+    """
+    try:
+        with closing(connect(path, read_only=True)) as source, closing(_open(target)) as copy:
+            source.execute("BEGIN")
+            version = schema_version(source)  # from here on it reads one state, so that no write restarts the copy
+            source.backup(copy, pages=_STEP, progress=lambda _, left, total: progress(total - left, total))
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file
+            if not with_keys:
+                copy.execute("PRAGMA secure_delete = ON")
+                copy.execute("DELETE FROM api_key")
+            return version
+    except sqlite3.Error as error:
+        msg = f"The database {path!r} cannot be copied ({error})."
+        raise BackendError(msg) from error
 
 
 def _tables(connection: sqlite3.Connection) -> set[str]:

@@ -1,0 +1,168 @@
+"""Tests of backups: taken under load, restored elsewhere with keys, encrypted, damaged, and with later erasures."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import CommandRunner, cuebook
+
+from cuebook import Cuebook, Posted
+from cuebook.app.backup import back_up, restore
+from cuebook.errors import Conflict
+
+PASSPHRASE = "CUEBOOK_BACKUP_PASSPHRASE"
+
+
+async def test_a_backup_under_load_has_all_acknowledged_posts_and_working_keys(tmp_path: Path) -> None:
+    project, into, archive = tmp_path / "project", tmp_path / "elsewhere", tmp_path / "x.backup"
+    (project / "prompts").mkdir(parents=True)
+    (project / "cuebook.toml").write_text("")
+    (project / "prompts/hello.md").write_text("Hello.")
+    async with Cuebook.open(project, worker=False) as cue:
+        token = (await cue.keys.new("owner")).token
+        acknowledged, more = 0, asyncio.Event()
+
+        async def write() -> None:
+            nonlocal acknowledged
+            while True:
+                await cue.append("c", [Posted(sender="ann", message=f"number {acknowledged}")])
+                acknowledged += 1
+                more.set()
+
+        async def write_five() -> None:
+            for _ in range(5):
+                more.clear()
+                await more.wait()
+
+        writing = asyncio.create_task(write())
+        await write_five()
+        before, loop = acknowledged, asyncio.get_running_loop()
+
+        def progress(*_: int) -> None:
+            asyncio.run_coroutine_threadsafe(write_five(), loop).result(60)
+
+        await asyncio.to_thread(back_up, cue.config, archive, progress=progress)
+        writing.cancel()
+        assert acknowledged >= before + 5, "writes went on while the database was copied"
+    assert archive.stat().st_mode & 0o777 == 0o600
+    assert (await asyncio.to_thread(restore, archive, into)).kept is None
+    assert (into / "prompts/hello.md").read_text() == "Hello."
+    async with Cuebook.open(into, worker=False) as cue:
+        loaded = await cue.conversations.load("c")
+        assert before <= len(loaded.posts) <= acknowledged
+        assert [each.message for each in loaded.posts] == [f"number {n}" for n in range(len(loaded.posts))]
+        assert (await cue.keys.admit(token)).role == "owner"
+        assert (await cue.audit.verify()).ok
+        assert [each.event for each in await cue.audit.tail()][-1] == "restore"
+
+
+@pytest.fixture
+def backed_up(here: CommandRunner, tmp_path: Path) -> tuple[CommandRunner, Path]:
+    """Return a project with two users and a key, and its backup. Afterwards one is forgotten and the key revoked."""
+    file = tmp_path / "posts.json"
+    for user in ("ann", "bob"):
+        file.write_text(json.dumps([{"role": "user", "content": f"{user} likes plums"}]))
+        here("conversation", "import", str(file), "--conversation", user, "--user", user)
+    key = here.json("key", "new", "--role", "owner")["id"]
+    archive = tmp_path / "x.backup"
+    here.json("backup", str(archive))
+    here("memory", "forget", "--user", "ann", "--yes")
+    here("key", "revoke", key)
+    return here, archive
+
+
+def users(folder: Path) -> list[str]:
+    listed = cuebook("-C", str(folder), "conversation", "list", "--json", cwd=folder)
+    return [each["id"] for each in json.loads(listed.stdout)["items"]]
+
+
+def test_restore_repeats_the_erasures_of_the_replaced_project_and_of_receipts(
+    backed_up: tuple[CommandRunner, Path], tmp_path: Path
+) -> None:
+    here, archive = backed_up
+    assert "is not empty" in here("restore", str(archive), code=1)
+    receipts, elsewhere = tmp_path / "receipts.json", tmp_path / "elsewhere"
+    receipts.write_text(here("memory", "receipt", "list", "--json"))
+    plain = here.json("restore", str(archive), "--into", str(elsewhere))
+    assert "Erasures since the backup are not known here. Pass their receipts with --receipts." in plain["unknown"]
+    assert users(elsewhere) == ["bob", "ann"]
+    shutil.rmtree(elsewhere)
+    told = here.json("restore", str(archive), "--into", str(elsewhere), "--receipts", str(receipts))
+    assert [(each["kind"], each["rows"] > 0) for each in told["erasures"]] == [("user", True)]
+    assert users(elsewhere) == ["bob"]
+    replaced = here.json("restore", str(archive), "--replace")
+    assert (len(replaced["erasures"]), replaced["revokedKeys"]) == (1, 1)
+    assert users(here.folder) == users(Path(replaced["kept"])) == ["bob"]
+    assert [each["state"] for each in here.json("key", "list")["items"]] == ["revoked"]
+    assert b"ann likes plums" not in (here.folder / ".cuebook/cuebook.db").read_bytes()
+    assert sorted(each.name for each in here.folder.parent.iterdir()) == sorted(
+        {here.folder.name, Path(replaced["kept"]).name, "elsewhere", "posts.json", "receipts.json", "x.backup"}
+    )
+
+
+def test_receipts_of_another_project_and_damaged_backups_are_refused(
+    backed_up: tuple[CommandRunner, Path], tmp_path: Path
+) -> None:
+    here, archive = backed_up
+    receipts, elsewhere = tmp_path / "receipts.json", tmp_path / "elsewhere"
+    document: Any = here.json("memory", "receipt", "list")
+    document["items"][0]["reason"] = "changed"
+    receipts.write_text(json.dumps(document))
+    arguments = ("restore", str(archive), "--into", str(elsewhere))
+    assert "its signature does not match" in here(*arguments, "--receipts", str(receipts), code=1)
+    body = archive.read_bytes()
+    for damaged in (body[:-9], body[: len(body) // 2], b"", body[:-6000] + bytes(6000), b"no backup"):
+        archive.write_bytes(damaged)
+        assert "damaged" in here(*arguments, code=1)
+    assert not elsewhere.exists()
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")], "nothing is left behind"
+
+
+def test_an_encrypted_backup_needs_its_passphrase(
+    here: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here.json("key", "new", "--role", "owner")
+    archive, elsewhere = tmp_path / "x.backup", tmp_path / "elsewhere"
+    assert f"Set {PASSPHRASE}" in here("backup", str(archive), "--encrypt", code=1)
+    monkeypatch.setenv(PASSPHRASE, "plums and figs")
+    here("backup", str(archive), "--encrypt", "--without-keys")
+    assert b"cuebook.db" not in archive.read_bytes()
+    assert "File exists" in here("backup", str(archive), code=1)
+    monkeypatch.setenv(PASSPHRASE, "figs")
+    arguments = ("restore", str(archive), "--into", str(elsewhere))
+    assert "the passphrase is wrong, or the file is damaged" in here(*arguments, code=1)
+    monkeypatch.setenv(PASSPHRASE, "plums and figs")
+    assert "The backup has no API keys. Create new ones with `cuebook key new`." in here.json(*arguments)["unknown"]
+    assert json.loads(cuebook("key", "list", "--json", cwd=elsewhere).stdout)["items"] == []
+
+
+async def test_a_postgresql_database_is_restored_into_a_new_one(
+    new_postgres_url: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUEBOOK_KEY_SECRET", "a long secret")
+    project, into, archive = tmp_path / "project", tmp_path / "elsewhere", tmp_path / "x.backup"
+    project.mkdir()
+    old, new = new_postgres_url(), new_postgres_url(tables=False)
+    (project / "cuebook.toml").write_text(f'[store]\nurl = "{old}"\n')
+    assert cuebook("db", "init", cwd=project, CUEBOOK_KEY_SECRET="a long secret").returncode == 0
+    async with Cuebook.open(project, worker=False) as cue:
+        token = (await cue.keys.new("owner")).token
+        await cue.append("c", [Posted(sender="ann", message="I like plums")], user="ann")
+        await cue.of("other").append("c", [Posted(sender="bob", message="I like figs")], user="bob")
+        await asyncio.to_thread(back_up, cue.config, archive)
+        receipt = await cue.memory.forget(user="ann")
+    arguments = {"receipts": [receipt], "database": new}
+    report = await asyncio.to_thread(restore, archive, into, **arguments)
+    assert [each.rows > 0 for each in report.erasures] == [True]
+    assert any("Set store.url to the one of --database." in each for each in report.unknown)
+    async with Cuebook.open(into, arguments={"store.url": new}, worker=False) as cue:
+        assert (await cue.keys.admit(token)).role == "owner"
+        assert [each.id for each in await cue.conversations.list()] == []
+        assert [each.id for each in await cue.of("other").conversations.list()] == ["c"]
+        assert (await cue.audit.verify()).ok
+    with pytest.raises(Conflict, match="The database has tables"):
+        await asyncio.to_thread(restore, archive, tmp_path / "again", database=new)
