@@ -75,6 +75,7 @@ class MemoryMatches(Struct, frozen=True, kw_only=True):
     frequencies: Mapping[str, int] = {}
     keys: Mapping[int, str] = {}
     mean_cosine: float = 0.0  # of all with a vector
+    cosine_deviation: float = 0.0  # their standard deviation
     akin: float = 1.0
     policy: Policy = Policy()  # of a turn: its effective policy,
     places: tuple[Place, ...] = ()  # the places that it may read,

@@ -4,7 +4,9 @@ The store indexes each post's `key_text` and finds some hundred posts by `match_
 the statistics of the scope alone. A post scores by its own words and by those around it, then by the best post of its
 session. A short post gains from its neighbours, an answer from its question, and a speaker whom the query names
 counts more. A long post scores by its best passage, so long answers and tool outputs neither dominate nor vanish.
-Where posts have vectors, semantic similarity is added to the words; without vectors, words alone decide.
+Each sentence of a long query is scored separately. Where posts have vectors, semantic similarity is added to the words,
+which weigh less the less of the query they explain; without vectors, words alone decide. Nothing is returned if no post
+explains more of the query than chance (docs/design/031).
 """
 
 import json
@@ -18,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
-from cuebook.memory.tokenizer import is_pair, query_words, read_period, words
+from cuebook.memory.tokenizer import is_pair, query_words, read_period, spans_of, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import NO_MODEL_LABEL, Hit, RecallCandidate, SearchResult
 
@@ -47,8 +49,7 @@ BRIEF: Final = 30  # words up to which a post gains fully from its neighbours; b
 SESSION: Final = 0.3  # of the best score in the session
 SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, after neighbours (before: 1 point less)
 PERIOD: Final = 0.3  # more for posts of the time the query names
-FLOOR: Final = 0.1  # minimum share of the query's information (idf) in a post and those around it, and
-SILENCE: Final = 0.2  # in the best post, else nothing fits: rejects 16 % of unrelated questions and no related ones
+ALONE: Final = 0.3  # minimum share of the query's information (idf) of a word that is evidence without a second one
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
 BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: without: -0.6 points)
 CLEAR: Final = 0.5  # closeness at which a post needs no word of the query
@@ -72,6 +73,7 @@ class Query(Struct, frozen=True):
     names: frozenset[str] = frozenset()  # the terms that are part of their names
     about: frozenset[str] = frozenset()  # the terms that are other names: written with a capital within a sentence
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
+    sentences: tuple[frozenset[str], ...] = ()  # the terms of each sentence
     zone: tzinfo = UTC  # the time zone of its days
 
 
@@ -97,12 +99,14 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
     names = frozenset(term for term in terms for name in named if term in parts[name])
     proper = set(words(" ".join(_PROPER.findall(text))))
+    sentences = [frozenset(query_words(text[first:last])).intersection(terms) for first, last in spans_of(text)]
     return Query(
         text=text,
         terms=tuple(terms),
         named=tuple(named),
         names=names,
         about=frozenset(term for term in terms if term in proper) - names,
+        sentences=tuple(dict.fromkeys(filter(None, sentences))),
         zone=zone,
         period=None if now is None else read_period(text, now, zone=zone),
     )
@@ -145,6 +149,39 @@ def _topic(query: Query) -> Sequence[str]:
 # ---- the ranking ----------------------------------------------------------------------------------------------------
 
 
+class _Weights(Struct, frozen=True):
+    """The weight (idf) of each term, the part of it that a random post contains, and the terms of each sentence.
+
+    `named`: the query names a speaker, too.
+    """
+
+    idf: Mapping[str, float]
+    chance: Mapping[str, float]
+    sentences: Sequence[Collection[str]]
+    named: bool
+
+    def explained(self, terms: Iterable[str]) -> float:
+        """Return the information in some terms."""
+        return sum(self.idf[term] for term in terms)
+
+    def has_evidence(self, terms: Collection[str]) -> bool:
+        """Return whether terms in one post are evidence that it is about a sentence of the query.
+
+        Any rare word occurs somewhere by chance. Evidence is a second word in the same post that explains more than a
+        random post does, the name of a speaker, or a word that is a good part of the sentence.
+        """
+        for sentence in self.sentences:
+            shared = [self.idf[term] for term in terms if term in sentence]
+            if not shared:
+                continue
+            beyond = sum(shared) - max(shared) * (not self.named)
+            if beyond > sum(map(self.chance.__getitem__, sentence)):
+                return True
+            if max(shared) >= ALONE * self.explained(sentence):
+                return True
+        return False
+
+
 class _CandidateFeatures(Struct):
     """A candidate's features: how often each term occurs in its best passage, and that passage's length in words."""
 
@@ -167,7 +204,7 @@ class _CandidateFeatures(Struct):
 
 
 def rank(query: Query, candidates: Iterable[C], corpus: SearchResult, *, limit: int) -> list[tuple[C, float, str]]:
-    """Return the best `limit` candidates, best first, equal ones newest first, none with less than FLOOR of the query.
+    """Return the best `limit` candidates, best first, equal ones newest first; none if none has evidence.
 
     Each has its score in [0, 1], its share of the best score times the best hit's share of the query, and the reason.
 
@@ -180,14 +217,16 @@ def rank(query: Query, candidates: Iterable[C], corpus: SearchResult, *, limit: 
     terms = _topic(query)
     texts = [f" {post.key} " for post in posts]
     places = [_places(text, terms) for text in texts]
-    idf = _idf(terms, corpus, places)
-    readings = [_read(*parts, idf) for parts in zip(posts, texts, places, strict=True)]
+    weights = _weights(query, terms, corpus, places)
+    readings = [_read(*parts, weights.idf) for parts in zip(posts, texts, places, strict=True)]
     _link(readings)
-    _weigh(readings, idf)
+    _weigh(readings, weights)
     if seen:
         _compare(readings, corpus.mean_cosine)
     _combine(readings, query)
-    return _choose(readings, limit, akin=corpus.akin, about=query.about)
+    if not _is_known(readings, weights, akin=corpus.akin, about=query.about):
+        return []
+    return _choose(readings, weights, limit)
 
 
 def rank_found(
@@ -232,15 +271,18 @@ def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:
     return results
 
 
-def _idf(terms: Sequence[str], corpus: SearchResult, places: Sequence[Collection[str]]) -> dict[str, float]:
-    """Return each term's weight: BM25's log(1 + (N - n + 0.5) / (n + 0.5)), where n of the N posts contain it.
+def _weights(query: Query, terms: Sequence[str], corpus: SearchResult, places: Sequence[Collection[str]]) -> _Weights:
+    """Weigh terms by BM25's log(1 + (N - n + 0.5) / (n + 0.5)), where n of the N posts contain one.
 
     Character pairs that occur nowhere are omitted: most pairs of a Chinese query span two words.
     """
     here = Counter(term for results in places for term in results)
     total = max(corpus.posts, len(places), FEWEST)
     posts = {term: min(total, max(here[term], corpus.frequencies.get(term, 0))) for term in terms}
-    return {term: math.log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in posts.items() if n or not is_pair(term)}
+    idf = {term: math.log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in posts.items() if n or not is_pair(term)}
+    sentences = [each for one in query.sentences if (each := one.intersection(idf))]
+    chance = {term: weight * posts[term] / total for term, weight in idf.items()}
+    return _Weights(idf, chance, sentences or [idf], named=bool(query.named))
 
 
 def _read(
@@ -270,7 +312,7 @@ def _best_passage(places: Mapping[str, list[int]], head: int, idf: Mapping[str, 
             for number in (last - 1, last) if last else (0,):
                 counts = passages.setdefault(number, {})
                 counts[term] = counts.get(term, 0.0) + 1.0
-    best = max(passages.values(), key=lambda counts: _bm25(counts, 1.0, idf), default={})
+    best = max(passages.values(), key=lambda counts: sum(_bm25(counts, 1.0, idf).values()), default={})
     return {term: best.get(term, 0.0) + top.get(term, 0.0) for term in (*best, *top)}
 
 
@@ -290,23 +332,29 @@ def _link(readings: Sequence[_CandidateFeatures]) -> None:
             reading.before, readings[before].after = before, at
 
 
-def _weigh(readings: Sequence[_CandidateFeatures], idf: Mapping[str, float]) -> None:
-    """Compute BM25 of each post alone and with the posts around it, each relative to the best."""
+def _weigh(readings: Sequence[_CandidateFeatures], weights: _Weights) -> None:
+    """Compute BM25 of each post alone and with the posts around it, each relative to the best.
+
+    Both count as much as the best post explains of the query, compared with the spread of random posts: the root of the
+    sum of squares. So chance matches of a long query do not outweigh its meaning.
+    """
     windows = [_window(readings, at) for at in range(len(readings))]
     mean_own = sum(reading.length for reading in readings) / len(readings)
     mean_window = sum(length for _, length in windows) / len(windows)
-    total = sum(idf.values()) or 1.0
+    total = sum(weights.idf.values()) or 1.0
     for reading, (counts, length) in zip(readings, windows, strict=True):
-        reading.own = _bm25(reading.counts, reading.length / mean_own, idf)
+        reading.own = _by_sentence(reading.counts, reading.length / mean_own, weights)
         if reading.whole_length:
             reading.own *= 1 - WHOLE
-            reading.own += WHOLE * _bm25(reading.whole, reading.whole_length / mean_own, idf)
-        reading.around = _bm25(counts, length / mean_window, idf)
-        reading.held = sum(idf[term] for term in counts) / total
+            reading.own += WHOLE * _by_sentence(reading.whole, reading.whole_length / mean_own, weights)
+        reading.around = _by_sentence(counts, length / mean_window, weights)
+        reading.held = weights.explained(counts) / total
     most_own = max(reading.own for reading in readings) or 1.0
     most_around = max(reading.around for reading in readings) or 1.0
+    explained = max(weights.explained(reading.counts) for reading in readings)
+    confidence = min(1.0, explained / (math.hypot(*weights.idf.values()) or 1.0))
     for reading in readings:
-        reading.own, reading.around = reading.own / most_own, reading.around / most_around
+        reading.own, reading.around = confidence * reading.own / most_own, confidence * reading.around / most_around
 
 
 def _compare(readings: Sequence[_CandidateFeatures], mean: float) -> None:
@@ -315,7 +363,7 @@ def _compare(readings: Sequence[_CandidateFeatures], mean: float) -> None:
     """
     above = [0.0 if reading.post.cosine is None else reading.post.cosine - mean for reading in readings]
     wide = [
-        own + BESIDE * sum(above[at] for at in (reading.before, reading.after) if at >= 0)
+        own + BESIDE * sum(above[at] * _brevity(readings[at]) for at in (reading.before, reading.after) if at >= 0)
         for own, reading in zip(above, readings, strict=True)
     ]
     most, most_wide = max(*above, 0.0, 0.0) or 1.0, max(*wide, 0.0, 0.0) or 1.0
@@ -333,19 +381,27 @@ def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[dict[str, 
         for other in (older, newer):
             if other >= 0:
                 near = readings[other]
-                length += weight * near.length
+                part = weight * _brevity(near)
+                length += part * near.length
                 for term, n in near.counts.items():
-                    counts[term] = counts.get(term, 0.0) + weight * n
+                    counts[term] = counts.get(term, 0.0) + part * n
         older = readings[older].before if older >= 0 else -1
         newer = readings[newer].after if newer >= 0 else -1
     return counts, length
 
 
-def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str, float]) -> float:
-    slope, total = K1 * (1 - B + B * relative_length), 0.0
-    for term, n in counts.items():
-        total += idf[term] * n / (n + slope)
-    return total * (K1 + 1)
+def _by_sentence(counts: Mapping[str, float], relative_length: float, weights: _Weights) -> float:
+    """Fuse the BM25 of each sentence of the query: a post that explains one counts more than one that touches all."""
+    values = _bm25(counts, relative_length, weights.idf)
+    if len(weights.sentences) == 1 or not values:
+        return sum(values.values())
+    return math.hypot(*(sum(values.get(term, 0.0) for term in each) for each in weights.sentences))
+
+
+def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str, float]) -> dict[str, float]:
+    """Return the BM25 of each term."""
+    slope = K1 * (1 - B + B * relative_length)
+    return {term: (K1 + 1) * idf[term] * n / (n + slope) for term, n in counts.items()}
 
 
 def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
@@ -372,27 +428,37 @@ def _lent(
     """Compute what a post gains from its neighbours, and from the question before it."""
     lent = asked = 0.0
     brevity = _brevity(reading)
-    if reading.before >= 0:
-        lent = NEIGHBOUR * brevity * fused[reading.before]
-        asked = ANSWER * brevity * fused[reading.before] * readings[reading.before].asks
-    if reading.after >= 0:
-        lent += NEIGHBOUR * brevity * fused[reading.after]
+    for at in (reading.before, reading.after):
+        if at >= 0:
+            lent += NEIGHBOUR * brevity * _brevity(readings[at]) * fused[at]
+    if reading.before >= 0 and readings[reading.before].asks:
+        asked = ANSWER * brevity * fused[reading.before]
     return lent, asked
 
 
 def _brevity(reading: _CandidateFeatures) -> float:
-    """Return how much a post gains from its neighbours, in (0, 1]: "seven years now" needs its question, a page not."""
+    """Return how much a post gains from its neighbours and lends them, in (0, 1].
+
+    "Seven years now" needs its question, a page not; and "thanks" is not about all that the page before it is about.
+    """
     return min(1.0, BRIEF / (reading.whole_length or reading.length))
 
 
-def _choose(
-    readings: Sequence[_CandidateFeatures], limit: int, *, akin: float, about: frozenset[str]
-) -> list[tuple[Any, float, str]]:
-    closest = max(reading.post.cosine or 0.0 for reading in readings)
-    known = bool(about) and about <= {term for reading in readings for term in reading.counts}  # of all it asks about
-    if max(reading.held for reading in readings) < SILENCE and closest < akin and not known:
-        return []
-    candidate_features = [reading for reading in readings if reading.held >= FLOOR or (reading.close or 0.0) >= CLEAR]
+def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin: float, about: frozenset[str]) -> bool:
+    """Return whether something is known about a query: by words, by meaning, or all names in it."""
+    if max(reading.post.cosine or 0.0 for reading in readings) >= akin:
+        return True
+    if about and about <= {term for reading in readings for term in reading.counts}:
+        return True
+    return any(weights.has_evidence(reading.counts) for reading in readings)
+
+
+def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: int) -> list[tuple[Any, float, str]]:
+    """Return the best posts: those that with the posts around them explain as much as a random post, or are close."""
+    least = round(sum(weights.chance.values()) / (sum(weights.idf.values()) or 1.0), 9)
+    candidate_features = [
+        each for each in readings if (each.held and round(each.held, 9) >= least) or (each.close or 0.0) >= CLEAR
+    ]
     if not candidate_features:
         return []
     candidate_features.sort(key=lambda each: (-each.score, -each.post.created_at, -each.post.no, -each.post.seq))

@@ -217,4 +217,5 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     posts: int = 0  # posts in scope
     frequencies: Mapping[str, int] = {}  # term -> posts in scope that contain it
     mean_cosine: float = 0.0  # of the posts in scope with a vector
+    cosine_deviation: float = 0.0  # their standard deviation
     akin: float = 1.0

@@ -83,7 +83,6 @@ def find(
     """
     query, dense = read_query(memory_query.text) if memory_query.text else None, memory_query.dense
     results: list[int] = []
-    cosines, vectors = 0.0, 0
     held, frequencies = 0, Counter[str]()
     keys: dict[int, str] = {}
     known: dict[int, Memory] = {}
@@ -97,7 +96,6 @@ def find(
         near = search_cache.matrices.close(transaction, scope_of_place(place), dense) if dense else None
         if near is not None:
             close[place] = near
-            cosines, vectors = cosines + near.total, vectors + len(near.seqs)
         closest = _closest(transaction, place, memory_query, near)
         known |= {each.no: each for each in closest}
         results += in_turn(owner_matches.found, [each.no for each in closest])
@@ -108,6 +106,7 @@ def find(
         rest = transaction.records(Memory, "memories_by_no", nos=json.dumps(left))
         known |= {each.no: each for each in rest}
     _add_newer(transaction, known, memory_query.at)
+    mean, deviation = usual(close.values()) if close else (0.0, 0.0)
     return MemoryMatches(
         memories=tuple(with_sources(transaction, list(known.values()))),
         found=tuple(no for no in results if no in known),
@@ -115,8 +114,11 @@ def find(
         held=max(held, len(known)),
         frequencies=dict(frequencies),
         keys=keys,
-        mean_cosine=usual(cosines, vectors),
-        akin=akin_among(memory_query.dense.akin, vectors) if memory_query.dense else 1.0,
+        mean_cosine=mean,
+        cosine_deviation=deviation,
+        akin=akin_among(memory_query.dense.akin, sum(len(each.seqs) for each in close.values()))
+        if memory_query.dense
+        else 1.0,
     )
 
 

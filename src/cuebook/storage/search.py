@@ -197,11 +197,13 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
     if close is not None:
         hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
     post_matches = _with_neighbours(row, runs, hits)
+    mean, deviation = usual([close]) if close else (0.0, 0.0)
     return SearchResult(
         found=tuple(_placed(post_matches, close)),
         posts=posts,
         frequencies=frequencies,
-        mean_cosine=usual(close.total, len(close.seqs)) if close else 0.0,
+        mean_cosine=mean,
+        cosine_deviation=deviation,
         akin=akin_among(search_look.dense.akin, len(close.seqs) if close else 0) if search_look.dense else 1.0,
     )
 
@@ -240,7 +242,7 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
             by_conversation.setdefault(no, [])
     post_matches: list[PostMatch] = []
     posts = 0
-    cosines, vectors = 0.0, 0
+    compared: list[Close] = []
     closest = _closest(transaction, by_conversation, search_look, search_cache)
     for no, (row, runs, close, best) in closest.items():
         seqs = in_turn(by_conversation[no], best)
@@ -249,12 +251,14 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
         post_matches.extend(_placed(_with_neighbours(row, runs, seqs), close))
         posts += row.last_seq
         if close is not None:
-            cosines, vectors = cosines + close.total, vectors + len(close.seqs)
+            compared.append(close)
+    mean, deviation = usual(compared) if compared else (0.0, 0.0)
     return SearchResult(
         found=tuple(post_matches),
         posts=posts,
-        mean_cosine=usual(cosines, vectors),
-        akin=akin_among(search_look.dense.akin, vectors) if search_look.dense else 1.0,
+        mean_cosine=mean,
+        cosine_deviation=deviation,
+        akin=akin_among(search_look.dense.akin, sum(len(each.seqs) for each in compared)) if search_look.dense else 1.0,
     )
 
 

@@ -6,7 +6,7 @@ the number of vectors and the last ref of a scope show whether a cached matrix i
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -74,11 +74,6 @@ def scope_of_place(place: Place) -> str:
     return f"p{place.kind}\x1f{place.id}"
 
 
-def usual(total: float, count: int) -> float:
-    """Return the mean cosine of a number of vectors from the sum of their cosines."""
-    return total / max(count, FEW)
-
-
 def in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
     """Merge full-text and vector hits in turn, best first, without duplicates."""
     pairs = zip_longest(hits, close)
@@ -86,16 +81,10 @@ def in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
 
 
 class Close(Struct):
-    """Cosines of a scope's posts or memories with a query: `seqs` ascending, `cosines` beside them, their `mean`."""
+    """Cosines of a scope's posts or memories with a query: `seqs` ascending, `cosines` beside them."""
 
     seqs: Any
     cosines: Any
-    mean: float
-
-    @property
-    def total(self) -> float:
-        """Return the sum of all cosines."""
-        return self.mean * len(self.seqs)
 
     def best(self, count: int, runs: Sequence[tuple[int, int]]) -> list[int]:
         """Return the seqs of the closest posts within [first, last] runs, closest first; ties older first."""
@@ -120,6 +109,15 @@ class Close(Struct):
         places[places == len(self.seqs)] = 0
         here = self.seqs[places] == wanted
         return {int(seq): round(float(self.cosines[at]), 5) for seq, at in zip(wanted[here], places[here], strict=True)}
+
+
+def usual(every: Iterable[Close]) -> tuple[float, float]:
+    """Return the mean and the standard deviation of all cosines with a query."""
+    import numpy as np
+
+    cosines = np.concatenate([each.cosines for each in every] or [np.zeros(0)]).astype(float)
+    cosines = np.append(cosines, np.zeros(max(0, FEW - len(cosines))))
+    return float(cosines.mean()), float(cosines.std())
 
 
 class _Matrix(Struct):
@@ -151,7 +149,7 @@ class Matrices:
         cosines = matrix.rows @ np.frombuffer(dense.vector, "<f4")
         if len(matrix.starts) < len(cosines):
             cosines = np.maximum.reduceat(cosines, matrix.starts)
-        return Close(matrix.seqs, cosines, float(cosines.mean()))
+        return Close(matrix.seqs, cosines)
 
     def _matrix(self, transaction: Transaction, scope: str, dense: Dense) -> _Matrix | None:
         key = (transaction.scope.tenant, scope, dense.model)

@@ -301,6 +301,21 @@ def test_a_named_speaker_returns_results():
     assert order("Why is nobody unable to get behind the steering wheel of cars?", said) == []
 
 
+def test_small_words_are_no_evidence_and_one_rare_word_is_not_enough():
+    said = posts(
+        *[("user", "It was a good day, I had time and the weather was fine.")] * 30, ("user", "The ferry left.")
+    )
+    assert order("A good day and good time: which cello sonata has the pizzicato arpeggio?", said) == []
+    assert order("Which ferry carried the cello, the pizzicato, the sonata and an arpeggio?", said) == []
+    assert order("When has the ferry left with the cello and the sonata?", said)[:1] == [31]
+
+
+def test_each_sentence_of_a_long_message_is_searched():
+    talk = "Honestly the weather in the garden is awful and the tulips drown, what a rainy, miserable morning. "
+    said = posts(*FILLER, ("Anna", "The cello teacher is called Ines."), *FILLER, gap=4 * 3600.0)
+    assert order(talk + "Who teaches the cello?", said)[0] == 17
+
+
 def test_counted_word_frequencies_are_used():
     candidates = posts(("Anna", "the red door"), ("Bob", "the old kayak"), gap=DAY)
     read = read_query("red kayak")

@@ -139,7 +139,11 @@ def _by_query(
         for each in known.values()
     ]
     corpus = SearchResult(
-        posts=matched.held, frequencies=matched.frequencies, mean_cosine=matched.mean_cosine, akin=matched.akin
+        posts=matched.held,
+        frequencies=matched.frequencies,
+        mean_cosine=matched.mean_cosine,
+        cosine_deviation=matched.cosine_deviation,
+        akin=matched.akin,
     )
     ranked = rank(query, candidates, corpus, limit=limit)
     by_id = {(each.place, each.id): each for each in memories}
