@@ -37,7 +37,7 @@ async def test_a_corrected_fact_appears_in_no_other_conversations_window(tmp_pat
                 assert WRONG not in prompt, (conversation, text)
             assert "Bergen" in await say("Where do I live?", conversation)
         hits = await cue.memory.search("Where do I live?", user="ann", limit=200)
-        hits = [each for each in hits if each.memory_id.startswith("memory:")]
+        hits = [each for each in hits if each.kind == "item"]
         assert hits
         assert not [each for each in hits if WRONG in each.text]
         assert WRONG not in str(await cue.memory.list_knowledge(user="ann"))

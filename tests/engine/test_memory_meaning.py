@@ -302,7 +302,7 @@ async def test_a_fact_of_user_and_persona_is_recalled_once(tmp_path):
         page = await cue.memory.list(user="ann")
         assert sorted(each.scope for each in page.items) == ["persona", "user"]
         hits = await search(cue, "Who is allergic to nuts?", scopes=("user", "persona"))
-        memory_hits = [hit for hit in hits if hit.memory_id.startswith("memory:")]
+        memory_hits = [hit for hit in hits if hit.kind == "item"]
         assert [hit.scope for hit in memory_hits] == ["persona"], "the narrowest owner wins"
         for name in ("c2", "c2"):
             reply = await cue.ask(Ask("What am I allergic to?", name, user="ann"))
@@ -311,7 +311,7 @@ async def test_a_fact_of_user_and_persona_is_recalled_once(tmp_path):
         persona_memories = [each for each in page if each.scope == "persona"]
         await cue.memory.delete(persona_memories[0].id, user="ann")
         hits = await search(cue, "Who is allergic to nuts?", scopes=("user", "persona"))
-        assert [hit.scope for hit in hits if hit.memory_id.startswith("memory:")] == ["user"]
+        assert [hit.scope for hit in hits if hit.kind == "item"] == ["user"]
 
 
 async def test_a_failing_embedder_falls_back_to_words(caplog):

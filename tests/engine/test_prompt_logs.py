@@ -177,8 +177,8 @@ async def test_forgetting_a_user_leaves_no_byte_in_logs(tmp_path: Path, what: st
         assert reply.window is not None
         assert CANARY in " ".join(block.text for block in reply.window.blocks), "the prompt contains the memory"
         if what == "memory":
-            hits = [hit.memory_id for hit in await cue.memory.search("live", user="ann", limit=10)]
-            of: dict[str, Any] = {"memories": [name for name in hits if name.startswith("memory:")], "by": "ann"}
+            hits = await cue.memory.search("live", user="ann", limit=10)
+            of: dict[str, Any] = {"memories": [hit.memory_id for hit in hits if hit.kind == "item"], "by": "ann"}
         else:
             of = {"user": "ann"} if what == "user" else {"conversation": "c", "by": "ann"}
         receipt = await cue.memory.forget(**of)

@@ -25,7 +25,7 @@ async def run_conversations(cue, clock, turns=10):
     for number, fact in enumerate(FACTS):
         await ask_and_settle(cue, clock, fact, f"c{number}")
     for number in range(turns):
-        await ask_and_settle(cue, clock, f"What shall I cook on day {number}?", f"{NAME}-{number}")
+        await ask_and_settle(cue, clock, f"What shall I cook in Oslo on day {number}?", f"{NAME}-{number}")
 
 
 def scores(report):
@@ -104,7 +104,7 @@ async def test_manual_or_silently_followed_memories_are_kept(tmp_path, clock):
     async with open_with_memory(tmp_path, clock, model=ScriptedModel(default=answering)) as cue:
         await ask_and_settle(cue, clock, "I prefer answers in Dutch.", "c0")
         for number in range(10):
-            await ask_and_settle(cue, clock, f"What shall I cook on day {number}?", NAME)
+            await ask_and_settle(cue, clock, f"What shall I cook in Oslo on day {number}?", NAME)
         report = await cue.memory.utility()
         assert [(each.category, each.utility, each.prune) for each in report.items] == [("preferences", 0.0, False)]
         model_report = await cue.memory.utility(budget=60)
@@ -140,7 +140,7 @@ async def test_rarely_needed_memories_are_kept_and_one_of_two_duplicates(tmp_pat
         ):
             await ask_and_settle(cue, clock, fact, f"c{number}")
         for number in range(10):
-            await ask_and_settle(cue, clock, f"What shall I cook on day {number}?", NAME)
+            await ask_and_settle(cue, clock, f"What shall I cook for the Twingo trip on day {number}?", NAME)
         model_report = await cue.memory.utility(budget=60)
         verdicts = {each.text: each.verdict for each in model_report.items}
         assert verdicts.pop("I am allergic to shrimp.") == "bound"

@@ -9,7 +9,7 @@ from cuebook.interfaces.store import PathQuery
 from cuebook.records.memory import Scope
 
 TALK = "/api/conversations/c1"
-SAID = "My sister is called Wilhelmina."
+SAID = "My name is Wilhelmina."
 
 
 async def _share_conversation(keyed: Keyed) -> tuple[httpx.AsyncClient, httpx.AsyncClient, httpx.AsyncClient]:

@@ -61,7 +61,7 @@ class MemoryQuery(Struct, frozen=True, kw_only=True):
 
 
 class MemoryMatches(Struct, frozen=True, kw_only=True):
-    """Memories of places. `found` are the numbers of matches, best first; the others are durable ones.
+    """Memories of places. `found` are the numbers of matches, best first; the others are standing ones.
 
     `cosines` are theirs with the query, by number. `held` is the number of memories in the places. `frequencies` count
     the memories that contain a word of the query, if counted. `keys` are search keys dated in UTC, by number, where
@@ -238,7 +238,6 @@ class StepStart(Struct, frozen=True, kw_only=True):
     time_zone: str | None = None  # likewise
     policy: Mapping[str, Any] | None = None  # likewise
     delivers: bool = False  # the posts are delivered beyond the conversation
-    uses: tuple[int, ...] = ()  # newly used memories, by number
     utility: bool = False  # the turn is a utility call, and so is its conversation
     frame: tuple[bytes, bytes] | None = None  # digests of the first and last words of a conversation's first message
     project: str | None = None  # likewise
@@ -277,6 +276,7 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     error: str = ""
     metadata: dict[str, Any] = {}
     others: tuple[Draft, ...] = ()  # further choices: siblings of the reply
+    used: tuple[str, ...] = ()  # ids of memories that the reply repeats
     audit: tuple[Record, ...] = ()
 
 

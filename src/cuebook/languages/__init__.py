@@ -266,6 +266,11 @@ def _everyday() -> dict[str, tuple[str, ...]]:
     return results
 
 
+def everyday_words(code: str) -> frozenset[str]:
+    """Return the everyday words of a language, without diacritics."""
+    return frozenset(word for word, codes in _everyday().items() if code in codes)
+
+
 @lru_cache(maxsize=4096)
 def _is_latin(letter: str) -> bool:
     return unicodedata.name(letter, "").startswith(("LATIN", "FULLWIDTH LATIN"))

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from cuebook.languages import detect, language
-from cuebook.memory.tokenizer import item_id, normal, subject_of
+from cuebook.memory.tokenizer import normal, subject_of
 from cuebook.records.memory import Correction, Item, Line, Memory
 
 #: Two texts of a post state the same if they share more than this part of the shorter one's words.
@@ -85,15 +85,16 @@ def corrected(
     if not fresh:
         return list(items)
     written = {normal(each.text) for each in corrections if each.text}
-    entries: dict[str, Item] = {}
+    entries: dict[tuple[str, str], Item] = {}
     for item in sorted(items, key=lambda each: each.valid_to is not None):  # current items come first
         said = item if normal(item.text) in written else _said(item, fresh, news=news)
         if said is None:
             continue
-        before = entries.get(said.id)
+        key = (said.category, normal(said.text))
+        before = entries.get(key)
         if before is not None and before.valid_to is None and said.valid_to is None:
             said = replace(before, sources=tuple(dict.fromkeys((*before.sources, *said.sources))))
-        entries[said.id] = said if before is None or said.valid_to is None else before
+        entries[key] = said if before is None or said.valid_to is None else before
     return list(entries.values())
 
 
@@ -122,7 +123,6 @@ def _said(item: Item, corrections: Sequence[Correction], *, news: bool) -> Item 
             return None
         return replace(
             item,
-            id=item_id(item.category, each.text),
             text=each.text,
             subject=subject_of(each.text),
             trust="user",

@@ -1,7 +1,8 @@
 """Merge a conversation's quotes into a place's memories (repeat, add, or supersede), and compute confidence (C).
 
 Conversations arrive in any order, and a post may arrive again. The time of a statement decides, not its arrival. A
-conversation never ends a statement of another one. Repeats and uses raise a memory's confidence; idle time lowers it.
+conversation never ends a statement of another one. Repeats raise a memory's confidence, and so do answers that repeat
+it. Idle time lowers it.
 """
 
 import hashlib
@@ -11,8 +12,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from cuebook.memory.compress import visible
+from cuebook.memory.quotes import values_of
 from cuebook.memory.supersede import merge
-from cuebook.memory.tokenizer import normal
+from cuebook.memory.tokenizer import normal, words
 from cuebook.records.memory import CATEGORIES, KNOWLEDGE, Item, Memory, Place, Source
 
 _APART: Final = "\x1f"
@@ -40,7 +43,7 @@ def merge_into_place(
     """
     known = {memory.id: memory for memory in memories}
     items = [_item(each) for each in memories if each.category in CATEGORIES and each.valid_to is None]
-    ids = {each.id: memory_id(place, each.category, each.text) for each in entries}
+    ids = _ids_among(place, entries, memories)
     fresh = [_sourced(each, ids, conversation) for each in entries if each.valid_to is None]
     items, fresh, moments = _in_order(known, items, _uncorrected(memories, fresh), conversation, frozenset(news))
     kept, added = merge(items, fresh)
@@ -66,6 +69,18 @@ def _ended(known: Mapping[str, Memory], ended: Sequence[Item]) -> list[Memory]:
         and not memory.written
         and {f"{each.conversation}{_APART}{each.post}" for each in memory.sources} <= set(item.sources)
     ]
+
+
+def _ids_among(place: Place, entries: Sequence[Item], memories: Sequence[Memory]) -> dict[str, str]:
+    """Return the memory ids of items. A corrected memory keeps the id of its old text."""
+    texts = {each.id: normal(each.text) for each in memories}
+    by_text = {(each.category, normal(each.text)): each.id for each in memories}
+    ids: dict[str, str] = {}
+    for item in entries:
+        own, text = memory_id(place, item.category, item.text), normal(item.text)
+        free = own if texts.get(own, text) == text else memory_id(place, item.category, f"{text}|{own}")
+        ids[item.id] = by_text.get((item.category, text), free)
+    return ids
 
 
 def _sourced(item: Item, ids: Mapping[str, str], conversation: str) -> Item:
@@ -171,9 +186,18 @@ def decayed(memory: Memory, now: float) -> Memory | None:
     return None if left < LEAST else replace(memory, confidence=left, decayed_at=since + periods * PERIOD_S)
 
 
-def standing(memory: Memory) -> float:
-    """Return a memory's priority for unprompted use, in [0, 1]."""
+def priority(memory: Memory) -> float:
+    """Return a memory's priority among standing memories, in [0, 1]."""
     return memory.confidence * (0.5 + 0.5 * max(memory.weight, 0.5 if memory.category in KNOWLEDGE else 0.0))
+
+
+def repeats(answer: str, text: str) -> bool:
+    """Return whether an answer repeats a memory: half of its words, or one of its values (INTERFACE, Knowledge)."""
+    own, spoken = set(words(text)), set(words(answer))
+    values = [value for _, value in values_of(text)]
+    return bool(own) and (
+        2 * len(own & spoken) >= len(own) or any(visible(each, answer.lower()) for each in values if each)
+    )
 
 
 def same(one: str, other: str) -> bool:

@@ -112,7 +112,7 @@ def _of_post(line: Line, question: str) -> list[Item]:
     for number, sentence in enumerate(sentences(text, lists)):
         own = _QUOTATION.sub(" ", sentence)
         signs, words = read_signs(own, lists), _count_words(own, lists)
-        opening = lists.signs(_opening(own, lists))
+        opening = lists.signs(opening_of(own, lists))
         asks = sentence.endswith(("?", "？")) or (opening["question"] > 0 and not signs["self"] and not signs["date"])
         kept = signs["remember"] or signs["rule"] or (signs["self"] and signs["health"])
         signs["request"] = opening["request"]
@@ -185,11 +185,12 @@ def read_signs(sentence: str, lists: Language) -> Counter[str]:
     for kind, _ in values_of(sentence):
         signs["number" if kind in {"time", "number"} else "name" if kind == "code" else kind] += 1
     signs["name"] += len(names_of(sentence, lists))
-    signs["rule"] += lists.signs(_opening(sentence, lists))["ban"]  # "no calls before ten"
+    signs["rule"] += lists.signs(opening_of(sentence, lists))["ban"]  # "no calls before ten"
     return signs
 
 
-def _opening(sentence: str, lists: Language) -> str:
+def opening_of(sentence: str, lists: Language) -> str:
+    """Return the first words of a sentence."""
     return " ".join(sentence.split()[:OPENING]) if lists.spaced else sentence[: 2 * OPENING]
 
 

@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from cuebook.memory.tokenizer import is_pair, query_words, read_period, spans_of, words
 from cuebook.records.answer import Time
-from cuebook.records.memory import NO_MODEL_LABEL, Hit, RecallCandidate, SearchResult
+from cuebook.records.memory import NO_MODEL_LABEL, POST, Hit, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of posts by bm25.
 NEIGHBOURS_OF: Final = 100  # the best of these posts, whose neighbours on the path are fetched too,
@@ -241,7 +241,7 @@ def rank_found(
             continue
         hits.append(
             Hit(
-                memory_id=f"post:{each.id}",
+                memory_id=f"{POST}{each.id}",
                 kind="post",
                 text=each.text,
                 score=round(score, 6),

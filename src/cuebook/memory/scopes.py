@@ -23,6 +23,8 @@ SCOPES: Final = ("conversation", "user", "persona", "organization")
 SHARED: Final = ("facts", "people", "projects", "decisions")
 #: The settings of an organization that has changed none.
 SHARING_ALLOWED: Final = LongTermMemory()
+#: The owner of the knowledge that was stored without a user, which everybody may read.
+PROJECT: Final = Place("project", "")
 #: The metadata key of a conversation's stored policy.
 KEPT: Final = "longTermMemoryPolicy"
 #: The response key under which a turn that asks to share reports whether it does, and why not.
@@ -133,13 +135,14 @@ def policy_to_wire(policy: Policy) -> dict[str, Any]:
 def read_places(
     policy: Policy, participants: Participants, settings: LongTermMemory = SHARING_ALLOWED
 ) -> tuple[Place, ...]:
-    """Return the places that a conversation may read. A user's own are readable only if nobody else can read along.
+    """Return the places that a conversation may read: the project's, and a user's own if nobody else can read along.
 
     `settings` are those of the organization, if one is named.
     """
     if not policy.enabled:
         return ()
     places = personal_places(policy, participants) if participants.alone else ()
+    places += (PROJECT,) if policy.conversation else ()
     if policy.organization and participants.organization and settings.enabled:
         return (*places, Place("organization", participants.organization))
     return places

@@ -15,7 +15,7 @@ from functools import cache, lru_cache, partial
 from itertools import chain, pairwise
 from typing import Any, Final
 
-from cuebook.languages import CODES, detect, english, language
+from cuebook.languages import CODES, detect, english, everyday_words, language
 from cuebook.records.expression import Expression
 from cuebook.records.memory import Category, Memory
 
@@ -168,6 +168,12 @@ def stop_words(code: str) -> frozenset[str]:
     """
     lists = language(code)
     return frozenset(_fold(word, plain=word.isascii()) for word in lists.function | lists.words("smalltalk"))
+
+
+@cache
+def everyday_stems(code: str) -> frozenset[str]:
+    """Return the everyday words of a language as search words."""
+    return frozenset(stem for word in everyday_words(code) for stem in _stems(word))
 
 
 def is_pair(word: str) -> bool:

@@ -23,6 +23,10 @@ KNOWLEDGE: Final = ("domain", "execution_pattern", "user_preference", "website_k
 KINDS: Final = (*CATEGORIES, *KNOWLEDGE)
 #: Id of an item among memories: ITEM + conversation + ":" + its id.
 ITEM: Final = "item:"
+#: Source of a memory's block in a window: MEMORY + its id.
+MEMORY: Final = "memory:"
+#: The same of a recalled post.
+POST: Final = "post:"
 #: Whose words an item repeats; a participant is anybody but the conversation's user.
 Trust = Literal["user", "participant", "assistant", "tool"]
 HitKind = Literal["post", "item", "knowledge", "summary"]
@@ -177,6 +181,11 @@ class Hit(Answer, frozen=True, kw_only=True):
     def memory(self) -> str:
         """Return the memory's id."""
         return self.memory_id
+
+    @property
+    def source(self) -> str:
+        """Return the source of its block in a window."""
+        return self.memory_id if self.kind == "post" else f"{MEMORY}{self.memory_id}"
 
 
 class Dense(Struct, frozen=True):

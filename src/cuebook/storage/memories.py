@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from cuebook.interfaces.store import MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.recall import Query, akin_among, match_values, read_query
+from cuebook.memory.relevance import standing_reason
 from cuebook.memory.scopes import KEPT, SHARING_ALLOWED, Participants, effective, owner_of, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.memory.tokenizer import memory_key
@@ -47,9 +48,11 @@ def memory_context(
     `dense` is its query's vector; `keep` are ids of memories that it used before.
     """
     metadata = row.metadata if row else {}
-    policy = effective(memory_look.control, metadata.get(KEPT), memory_look.defaults)
     organization = memory_look.organization
     settings = settings_of(transaction, organization) if organization else SHARING_ALLOWED
+    retrieves = memory_look.defaults.organization and settings.default_retrieval_enabled
+    defaults = replace(memory_look.defaults, organization=retrieves)
+    policy = effective(memory_look.control, metadata.get(KEPT), defaults)
     user = row.user if row else memory_look.user or transaction.scope.user
     others = [each for each in row.participants if each != user] if row else []
     persona = memory_look.persona or (row.persona if row else "") or memory_look.otherwise
@@ -68,10 +71,10 @@ def memory_context(
     return replace(matched, memories=tuple(memories), policy=policy, places=places, settings=settings)
 
 
-def used(transaction: Transaction, nos: Sequence[int], *, by: float, now: float) -> None:
-    """Count a use of the memories in a window."""
-    if nos:
-        transaction.run("memory_used", nos=json.dumps(list(nos)), by=by, now=now)
+def used(transaction: Transaction, ids: Sequence[str], *, by: float, now: float) -> None:
+    """Count a use of memories that an answer repeated."""
+    if ids:
+        transaction.run("memory_used", ids=json.dumps(list(ids)), by=by, now=now)
 
 
 def find(
@@ -254,7 +257,7 @@ def _keep(transaction: Transaction, memory: Memory, *, number: int, now: float) 
             number = before.said
         else:
             drop(transaction, memory.place, before.said)
-    values = columns(memory) | {"said": number, "updated_at": now}
+    values = columns(memory) | {"said": number, "updated_at": now, "standing": bool(standing_reason(memory))}
     if memory.no:
         transaction.run("memory_update", **values)
         transaction.run("memory_sources_delete", no=memory.no)

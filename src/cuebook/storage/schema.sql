@@ -149,12 +149,13 @@ CREATE TABLE memory (
     status TEXT NOT NULL, trust TEXT NOT NULL, confidence REAL NOT NULL, weight REAL NOT NULL, uses INTEGER NOT NULL,
     used_at REAL NOT NULL, decayed_at REAL NOT NULL, valid_from REAL NOT NULL, valid_to REAL, supersedes TEXT,
     ended_by TEXT, repeated_at REAL NOT NULL, written INTEGER NOT NULL, said INTEGER NOT NULL, created_at REAL NOT NULL,
-    updated_at REAL NOT NULL
+    updated_at REAL NOT NULL, standing INTEGER NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX memory_id ON memory (tenant, id, kind, owner);
 CREATE INDEX memory_order ON memory (tenant, kind, owner, no);
 CREATE UNIQUE INDEX memory_said ON memory (tenant, kind, owner, said);
 CREATE INDEX memory_standing ON memory (tenant, kind, owner, confidence) WHERE valid_to IS NULL;
+CREATE INDEX memory_always ON memory (tenant, kind, owner, confidence) WHERE standing = 1;
 CREATE INDEX memory_idle ON memory (used_at);
 CREATE INDEX memory_superseded ON memory (tenant, kind, owner, supersedes) WHERE supersedes IS NOT NULL;
 CREATE INDEX memory_ended ON memory (tenant, kind, owner, ended_by) WHERE ended_by IS NOT NULL;

@@ -678,7 +678,7 @@ SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = 
 
 -- name: memory_standing
 -- Select the standing memories of a place, highest confidence first.
-SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL
+SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL AND standing = 1
 ORDER BY confidence DESC, no DESC LIMIT :limit;
 
 -- name: memory_of_place
@@ -728,21 +728,23 @@ ORDER BY used_at LIMIT :limit;
 -- name: memory_insert
 -- Insert a memory.
 INSERT INTO memory (tenant, kind, owner, id, category, name, text, subject, status, trust, confidence, weight, uses, used_at, decayed_at,
-    valid_from, valid_to, supersedes, ended_by, repeated_at, written, said, created_at, updated_at)
+    valid_from, valid_to, supersedes, ended_by, repeated_at, written, said, created_at, updated_at,
+    standing)
 VALUES (:tenant, :kind, :owner, :id, :category, :name, :text, :subject, :status, :trust, :confidence, :weight, :uses, :used_at, :decayed_at,
-    :valid_from, :valid_to, :supersedes, :ended_by, :repeated_at, :written, :said, :created_at, :updated_at) RETURNING no;
+    :valid_from, :valid_to, :supersedes, :ended_by, :repeated_at, :written, :said, :created_at, :updated_at,
+    :standing) RETURNING no;
 
 -- name: memory_update
 -- Update a memory.
 UPDATE memory SET id = :id, category = :category, name = :name, text = :text, subject = :subject, status = :status, trust = :trust,
     confidence = :confidence, weight = :weight, uses = :uses, used_at = :used_at, decayed_at = :decayed_at, valid_from = :valid_from,
     valid_to = :valid_to, supersedes = :supersedes, ended_by = :ended_by, repeated_at = :repeated_at, written = :written, said = :said,
-    updated_at = :updated_at WHERE no = :no;
+    updated_at = :updated_at, standing = :standing WHERE no = :no;
 
 -- name: memory_used
 -- Count a use of memories.
 UPDATE memory SET uses = uses + 1, used_at = max(used_at, :now), confidence = min(1.0, round(confidence + :by, 6))
-WHERE +tenant = :tenant AND no IN (SELECT CAST(value AS INTEGER) FROM json_each(:nos));
+WHERE tenant = :tenant AND id IN (SELECT value FROM json_each(:ids)) AND valid_to IS NULL;
 
 -- name: memory_delete
 -- Delete a memory.

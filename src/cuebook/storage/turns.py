@@ -81,7 +81,6 @@ class TurnStore(Noun):
         keep_named(row, named)
         if opening.delivers:
             row.run("delivery_wanted")
-        memories.used(transaction, opening.uses, by=USE, now=opening.now)
         lease = _begin_step(row, opening, base_seq=tip.seq, holder=holders.own_name())
         if opening.calls:
             reflections.ask(row, lease.turn, opening.calls)
@@ -128,6 +127,7 @@ class TurnStore(Noun):
         transaction.failpoint("close.begin")
         row = _held(transaction, lease)
         reply_seq = _finish_step(row, lease.turn, lease.step, closing, parallel=lease.parallel)
+        memories.used(row.transaction, closing.used, by=USE, now=closing.now)
         if closing.audit:
             chained(row.transaction, [replace(each, turn=lease.turn) for each in closing.audit])
         transaction.failpoint("close.stored")

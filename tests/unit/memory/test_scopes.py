@@ -5,6 +5,7 @@ import pytest
 from cuebook.errors import InvalidInput
 from cuebook.memory.owner_memories import LEAST, PERIOD_S, decayed, raised
 from cuebook.memory.scopes import (
+    PROJECT,
     SHARING_ALLOWED,
     Participants,
     Policy,
@@ -61,14 +62,15 @@ def test_an_invalid_policy_is_rejected_with_its_path(given, where):
 
 def test_memory_owners_follow_policy_and_audience():
     user, persona, org = Place("user", "ann"), Place("persona", "helper\x1fann"), Place("organization", "acme")
-    assert read_places(ALL, ANN) == (user, persona, org)
-    assert read_places(Policy(), ANN) == ()
+    assert read_places(ALL, ANN) == (user, persona, PROJECT, org)
+    assert read_places(Policy(), ANN) == (PROJECT,)
+    assert read_places(Policy(conversation=False), ANN) == ()
     assert read_places(Policy(enabled=False, user=True), ANN) == ()
     among = Participants(user="ann", persona="helper", organization="acme", alone=False)
-    assert read_places(ALL, among) == (org,), "private memories are not read in shared conversations"
+    assert read_places(ALL, among) == (PROJECT, org), "private memories are not read in shared conversations"
     assert personal_places(ALL, Participants(persona="helper")) == ()
     off = LongTermMemory(enabled=False)
-    assert read_places(ALL, ANN, off) == (user, persona)
+    assert read_places(ALL, ANN, off) == (user, persona, PROJECT)
 
 
 def test_publishing_needs_sharing_permission_and_organization():

@@ -34,7 +34,7 @@ from cuebook.memory.corrections import corrected, correction_of, says
 from cuebook.memory.judgement import ActionType
 from cuebook.memory.owner_memories import same
 from cuebook.memory.recall import Query
-from cuebook.memory.scopes import SCOPES, owner_of, persona_place
+from cuebook.memory.scopes import PROJECT, SCOPES, owner_of, persona_place
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
 from cuebook.records.conversation import is_guest
@@ -103,8 +103,6 @@ async def _item(services: Services, name: str, user: str | None) -> tuple[str, I
     return results
 
 
-#: Owner of the project's shared knowledge.
-PROJECT = Place("project", "")
 #: Maximum number of full-text candidates of a search,
 FOUND = 200
 #: and minimum per owner: 64 posts find as much as 200 (docs/design/005).

@@ -126,7 +126,7 @@ class Memories(MemoryWriting, PersonalData, Forgetting):
         dense = await embed_query(self._services, query)
         now = self._services.clock.now()
         known: Sequence[Hit] = ()
-        if user is not None or organization is not None or conversation is None:
+        if user is not None or organization is not None or conversation is None or scopes is None:
             known = await self._matching(
                 read_query(query, now=now, zone=zone),
                 dense,

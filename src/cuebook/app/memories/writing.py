@@ -5,7 +5,6 @@ Knowledge is the key-value memories of a user or the project, whose confidence r
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ from msgspec.structs import replace
 from cuebook.app.arguments import OWNER, CallerOf, Cursor, IdempotencyKey, Organization, Owner, PageSize, User
 from cuebook.app.memories.reading import (
     FOUND,
-    PROJECT,
     Category,
     MemoryId,
     MemoryReading,
@@ -37,6 +35,7 @@ from cuebook.interfaces.store import MemoryQuery, PlaceChange
 from cuebook.memory.corrections import corrections_of, restoration_of
 from cuebook.memory.owner_memories import FIRST, REPEAT, USE, memory_id, raised, same
 from cuebook.memory.recall import read_query
+from cuebook.memory.scopes import PROJECT
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
 from cuebook.records.erasure import Receipt, Target
@@ -116,7 +115,7 @@ class MemoryWriting(MemoryReading):
         caller: CallerOf = OWNER,
         idempotency_key: IdempotencyKey = None,
     ) -> StoredMemory:
-        """Correct the text of a memory. The old text is erased. The ID changes too, except for knowledge.
+        """Correct the text of a memory. The old text is erased; ID and history stay.
 
         Raises NotFound, and Denied for a memory of the project if a user or an organization is given.
         """
@@ -131,25 +130,23 @@ class MemoryWriting(MemoryReading):
             return await correct_item(
                 self._services, memory, text, user=user, also=lambda each: self._correct(each.id, text)
             )
-        names = [memory]
         await self._services.store.drop_answers(Scope())  # they may contain the old text
         for _ in range(RETRIES):
-            generation, old = await self._at(names, user=user, organization=organization)
+            generation, old = await self._now(await self._own(memory, user=user, organization=organization))
             now = self._services.clock.now()
-            own = old.id if old.category in KNOWLEDGE else memory_id(old.place, old.category, text)
-            new = replace(old, id=own, text=text, trust="user", confidence=1.0, written=True, used_at=now)
-            changed = [new]
-            for other in (
-                [] if own == old.id else await self._services.store.memories.get(Scope(), own, places=[old.place])
-            ):
-                both = tuple(sorted({*old.sources, *other.sources}))  # another memory has this text already
-                new = replace(new, no=other.no, uses=old.uses + other.uses, sources=both, valid_to=None)
-                changed = [replace(old, sources=(), written=False), new]
+            new = replace(old, text=text, trust="user", confidence=1.0, written=True, used_at=now)
+            gone, same_text = list[Memory](), memory_id(old.place, old.category, text)
+            if old.category not in KNOWLEDGE and same_text != old.id:
+                gone = await self._services.store.memories.get(Scope(), same_text, places=[old.place])
+            for other in gone:
+                if same(other.text, text):  # another memory has this text already
+                    both = tuple(sorted({*new.sources, *other.sources}))
+                    new = replace(new, uses=new.uses + other.uses, sources=both, valid_to=None)
+            changed = [*(replace(each, sources=(), written=False) for each in gone if same(each.text, text)), new]
             corrections = corrections_of(old, text)
             if await self._save(old.place, generation, changed, corrections):
                 await tell(self._services, corrections)
                 return new
-            names = [memory, own]  # a concurrent correction may have the same text
         raise busy()
 
     @operation(
@@ -253,12 +250,6 @@ class MemoryWriting(MemoryReading):
             raise Denied(msg)
         return found
 
-    async def _at(self, names: Sequence[str], *, user: str | None, organization: str | None) -> tuple[int, Memory]:
-        for name in names[:-1]:
-            with suppress(NotFound):
-                return await self._now(await self._own(name, user=user, organization=organization))
-        return await self._now(await self._own(names[-1], user=user, organization=organization))
-
     async def _now(self, memory: Memory) -> tuple[int, Memory]:
         """Return the generation of a memory's owner, and the memory as of then. Raises NotFound."""
         store = self._services.store.memories
@@ -317,7 +308,7 @@ class MemoryWriting(MemoryReading):
                 text=query, dense=await embed_query(self._services, query), limit=FOUND, standing=0
             )
             matched = await store.find(Scope(), [place], memory_query)
-            known = {f"memory:{each.id}": each for each in matched.memories if _is_knowledge(each, category)}
+            known = {each.id: each for each in matched.memories if _is_knowledge(each, category)}
             read = read_query(query, now=self._services.clock.now(), zone=self._services.settings.zone)
             matched = replace(matched, memories=tuple(known.values()))
             best = answers(matched, read, limit=limit, count=self._services.count)

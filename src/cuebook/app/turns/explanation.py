@@ -5,7 +5,7 @@ from typing import Any
 
 from cuebook.records.answer import Wire
 from cuebook.records.expression import shortened
-from cuebook.records.turn import SHADOW
+from cuebook.records.turn import RECALLED, SHADOW
 
 #: Maximum length of a shown comment, in characters.
 COMMENT = 200
@@ -20,6 +20,7 @@ def told_of(shown: Wire) -> Iterator[str]:
     yield from heard_lines(told)
     yield from mind_lines(told, shown["reflections"])
     yield from why_lines(told)
+    yield from recalled_lines(told)
     yield from observed_lines(shown["observation"])
     for each in shown["steps"]:
         if each.get("error"):
@@ -74,6 +75,12 @@ def context_lines(told: Wire) -> Iterator[str]:
             yield f"the provider counts {ratio:.2f} times the tokens that Cuebook counts, by its reported usage"
         if told["window"]["tokens"] > told["window"]["budget"]:
             yield "sent whole, because the estimate exceeds the budget by less than its error"
+
+
+def recalled_lines(told: Wire) -> Iterator[str]:
+    """Yield why each memory and earlier post was recalled; nothing if there is none."""
+    for hit in (told.get(RECALLED) or {}).get("hits", ()):
+        yield f"recalled: {hit['memoryId']}, {hit['why'] or hit['scope']}"
 
 
 def heard_lines(told: Wire) -> Iterator[str]:

@@ -20,7 +20,7 @@ from cuebook.errors import NotFound
 from cuebook.records.answer import to_wire
 from cuebook.records.conversation_answers import SummaryState
 from cuebook.records.expression import counted
-from cuebook.records.memory import Hit
+from cuebook.records.memory import ITEM, Hit
 from cuebook.records.tuning import MemoryStats
 
 app = new_app(
@@ -50,7 +50,7 @@ def print_hits(
         screen.say(f"no results{within or (unknown if conversation else '')}")
     one = len({hit.conversation for hit in hits}) == 1
     for number, hit in enumerate(hits, 1):
-        source = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id.removeprefix('memory:')}"
+        source = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id}"
         within = f" · {hit.conversation}" if not one and hit.conversation else ""
         sources = f"{within} · {', '.join(hit.sources)}" if hit.sources else ""
         why = f" · {hit.why}" if explain and hit.why else ""
@@ -183,7 +183,7 @@ def show(
     conversation: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Conversation ID or memory ID: item:CONVERSATION:ID, memory:ID.", show_default=False
+            metavar="NAME", help="Conversation ID, or memory ID as in `cuebook memory list`.", show_default=False
         ),
     ],
     *,
@@ -193,12 +193,15 @@ def show(
     user: User = None,
 ) -> None:
     """Show a rolling summary, or one memory with its sources."""
-    if conversation.startswith(("item:", "memory:")):
-        with state.open() as cue:
-            memory = cue.memory.get(conversation, user=user)
-        state.report({"memory": memory}, str(memory))
-        return
     with state.open() as cue:
+        try:
+            memory = cue.memory.get(conversation, user=user)
+        except NotFound:
+            if conversation.startswith(ITEM):
+                raise
+        else:
+            state.report({"memory": memory}, str(memory))
+            return
         summary = cue.conversations.summary(conversation, user=user, version=version)
         if summary is None and version is not None and (newest := _newest(cue, conversation, user)):
             there = f"1 to {newest}" if newest > 1 else "1"

@@ -3,18 +3,20 @@
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC
+from datetime import UTC, tzinfo
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
 from cuebook.errors import BackendError
 from cuebook.interfaces import Embedder
 from cuebook.interfaces.store import MemoryMatches, Scene
 from cuebook.languages import reads
-from cuebook.memory.owner_memories import standing
+from cuebook.memory.owner_memories import priority
 from cuebook.memory.recall import Query, rank, read_query
-from cuebook.memory.tokenizer import memory_key, normal, said_of
+from cuebook.memory.relevance import STANDING_TOKENS, evidence, standing_reason
+from cuebook.memory.tokenizer import day_of, memory_key, normal, said_of
 from cuebook.records.answer import Time
 from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, RecallCandidate, SearchResult
 from cuebook.records.turn import RECALLED, Ask
@@ -22,8 +24,6 @@ from cuebook.window.tokens import Counter
 
 log = logging.getLogger("cuebook.embedder")
 
-#: Most durable memories in a turn.
-DURABLE = 8
 #: Most characters of a query to embed.
 QUERY = 2_000
 #: Texts embedded in one call.
@@ -34,14 +34,13 @@ _BREADTH = {"conversation": 0, "persona": 1, "user": 2, "project": 3, "organizat
 
 
 class SelectedMemories(Struct, frozen=True, kw_only=True):
-    """The selected memories, durable ones first. `uses` are the numbers of newly selected ones."""
+    """The selected memories, standing ones first."""
 
     hits: tuple[Hit, ...] = ()
-    answers: tuple[Hit, ...] = ()  # those relevant to the query, best first
+    answers: tuple[Hit, ...] = ()  # those that a search for the query finds, best first
     durable: tuple[str, ...] = ()
     reason: str = ""
     reviewed_at: int = 0
-    uses: Mapping[str, int] = {}
 
 
 def recall_query(services: Services, scene: Scene, ask: Ask, *, quotes: bool) -> Query | None:
@@ -58,7 +57,7 @@ def recall_query(services: Services, scene: Scene, ask: Ask, *, quotes: bool) ->
 
 
 def select_memories(services: Services, scene: Scene, query: Query | None, *, turn: int) -> SelectedMemories:
-    """Select memories. Durable ones are selected again after a number of turns and after a compaction."""
+    """Select standing memories, again after some turns and a compaction, and those that are relevant to the query."""
     every, hits, count = services.config.memory.review_every, services.config.memory.recall_hits, services.count
     memory_context = scene.known
     if memory_context is None or not memory_context.places:
@@ -66,30 +65,64 @@ def select_memories(services: Services, scene: Scene, query: Query | None, *, tu
     previous = _kept(scene, turn=turn, every=every)
     holding = [each for each in memory_context.memories if each.valid_to is None]
     memories = {each.id: each for each in without_repeats(holding, said=previous[0] if previous else ())}
-    by_query = _by_query(list(memories.values()), memory_context, query, hits, count) if query else []
     if previous is None or not memories.keys() >= set(previous[0]):  # one was corrected, ended or erased
-        previous = None
-        results = [hit.memory_id.removeprefix("memory:") for hit in by_query]
-        by_id = {(each.place, each.id): each for each in memories.values()}
-        current = [each for each in memories.values() if _newest(each, by_id) is each]
-        best = sorted(current, key=lambda each: (-standing(each), -each.no))
-        chosen = list(dict.fromkeys([*results, *(each.id for each in best)]))[:DURABLE]
-        reason, reviewed = ("review" if scene.told.get(RECALLED) else "first"), turn
+        chosen, reviewed = _standing(memories.values(), count), turn
+        reason = "review" if scene.told.get(RECALLED) else "first"
     else:
         chosen, reviewed, reason = previous[0], previous[1], "kept"
-    durable = [_hit(memories[each], score=standing(memories[each]), why="durable", count=count) for each in chosen]
-    names = {hit.memory_id for hit in durable}
-    fresh = [hit for hit in by_query if hit.memory_id not in names]
-    new = [*(durable if previous is None else []), *fresh]
-    numbers = {f"memory:{each.id}": each.no for each in memories.values()}
+    durable = [
+        _hit(
+            memories[each],
+            score=priority(memories[each]),
+            why=f"standing: {standing_reason(memories[each])}",
+            count=count,
+        )
+        for each in chosen
+    ]
+    found = _by_query(list(memories.values()), memory_context, query, hits, count) if query else []
+    relevant = _relevant(found, list(memories.values()), memory_context, query) if query else []
     return SelectedMemories(
-        hits=(*durable, *fresh),
-        answers=tuple(by_query),
+        hits=(*durable, *(hit for hit in relevant if hit.memory_id not in chosen)),
+        answers=tuple(found),
         durable=tuple(chosen),
         reason=reason,
         reviewed_at=reviewed,
-        uses={hit.memory_id: numbers[hit.memory_id] for hit in new if hit.memory_id in numbers},
     )
+
+
+def _standing(memories: Iterable[Memory], count: Counter) -> list[str]:
+    """Return the ids of the standing memories that fit their tokens, highest priority first."""
+    current = [each for each in memories if each.ended_by is None and standing_reason(each)]
+    chosen, left = [], STANDING_TOKENS
+    for each in sorted(current, key=lambda each: (-priority(each), -each.no)):
+        size = count(memory_line(_hit(each, score=0, why="", count=count), UTC)) + 1
+        if size <= left:
+            left -= size
+            chosen.append(each.id)
+    return chosen
+
+
+def _relevant(hits: Sequence[Hit], memories: Sequence[Memory], matched: MemoryMatches, query: Query) -> list[Hit]:
+    """Return the hits that match the query better than by chance, or in meaning, with the reason.
+
+    An earlier quote enters with the newest of its topic.
+    """
+    numbers = {each.id: each.no for each in memories}
+    keys = matched.keys if query.zone == UTC else {}
+    by_no = {each.no: keys.get(each.no) or memory_key(each, zone=query.zone) for each in memories}
+    found = evidence(query, by_no, matched.frequencies, matched.held)
+    reasons = dict[str, str]()
+    for hit in hits:
+        no = numbers[hit.memory_id]
+        if (cosine := matched.cosines.get(no, 0.0)) >= matched.akin:
+            reasons[hit.memory_id] = f"relevant: meaning {cosine:.2f}, at least {matched.akin:.2f}"
+        elif no in found:
+            words, chance = ", ".join(found[no].words), found[no].chance
+            reasons[hit.memory_id] = f"relevant: {words}; {chance:.2g} expected by chance"
+    by_id = {(each.place, each.id): each for each in memories}
+    newest = {_newest(each, by_id).id: each.id for each in memories if each.id in reasons}
+    reasons = {id_: f"relevant: newer than {of}" for id_, of in newest.items()} | reasons
+    return [replace(hit, why=reasons[hit.memory_id]) for hit in hits if hit.memory_id in reasons]
 
 
 def answers(matched: MemoryMatches, query: Query, *, limit: int, count: Counter) -> list[Hit]:
@@ -114,7 +147,7 @@ def without_repeats(memories: Iterable[Memory], *, said: Collection[str] = ()) -
 def _kept(scene: Scene, *, turn: int, every: int) -> tuple[list[str], int] | None:
     """Return the previous selection and its turn, or None when a new selection is due."""
     match scene.told.get(RECALLED):
-        case {"durable": [_, *_] as durable, "reviewedAt": int(reviewed)}:
+        case {"durable": [*durable], "reviewedAt": int(reviewed)}:
             is_due = scene.has_new_summary or turn - reviewed >= every
             return None if is_due else ([str(each) for each in durable], reviewed)
     return None
@@ -173,11 +206,16 @@ def _why(why: str) -> str:
     return why.replace("; session, ", "; ").removesuffix("; session")
 
 
+def memory_line(hit: Hit, zone: tzinfo) -> str:
+    """Return a memory's line in the volatile block: the day since which it is known, and the text."""
+    return f"- [{day_of(hit.timestamp, zone)}] {' '.join(hit.text.split())}"
+
+
 def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
     text = said_of(memory)
     conversations = {each.conversation for each in memory.sources if memory.place.kind != "organization"}
     return Hit(
-        memory_id=f"memory:{memory.id}",
+        memory_id=memory.id,
         kind="knowledge" if memory.category in KNOWLEDGE else "item",
         text=text,
         score=round(score, 6),

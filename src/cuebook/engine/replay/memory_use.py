@@ -9,14 +9,14 @@ from typing import Final
 
 from cuebook.engine.core.recall import embed_queries
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.recorded_turn import MEMORY, read_recorded
+from cuebook.engine.replay.recorded_turn import read_recorded
 from cuebook.engine.replay.redecide import ask_model, redecide
 from cuebook.engine.turn.compare import render_again
 from cuebook.errors import InvalidInput
 from cuebook.memory.tokenizer import words
 from cuebook.records.conversation import Conversation
 from cuebook.records.expression import Expression
-from cuebook.records.memory import Scope
+from cuebook.records.memory import MEMORY, Scope
 from cuebook.records.turn import Manifest, Turn
 
 #: Model calls for a turn with one memory: two with it, one without.

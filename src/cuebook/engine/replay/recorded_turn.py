@@ -7,7 +7,7 @@ shows whether the rebuilt window equals the sent one.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, time, tzinfo
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +24,7 @@ from cuebook.memory.scopes import KEPT, Policy, effective
 from cuebook.memory.tokenizer import said_of
 from cuebook.records.answer import Time
 from cuebook.records.conversation import Conversation, PathPost
-from cuebook.records.memory import Hit, Scope
+from cuebook.records.memory import MEMORY, Hit, Scope
 from cuebook.records.turn import RECALLED, Block, Manifest, Turn
 from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.partition import in_force
@@ -32,10 +32,8 @@ from cuebook.window.window import Sheet
 
 #: Additional full-text results to load, because newer posts off the path rank among them.
 NEWER = 100
-#: Source name of texts from memories.
-MEMORY: Final = "memory:"
 #: Key of memories in a turn's metadata.
-#: Delimiters of the day in a memory's line (`retrieve.line_of`).
+#: Delimiters of the day in a memory's line (`memory_line`).
 _OPENS, _SHUTS = "- [", "] "
 
 
@@ -140,19 +138,21 @@ async def _memories(
     noted = {each["memoryId"]: each for each in data.get("hits", ())}
     durable = tuple(str(each) for each in data.get("durable", ()))
     hits = [
-        _hit(text, noted.get(text.source, {}), services, zone) for text in volatile if text.source.startswith(MEMORY)
+        _hit(text, noted.get(text.source.removeprefix(MEMORY), {}), services, zone)
+        for text in volatile
+        if text.source.startswith(MEMORY)
     ]
     for each in turn.steps[0].manifest.dropped:
         if each.source.startswith(MEMORY):
             id_ = each.source.removeprefix(MEMORY)
             hits += [
                 Hit(
-                    memory_id=each.source, kind="item", text=said_of(memory), score=0.0, scope=memory.place.kind,
+                    memory_id=id_, kind="item", text=said_of(memory), score=0.0, scope=memory.place.kind,
                     sources=(), tokens=each.tokens, timestamp=Time(memory.valid_from),
                 )
                 for memory in (await services.store.memories.get(scope, id_))[:1]
             ]  # fmt: skip
-    rank = {f"{MEMORY}{each}": number for number, each in enumerate(durable)}
+    rank = {each: number for number, each in enumerate(durable)}
     hits.sort(key=lambda hit: rank.get(hit.memory_id, len(rank)))
     return SelectedMemories(hits=tuple(hits), durable=durable, reason=str(data.get("reviewReason", "")))
 
@@ -162,7 +162,7 @@ def _hit(text: Block, noted: Mapping[str, Any], services: Services, zone: tzinfo
     day, _, content = text.text.removeprefix(_OPENS).partition(_SHUTS)
     noon = datetime.combine(datetime.fromisoformat(day), time(12), zone)
     return Hit(
-        memory_id=text.source,
+        memory_id=text.source.removeprefix(MEMORY),
         kind="item",
         text=content,
         score=noted.get("score", 0.0),

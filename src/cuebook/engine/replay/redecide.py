@@ -15,7 +15,7 @@ from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.recall import SelectedMemories, embed_query, select_memories
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
-from cuebook.engine.replay.recorded_turn import MEMORY, RecordedTurn, plan_again, policy_of, read_recorded
+from cuebook.engine.replay.recorded_turn import RecordedTurn, plan_again, policy_of, read_recorded
 from cuebook.engine.turn.compare import prefix_ratio
 from cuebook.engine.turn.system_prompt import spoken, values_of
 from cuebook.errors import BackendError, CuebookError, InvalidInput
@@ -24,7 +24,7 @@ from cuebook.interfaces.store import MemoryQuery
 from cuebook.memory.scopes import SHARED_WITH, SHARING_ALLOWED, SPOKEN_WITH, Participants, read_places
 from cuebook.prompts.names import DEFAULT, Reference, own_prompt, parse_reference
 from cuebook.records.conversation import messages_digest
-from cuebook.records.memory import Place, Scope
+from cuebook.records.memory import MEMORY, Place, Scope
 from cuebook.records.persona import Persona
 from cuebook.records.prompt import ResolvedVersion, Version
 from cuebook.records.turn import RECALLED, Block, Manifest, Window
@@ -149,16 +149,14 @@ def _without(recorded: RecordedTurn, sources: Sequence[str]) -> RecordedTurn:
     request, scene = recorded.request, recorded.scene
     gone = {source if ":" in source else f"{MEMORY}{source}" for source in sources}
     known = [text.source for text in (*request.advice, *([request.mind] if request.mind else []))]
-    known += [hit.memory_id for hit in request.memories.hits]
+    known += [hit.source for hit in request.memories.hits]
     results = [f"{_POST}{each.id}" for each in scene.found.found]
     if missing := sorted(gone - {*known, *results}):
         lines = [text.source for text in recorded.manifest.volatile]
         there = ", ".join(lines) or "nothing"
         msg = f"without: turn {recorded.turn.n} did not use {missing[0]}. Its recalled sources: {there}."
         raise InvalidInput(msg, where="without")
-    memories = replace(
-        request.memories, hits=tuple(each for each in request.memories.hits if each.memory_id not in gone)
-    )
+    memories = replace(request.memories, hits=tuple(each for each in request.memories.hits if each.source not in gone))
     left = tuple(each for each in scene.found.found if f"{_POST}{each.id}" not in gone)
     return replace(
         recorded,
@@ -241,7 +239,7 @@ async def _organization(services: Services, scope: Scope, recorded: RecordedTurn
         return str(shared)
     for each in (recorded.turn.metadata.get(RECALLED) or {}).get("hits", ()):
         if each.get("scope") == "organization":
-            memories = await services.store.memories.get(scope, str(each["memoryId"]).removeprefix(MEMORY))
+            memories = await services.store.memories.get(scope, str(each["memoryId"]))
             place: Place | None = memories[0].place if memories else None
             if place is not None:
                 return place.id

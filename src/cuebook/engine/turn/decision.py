@@ -59,7 +59,7 @@ def decision_of(
     conversation = scene.conversation
     moves_head = position.moves_head(conversation.head)
     metadata = reply_metadata(services, prompt, plan, turn=turn, mode=ask.mode)
-    known, used = scene.known, {text.source for text in plan.sheet.volatile}
+    known = scene.known
     participants = Participants(user=conversation.user, persona=ask.persona or "-", organization=ask.organization)
     published = (
         published_place(known.policy, participants, known.settings, may_publish=ask.may_publish) if known else None
@@ -95,7 +95,6 @@ def decision_of(
         utility=ask.utility,
         frame=frame_of(services.settings, position.drafts[0].message) if could_be_utility else None,
         delivers=bool((known and personal_places(known.policy, participants)) or shared),
-        uses=() if request.shadow else tuple(no for source, no in plan.request.memories.uses.items() if source in used),
         project=ask.project,
         idempotency=services.settings.keyed_digest_of(request.key),
         audit=() if request.shadow else prompt.audit,

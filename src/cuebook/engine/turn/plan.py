@@ -2,7 +2,7 @@
 to store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.config import BudgetConfig
+from cuebook.engine.core.recall import memory_line
 from cuebook.engine.core.services import CachedWindow, Services
 from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.errors import InvalidInput
@@ -17,10 +18,10 @@ from cuebook.interfaces.store import Scene
 from cuebook.memory.excerpt import excerpt
 from cuebook.memory.recall import Query, rank_found
 from cuebook.memory.summary import fit
-from cuebook.memory.tokenizer import day_of
+from cuebook.memory.tokenizer import day_of, normal
 from cuebook.records.conversation import PathPost, fence_of
 from cuebook.records.marks import without_control_marks
-from cuebook.records.memory import Hit
+from cuebook.records.memory import MEMORY, POST, Hit
 from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Block, Dropped, Manifest, Turn, Window
 from cuebook.signals.metaprompts import NOTED_AS
@@ -68,7 +69,9 @@ def plan_with_tuning(
     terms: Any = {"query": query, "begins": request.listed or not scene.unread, "listed": request.listed}
     parted = _cut_down(partition(path, fitted.allotment.posts, limits, **terms), owner, count)
     parted, of_little_use = _lighten(room, parted, tuning, fitted.allotment.posts, query)
-    hits, volatile, no_room = _volatile(room, fitted.allotment.memory, parted, query) if query else ((), (), [])
+    hits, volatile, no_room = (
+        _volatile(room, fitted.allotment.memory, parted, query, summary=fitted.summary) if query else ((), (), [])
+    )
     sheet = Sheet(
         front=fitted.front,
         client=fitted.client,
@@ -300,7 +303,7 @@ QUOTE: Final = 160
 
 
 def _volatile(
-    room: _Room, tokens: int, parted: Partition, query: int
+    room: _Room, tokens: int, parted: Partition, query: int, *, summary: Block | None
 ) -> tuple[tuple[Hit, ...], tuple[Block, ...], list[Dropped]]:
     """Return the memories and posts recalled beside the query, all texts there, and those that do not fit.
 
@@ -320,31 +323,58 @@ def _volatile(
         source, content = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
         texts.append(Block(kind="memory", source=source, text=content, role="user"))
         left -= count(content) + 1
-    whole = [post_in_form.post for post_in_form in parted.kept if post_in_form.form == "full"]
-    shown, shown_ids = {post.seq for post in whole}, {post.id for post in whole}
+    shown = {post_in_form.post.seq for post_in_form in parted.kept if post_in_form.form == "full"}
     memories = [
-        Block(kind="memory", source=hit.memory_id, text=_memory_line(hit, request.zone), role="user", tokens=hit.tokens)
-        for hit in request.memories.hits
-        if not hit.sources or not shown_ids.issuperset(hit.sources)  # its own words are in the window
+        Block(kind="memory", source=hit.source, text=memory_line(hit, request.zone), role="user", tokens=hit.tokens)
+        for hit in _unseen(room, parted, summary)
     ]
     memories, unfit, used = _fit_texts(memories, left // 2, count)
     texts, dropped, left = [*texts, *memories], [*dropped, *unfit], left - used
     found = rank_found(scene.found, request.query, limit=request.recall_hits, skip={*shown, query})
     for hit in found:
         line = _post_line(hit, request.query, left, count, zone=request.zone)
-        text = Block(kind="memory", source=hit.memory_id, text=line, role="user", tokens=hit.tokens)
+        text = Block(kind="memory", source=hit.source, text=line, role="user", tokens=hit.tokens)
         size = count(line) + 1
         if not line or size > left:
             dropped.append(_no_room(text, tokens))
             continue
         left -= size
         texts.append(text)
+    texts = _without_repeats(texts)
     weighed = weigh_volatile([*texts, *advice], room.fence, count)
     while sum(text.tokens for text in weighed) > tokens:  # combined they may have slightly more tokens than separately
         dropped.append(_no_room(weighed[-1], tokens))
         weighed = weigh_volatile(weighed[:-1], room.fence, count)
     sources = {text.source for text in weighed}
-    return tuple(hit for hit in (*request.memories.hits, *found) if hit.memory_id in sources), weighed, dropped
+    return tuple(hit for hit in (*request.memories.hits, *found) if hit.source in sources), weighed, dropped
+
+
+def _unseen(room: _Room, parted: Partition, summary: Block | None) -> Iterator[Hit]:
+    """Yield the memories whose words are neither in the posts of the window nor in its summary."""
+    shown = {each.post.id: each for each in parted.kept}
+    summarized = normal(summary.text) if summary else ""
+    for hit in room.request.memories.hits:
+        words = normal(hit.text)
+        posts = [shown[each] for each in hit.sources if each in shown]
+        own = hit.conversation == room.request.conversation  # otherwise another post may have the same id
+        if words not in summarized and not any(
+            (own and each.form == "full") or words in normal(_words_of(each)) for each in posts
+        ):
+            yield hit
+
+
+def _words_of(post_in_form: PostInForm) -> str:
+    post = post_in_form.post
+    return (post.message if post_in_form.form == "full" else post.small) or ""
+
+
+def _without_repeats(texts: Sequence[Block]) -> list[Block]:
+    """Return the texts without memories whose words are in a recalled post."""
+    posts = [normal(each.text) for each in texts if each.source.startswith(POST)]
+    said = [normal(each.text.partition("] ")[2]) if each.source.startswith(MEMORY) else "" for each in texts]
+    return [
+        text for text, words in zip(texts, said, strict=True) if not words or not any(words in each for each in posts)
+    ]
 
 
 def _fit_texts(texts: Sequence[Block], most: int, count: Counter) -> tuple[list[Block], list[Dropped], int]:
@@ -384,11 +414,6 @@ def _no_room(text: Block, most: int) -> Dropped:
     what = "experiences" if text.kind == "experience" else "recalled memories"
     reason = f"{what} may use at most {most} tokens of this window"
     return Dropped(kind=text.kind, source=text.source, tokens=text.tokens, reason=reason)
-
-
-def _memory_line(hit: Hit, zone: tzinfo) -> str:
-    """Return a memory's line in the volatile block: the day since which it is known, and the text."""
-    return f"- [{day_of(hit.timestamp, zone)}] {' '.join(hit.text.split())}"
 
 
 def _post_line(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: tzinfo) -> str:

@@ -19,8 +19,10 @@ from cuebook.engine.turn.plan import WindowPlan
 from cuebook.engine.turn.request import StoredReply, TurnRequest
 from cuebook.errors import BackendError, CuebookError, InvalidInput, LeaseLost
 from cuebook.interfaces.store import Lease, StepEnd
+from cuebook.memory.owner_memories import repeats
+from cuebook.memory.recall import unlearned
 from cuebook.records.conversation import ASSISTANT, Draft
-from cuebook.records.memory import Scope
+from cuebook.records.memory import MEMORY, Scope
 from cuebook.records.turn import SHADOW, TurnState, Usage
 from cuebook.wire.chat_messages import MessageContent, read_message
 
@@ -128,6 +130,17 @@ class OpenStep:
         closing = self._close(state, wire=wire, usage=usage, waiting=waiting, error=error, others=others)
         return await to_the_end(closing)
 
+    def _used(self, reply: Draft) -> tuple[str, ...]:
+        """Return the ids of the memories in the window that the answer repeats. A recalled answer repeats nothing."""
+        if self.request.shadow or unlearned(reply.role, reply.message):
+            return ()
+        shown = {
+            each.source.removeprefix(MEMORY): each.text
+            for each in self.plan.window.blocks
+            if each.source.startswith(MEMORY)
+        }
+        return tuple(id_ for id_, text in shown.items() if repeats(reply.message, text.partition("] ")[2]))
+
     async def _close(
         self,
         state: TurnState,
@@ -155,6 +168,7 @@ class OpenStep:
             metadata=self.metadata | ({FIRST_PIECE: self._first_ms} if self._first_ms is not None else {}),
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
             audit=answered(self._services, renders, reply.message) if renders and reply else (),
+            used=self._used(reply) if reply and state == "finished" else (),
         )
         self._closed = True
         if self._beat is not None:

@@ -204,7 +204,7 @@ def _item_row(item: ItemEntry, conversation: str) -> dict[str, Any]:
 
 def page_of(found: str) -> str:
     """Return the page address of a search result's memory, "" for a post."""
-    return f"{ALL}/{place(found.removeprefix('memory:'))}" if found.startswith("memory:") else ""
+    return "" if found.startswith("post:") else f"{ALL}/{place(found)}"
 
 
 def query_of(user_id: str | None = None, organization: str | None = None, **more: str | None) -> str:

@@ -51,6 +51,10 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         ) WITHOUT ROWID""",
         "CREATE INDEX document_expiry ON document (tenant, expires_at) WHERE expires_at IS NOT NULL",
     ),
+    (
+        "ALTER TABLE memory ADD COLUMN standing INTEGER NOT NULL DEFAULT 0",
+        "CREATE INDEX memory_always ON memory (tenant, kind, owner, confidence) WHERE standing = 1",
+    ),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
@@ -95,7 +99,7 @@ _POSTGRES_SCHEMA: Final = (
     (r"\bREAL\b", "DOUBLE PRECISION"),
     (r"\bBLOB\b", "BYTEA"),
     (r" WITHOUT ROWID", ""),
-    (r"(memory_standing ON .+ confidence)\)", r"\1, no)"),  # SQLite's indexes end with it
+    (r"(memory_(?:standing|always) ON .+ confidence)\)", r"\1, no)"),  # SQLite's indexes end with it
     (r"CREATE VIRTUAL (TABLE (\w+)) USING .+\)", _FULL_TEXT_TABLE),
     (r"(CREATE INDEX memory_text)_words.+", r"\g<0>;\n\1_scope ON memory_text (tenant, scope)"),  # one per memory
 )

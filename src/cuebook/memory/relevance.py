@@ -1,0 +1,81 @@
+"""Decide which long-term memories enter a prompt: standing ones always, others by their relevance to the query.
+
+Relevance is compared with chance: shared words are no evidence if a random memory of the same owner is expected to
+share words as rare. An everyday word of the language is expected once in each clause.
+docs/design/030-relevance.md has the measurements.
+"""
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
+from operator import mul
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.languages import detect, language
+from cuebook.memory.quotes import ALONE, opening_of, signs_of
+from cuebook.memory.recall import FEWEST, Query
+from cuebook.memory.tokenizer import everyday_stems, is_pair, query_words, said_of
+from cuebook.records.memory import Memory
+
+#: Maximum tokens of standing memories in a prompt.
+STANDING_TOKENS: Final = 150
+_CLAUSE: Final = re.compile(r"(?:[^.!?,;:()\n。！？，、；：（）—]|[.,:](?=\S))+")
+
+
+def standing_reason(memory: Memory) -> str:
+    """Return why a memory enters every prompt: health, or how to address and answer the user; "" if it does not."""
+    text = said_of(memory)
+    signs = signs_of(text)
+    if signs["health"]:
+        return "health"
+    if signs["address"]:
+        return "name, language or form of answers"
+    lists = language(detect(text))
+    return "rule" if signs["rule"] and lists.signs(opening_of(text, lists))["request"] else ""
+
+
+class Evidence(Struct, frozen=True):
+    """The words that a memory shares with a query, and how many as rare ones a random memory is expected to share."""
+
+    words: tuple[str, ...]
+    chance: float
+
+
+def evidence(query: Query, keys: Mapping[int, str], frequencies: Mapping[str, int], held: int) -> dict[int, Evidence]:
+    """Return the evidence of the memories that share more words with a clause of the query than by chance.
+
+    `keys` are the search keys of memories, by number; `held` is the number of memories of the owner, of which
+    `frequencies` contain a word. The expected number for the k rarest shared words of a clause of n words is that of
+    all choices of k words: C(n, k) times the product of their shares of the memories. It must be below 1, and at most
+    the square root of the clause's best, which is half of its evidence.
+    """
+    total = max(held, FEWEST, *frequencies.values())
+    present = {no: {term for term in query.terms if f" {term} " in f" {key} "} for no, key in keys.items()}
+    anywhere = set[str]().union(*present.values(), (term for term, count in frequencies.items() if count))
+    everyday = everyday_stems(detect(query.text))
+    found: dict[int, Evidence] = {}
+    for clause in _CLAUSE.findall(query.text):
+        # most pairs of characters span two words and occur nowhere
+        words = dict.fromkeys(query_words(clause))
+        terms = [each for each in words if each in query.terms and (each in anywhere or not is_pair(each))]
+        common = 1 / max(len(terms), ALONE)
+        shares = {term: max(1, frequencies.get(term, 0)) / total for term in terms}
+        shares = {term: max(share, common) if term in everyday else share for term, share in shares.items()}
+        here = {no: _least_chance(terms, shares, held_terms) for no, held_terms in present.items()}
+        most = math.sqrt(min((each.chance for each in here.values()), default=1.0))
+        for no, each in here.items():
+            if each.chance < 1 and each.chance <= most and (no not in found or each.chance < found[no].chance):
+                found[no] = each
+    return found
+
+
+def _least_chance(terms: Sequence[str], shares: Mapping[str, float], present: Collection[str]) -> Evidence:
+    """Return the rarest of the shared words that are the least expected, and their expected number."""
+    shared = sorted((each for each in terms if each in present), key=lambda each: shares[each])
+    products = accumulate((shares[each] for each in shared), mul)
+    chances = [math.comb(len(terms), k) * product for k, product in enumerate(products, 1)]
+    chance = min(chances, default=1.0)
+    return Evidence(tuple(shared[: chances.index(chance) + 1]) if shared else (), chance)
