@@ -13,6 +13,7 @@ from cuebook.engine.jobs.compaction import FAILURES, compact_once
 from cuebook.errors import UpstreamError
 from cuebook.memory.rolling import STANDARD, Compaction
 from cuebook.records.memory import CATEGORIES, Scope
+from cuebook.records.turn import Usage
 from cuebook.testing import FrozenClock, Script, ScriptedModel
 from scripted_answers import call
 
@@ -312,6 +313,33 @@ async def test_dropped_items_are_audited_with_the_reason(tmp_path, caplog):
         [reason] = record.input_context["dropped"]
         assert reason == "memory_json.facts[1] cites no post of the conversation: 'Plans a voyage.'"
         assert reason in caplog.text
+
+
+async def test_the_usage_of_background_models_is_counted_with_its_cost(tmp_path):
+    def answer(request):
+        if request.purpose == "reply":
+            return "Noted."
+        usage = Usage(input=1_000_000, output=100_000, cache_read=400_000)
+        return Script(text="no json" if len(request.messages) == 2 else answer_for(request), usage=usage)
+
+    (tmp_path / "config").mkdir()
+    prices = {"prices": {"small": {"input": 1, "cachedInput": 0.1, "output": 4}}}
+    (tmp_path / "config" / "prices.json").write_text(json.dumps(prices))
+    async with cue_on(tmp_path, model=ScriptedModel(default=answer, name="small")) as cue:
+        cue.services.work_model = cue.services.model
+        await append_posts(cue, 24)
+        assert await passes(cue) == 1
+        status = await cue.optimizer.status(NAME)
+        [work] = status.work
+        assert (work.task, work.model, work.calls) == ("compaction", "small", 2)
+        assert (work.input_tokens, work.cached_tokens, work.output_tokens) == (2_000_000, 800_000, 200_000)
+        assert work.costs == {"USD": pytest.approx(2 * (0.6 + 0.04 + 0.4))}
+        assert "compaction by small, 2 calls, 2,000,000 input tokens (800,000 cached)" in str(status)
+        reply = await cue.ask(Ask("And the boat?", NAME))
+        assert reply.metadata["work"] == [msgspec.to_builtins(work)]
+        assert (await cue.optimizer.status()).work == status.work
+        await cue.memory.forget(conversation=NAME)
+        assert (await cue.optimizer.status()).work == ()
 
 
 async def test_settle_does_not_wait_for_a_model_that_always_fails(tmp_path, caplog):

@@ -286,6 +286,9 @@ async def test_a_model_selects_and_sees_only_when(tmp_path: Path) -> None:
         entries = [record for record in records if record.prompt_id == "system/experience_selection"]
         assert [record.event for record in entries] == ["render", "answer"]
         assert all(ASKED not in record.interpolated_text for record in entries)
+        [work] = (await cue.optimizer.status("c")).work
+        assert (work.task, work.model, work.calls, work.costs) == ("experience_selection", "scripted", 1, {})
+        assert work.input_tokens > work.output_tokens > 0, "our count, because the provider reports none"
 
 
 async def test_by_default_a_model_selects_only_if_a_work_model_exists(tmp_path: Path) -> None:

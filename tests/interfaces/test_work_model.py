@@ -2,15 +2,19 @@
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from upstream import Upstream
 
 from cuebook import Cuebook
 from cuebook.config import build
 from cuebook.errors import InvalidInput
+from cuebook.records.memory import Scope
+from cuebook.records.turn import WorkUsage
 
 AS_MODEL = {"model.provider": "openai", "model.name": "small", "work.model": "model"}
 
@@ -61,3 +65,23 @@ async def test_a_named_model_without_a_server_is_refused(settings: dict[str, Any
         async with Cuebook.open(build(arguments={"store.url": ":memory:"} | settings), worker=False):
             pass
     assert refused.value.where == where
+
+
+async def test_pages_and_status_show_the_usage_and_cost_of_background_work(
+    cue: Cuebook, client: httpx.AsyncClient
+) -> None:
+    await cue.append("c", [{"role": "user", "content": "Hi"}])
+    for task, costs in (("compaction", {"USD": 0.25}), ("compaction", {"USD": 0.25}), ("sentiment", {})):
+        usage = WorkUsage(task=task, model="<b>small", input_tokens=1_000, output_tokens=10, costs=costs)
+        await cue.services.store.tuning.add_work(Scope(), "c", [usage])
+    work = (await client.get("/learning/optimizer/status", params={"conversationId": "c"})).json()["work"]
+    assert work[0] == {
+        "task": "compaction", "model": "<b>small", "calls": 2, "inputTokens": 2_000, "outputTokens": 20,
+        "cachedTokens": 0, "costs": {"USD": 0.5},
+    }  # fmt: skip
+    for page in ("/page/conversations/c", "/page/optimizer"):
+        text = (await client.get(page)).text
+        assert "Background work by models" in text
+        assert "<b>small" not in text
+        rows = [re.findall(">([^<]+)</td>", row) for row in re.findall(r"<tr><td>(?:compaction|sentiment)<.*", text)]
+        assert [row[-1] for row in rows] == ["$0.50", "unknown price"]

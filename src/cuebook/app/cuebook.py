@@ -4,7 +4,7 @@ import asyncio
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
-from functools import partial
+from functools import cache, partial
 from inspect import isasyncgenfunction, iscoroutinefunction
 from operator import attrgetter
 from pathlib import Path
@@ -38,7 +38,9 @@ from cuebook.app.proxy.anthropic_messages import Messages, upstream_model
 from cuebook.app.proxy.openai_conversations import OpenAIConversations
 from cuebook.app.proxy.openai_responses import Responses
 from cuebook.app.reports.audit import Audit
+from cuebook.app.reports.prices import load_prices
 from cuebook.app.reports.shadow import ShadowCalls
+from cuebook.app.reports.usage import cost_of
 from cuebook.app.setup.compose import compose, services_of, sinks_of
 from cuebook.app.setup.project_files import check_instructions, load_config, load_presets
 from cuebook.app.setup.prompt_logs import prompt_logs_of
@@ -217,6 +219,7 @@ class Cuebook:
             raise CuebookError(msg)
         self._closed = False
         services, self._upstream = await asyncio.to_thread(compose, self.config, **self._given, sinks=self._sinks)
+        services.cost_of = partial(cost_of, cache(partial(load_prices, self.config)))
         services.other_tenant = lambda tenant: self.of(tenant).services
         if isinstance(self._upstream, HttpUpstream) and not services.settings.sets_context:
             self._models = ModelList(self._upstream)

@@ -19,7 +19,7 @@ from cuebook.records.memory import Correction, Dense, Item, Memory, Place, Scope
 from cuebook.records.mind import Reflection
 from cuebook.records.prompt import Outcome
 from cuebook.records.tuning import TuningState
-from cuebook.records.turn import Manifest, Turn, TurnOn, TurnState, Usage
+from cuebook.records.turn import Manifest, Turn, TurnOn, TurnState, Usage, WorkUsage
 
 #: Instead of a parent's id: the post has none and starts the conversation again.
 ROOT = ""
@@ -176,6 +176,7 @@ class Scene(Struct, frozen=True, kw_only=True):
     last_turn: TurnOn | None = None  # the newest turn on the loaded path; another branch may have a newer one
     reflection: Reflection | None = None  # the newest mood state on the loaded path
     tuning: TuningState | None = None  # the conversation's tuning, None before its first run
+    work: tuple[WorkUsage, ...] = ()  # usage of background model calls for the conversation
     known: MemoryMatches | None = None  # cross-conversation memories, if requested
     families: Mapping[str, Family] = {}  # the existing requested prompts, with their ancestors
     epoch: int = 0  # number of erasures in the tenant
@@ -244,6 +245,7 @@ class StepStart(Struct, frozen=True, kw_only=True):
     idempotency: tuple[str, bytes] | None = None  # key and digest of the request
     audit: tuple[Record, ...] = ()  # rendered prompts; these join the chain
     calls: tuple[MetapromptTask, ...] = ()  # tasks of the turn's reflection; empty = none requested
+    work: tuple[WorkUsage, ...] = ()  # usage of the model that selected experiences
     outcome: tuple[int, Outcome] | None = None  # feedback of the caller's message on an earlier turn, by its number
     epoch: int | None = None  # of the scene, to detect a later erasure; None disables the check
 

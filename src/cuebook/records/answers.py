@@ -103,10 +103,21 @@ def _refuse(constant: str) -> Any:
     raise ValueError(constant)
 
 
+def matches(text: str, schema: Mapping[str, Any] | None) -> bool:
+    """Return whether an answer is valid JSON alone, and matches the schema if there is one."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+        if schema is not None:
+            check(value, schema, where="answer")
+    except (ValueError, RecursionError, InvalidInput):
+        return False
+    return True
+
+
 def check(value: Any, schema: Mapping[str, Any], *, where: str) -> None:
     """Raise InvalidInput if `value` violates `schema`.
 
-    Supported are object, array, string and number with their bounds, `enum`, and for an object `required` and
+    Supported are object, array, boolean, string and number with their bounds, `enum`, and for an object `required` and
     `properties`; other keys of an object are refused.
     """
     match schema["type"]:
@@ -118,15 +129,21 @@ def check(value: Any, schema: Mapping[str, Any], *, where: str) -> None:
             for place, entry in enumerate(value):
                 check(entry, schema["items"], where=f"{where}[{place}]")
         case "string" if isinstance(value, str):
-            if not schema.get("minLength", 0) <= len(value.strip()) or len(value) > schema.get("maxLength", len(value)):
-                raise InvalidInput(f"a text of {len(value)} characters is too short or too long", where=where)
-            if value not in schema.get("enum", (value,)):
-                raise InvalidInput(f"{value!r} is not one of {', '.join(schema['enum'])}", where=where)
+            _check_text(value, schema, where=where)
         case "number" if isinstance(value, int | float) and not isinstance(value, bool):
             if not schema["minimum"] <= value <= schema["maximum"]:
                 raise InvalidInput(f"{value!r} is outside {schema['minimum']}..{schema['maximum']}", where=where)
+        case "boolean" if isinstance(value, bool):
+            pass
         case kind:
             raise InvalidInput(f"expected {kind}, got {type(value).__name__}", where=where)
+
+
+def _check_text(value: str, schema: Mapping[str, Any], *, where: str) -> None:
+    if not schema.get("minLength", 0) <= len(value.strip()) or len(value) > schema.get("maxLength", len(value)):
+        raise InvalidInput(f"a text of {len(value)} characters is too short or too long", where=where)
+    if value not in schema.get("enum", (value,)):
+        raise InvalidInput(f"{value!r} is not one of {', '.join(schema['enum'])}", where=where)
 
 
 def _check_object(value: dict[str, Any], schema: Mapping[str, Any], *, where: str) -> None:

@@ -288,6 +288,18 @@ class PostPlace(Struct, frozen=True, kw_only=True):
 # ---- usage -----------------------------------------------------------------------------------------------------------
 
 
+class WorkUsage(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Model calls of background work, by task and model. A task is the calls' purpose; costs are by currency."""
+
+    task: str
+    model: str
+    calls: int = 1
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0  # those of the input that the provider read from its cache
+    costs: dict[str, float] = {}  # empty for an unknown price
+
+
 class CallUsageRecord(Struct, frozen=True, kw_only=True):
     """A model call. Tokens are counted by Cuebook, except `usage`, which the provider reported."""
 

@@ -45,7 +45,7 @@ from cuebook.storage.tree import (
     with_body,
 )
 from cuebook.storage.tree import after as runs_after
-from cuebook.storage.tuning import standing
+from cuebook.storage.tuning import standing, work_on
 
 #: The separator in a summary's `made_by` between a model's name and its prompt version.
 TOLD = "\x1f"
@@ -114,6 +114,7 @@ class ConversationReader(Noun):
             last_turn=turn_on(row, runs),
             reflection=newest_on(row, runs, upto=row.turns),
             tuning=standing(row),
+            work=work_on(row),
             families=families,
             epoch=epoch,
             corrected=last_correction(row) if version else 0,

@@ -223,6 +223,13 @@ CREATE TABLE optimization (
 );
 CREATE INDEX optimization_of ON optimization (tenant, conversation, no);
 
+CREATE TABLE work (
+    tenant TEXT NOT NULL, conversation INTEGER NOT NULL, task TEXT NOT NULL, model TEXT NOT NULL,
+    currency TEXT NOT NULL, calls INTEGER NOT NULL, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+    cached_tokens INTEGER NOT NULL, cost REAL NOT NULL,
+    PRIMARY KEY (tenant, conversation, task, model, currency)
+) WITHOUT ROWID;
+
 CREATE TABLE receipt (
     tenant TEXT NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL, body BLOB NOT NULL, created_at REAL NOT NULL,
     PRIMARY KEY (tenant, id)

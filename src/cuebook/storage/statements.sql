@@ -964,6 +964,31 @@ SELECT count(*) AS memories FROM memory WHERE tenant = :tenant AND valid_to IS N
     AND (:user IS NULL OR (kind = 'user' AND owner = :user) OR (kind = 'persona' AND substr(owner, instr(owner, char(31)) + 1) = :user))
     AND (kind <> 'organization' OR :organizations IS NULL OR owner IN (SELECT value FROM json_each(:organizations)));
 
+-- name: work_add
+-- Add the usage of a background model call to a conversation's totals.
+INSERT INTO work (tenant, conversation, task, model, currency, calls, input_tokens, output_tokens, cached_tokens, cost)
+VALUES (:tenant, :no, :task, :model, :currency, 1, :input_tokens, :output_tokens, :cached_tokens, :cost)
+ON CONFLICT (tenant, conversation, task, model, currency) DO UPDATE SET calls = work.calls + 1,
+    input_tokens = work.input_tokens + excluded.input_tokens, output_tokens = work.output_tokens + excluded.output_tokens,
+    cached_tokens = work.cached_tokens + excluded.cached_tokens, cost = work.cost + excluded.cost;
+
+-- name: work_of
+-- Select the usage of background model calls for a conversation, by task and model.
+SELECT task, model, currency, calls, input_tokens, output_tokens, cached_tokens, cost FROM work
+WHERE tenant = :tenant AND conversation = :no ORDER BY task, model, currency;
+
+-- name: work_totals
+-- Select the usage of background model calls by task and model, for one conversation or those of a user.
+SELECT w.task, w.model, w.currency, CAST(sum(w.calls) AS BIGINT) AS calls, CAST(sum(w.input_tokens) AS BIGINT) AS input_tokens,
+    CAST(sum(w.output_tokens) AS BIGINT) AS output_tokens, CAST(sum(w.cached_tokens) AS BIGINT) AS cached_tokens, sum(w.cost) AS cost
+FROM work w JOIN conversation c ON c.tenant = w.tenant AND c.no = w.conversation
+WHERE w.tenant = :tenant AND (:id IS NULL OR c.id = :id) AND (:user IS NULL OR (c.user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user))
+GROUP BY w.task, w.model, w.currency ORDER BY w.task, w.model, w.currency;
+
+-- name: delete_work
+-- Delete the usage of a conversation's background model calls.
+DELETE FROM work WHERE tenant = :tenant AND conversation = :no;
+
 -- name: delete_tuning
 -- Delete a conversation's tuning.
 DELETE FROM tuning WHERE tenant = :tenant AND conversation = :no;

@@ -8,9 +8,10 @@ from typing import Any, Final
 from cuebook.records.conversation import Conversation, PathPost
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import ByType, MemoryStats, Snapshot, TuningState
+from cuebook.records.turn import WorkUsage
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
-from cuebook.storage.database.columns import decode, encode, encode_json
+from cuebook.storage.database.columns import Row, columns, decode, encode, encode_json, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import on_path, runs_to, with_bodies
@@ -109,6 +110,18 @@ class TuningStore(Noun):
         newest = transaction.value("tuning_latest", **whose)
         return runs, saved, decode(TuningState, newest) if newest else None
 
+    @write
+    def add_work(self, transaction: Transaction, conversation: str, usages: Sequence[WorkUsage]) -> None:
+        """Add the usage of background model calls to a conversation, unless it is gone."""
+        row = access.find(transaction, conversation)
+        if row is not None:
+            count_work(row, usages)
+
+    @read
+    def work(self, transaction: Transaction, conversation: str | None) -> list[WorkUsage]:
+        """Return the usage of background model calls by task and model. Raises NotFound."""
+        return list(map(_usage, transaction.rows("work_totals", **_whose(transaction, conversation))))
+
     @read
     def tally(
         self, transaction: Transaction, conversation: str | None, *, organizations: Sequence[str] | None = None
@@ -129,6 +142,23 @@ def _whose(transaction: Transaction, conversation: str | None) -> dict[str, Any]
     if conversation is not None:
         access.need(transaction, conversation)
     return {"id": conversation}
+
+
+def count_work(row: ConversationRow, usages: Sequence[WorkUsage]) -> None:
+    """Add the usage of background model calls to a conversation."""
+    for each in usages:
+        currency, cost = next(iter(each.costs.items()), ("", 0.0))
+        row.run("work_add", **columns(each), currency=currency, cost=cost)
+
+
+def work_on(row: ConversationRow) -> tuple[WorkUsage, ...]:
+    """Return the usage of background model calls for a conversation, for its scene."""
+    return tuple(map(_usage, row.rows("work_of")))
+
+
+def _usage(row: Row) -> WorkUsage:
+    costs = {row["currency"]: row["cost"]} if row["currency"] else {}
+    return record(WorkUsage, row, costs=costs)
 
 
 def standing(row: ConversationRow) -> TuningState | None:

@@ -32,6 +32,7 @@ from cuebook.storage.tree import (
     settle_head,
     tip_at,
 )
+from cuebook.storage.tuning import count_work
 from cuebook.storage.writes import begin, bind, check_names, keep_named, leave_waiting, set_head
 
 #: Tolerated clock difference between two processes, in seconds.
@@ -91,6 +92,7 @@ class TurnStore(Noun):
         if opening.outcome is not None:
             turn, outcome = opening.outcome
             outcomes.note(row, replace(outcome, next_turn=lease.turn), turn=turn)
+        count_work(row, opening.work)
         if opening.audit:
             chained(transaction, [replace(each, turn=lease.turn) for each in opening.audit])
         transaction.failpoint("open.stored")

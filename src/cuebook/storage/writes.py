@@ -17,7 +17,7 @@ from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
 
 #: What `take_out` deletes, in this order: the conversation's own row is last.
 TABLES: Final = (
-    "reflections", "tuning", "optimizations", "outbox", "corrections", "delivery", "posts", "turns", "steps",
+    "reflections", "tuning", "work", "optimizations", "outbox", "corrections", "delivery", "posts", "turns", "steps",
     "summaries", "items", "blobs", "blob_uses", "idempotency", "vectors", "embedded", "participants", "outcomes",
     "conversation",
 )  # fmt: skip

@@ -1,13 +1,15 @@
 """Compute the usage of model calls: tokens compared with the full history, provider cache hits, and cost."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.app.reports.prices import Prices
+from cuebook.errors import InvalidInput
 from cuebook.records.answer import added
-from cuebook.records.turn import CacheEstimate, CallUsageRecord
+from cuebook.records.turn import CacheEstimate, CallUsageRecord, Usage
 from cuebook.window.models import RULES
 
 #: Maximum number of turns summed per conversation, and in all: a few tenths of a second of loading.
@@ -36,6 +38,16 @@ class CallUsage(Struct, frozen=True, kw_only=True, rename="camel"):
         """Return the sum of both."""
         models = tuple(dict.fromkeys((*self.models, *other.models)))
         return added(self, other, posts=other.posts, models=models)
+
+
+def cost_of(prices: Callable[[], Prices], model: str, usage: Usage) -> dict[str, float]:
+    """Return the cost of a background call by currency, nothing for an unknown price or an unreadable price file."""
+    tokens: Any = {"tokens": usage.input or 0, "whole": 0, "posts": 0, "reply": usage.output or 0}
+    call = CallUsageRecord(turn=0, step=0, state="finished", at=0.0, usage=usage, model=model, **tokens)
+    try:
+        return usage_of(call, prices()).costs
+    except InvalidInput:  # reported by the pages and reports that show prices
+        return {}
 
 
 def usage_of(call: CallUsageRecord, prices: Prices) -> CallUsage:

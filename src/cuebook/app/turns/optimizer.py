@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from cuebook.app.arguments import Cursor, IdempotencyKey, OnlyConversation, User
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import short_page
+from cuebook.app.reports.prices import UNKNOWN, money
 from cuebook.engine.jobs.optimizer import run_once
 from cuebook.errors import InvalidInput
 from cuebook.operations import operation
@@ -15,6 +16,7 @@ from cuebook.records.answer import Answer, Page, Time, as_answer
 from cuebook.records.expression import counted
 from cuebook.records.memory import Scope
 from cuebook.records.tuning import Snapshot, TuningState
+from cuebook.records.turn import WorkUsage
 from cuebook.window.budget import LEAST_POSTS, untuned
 
 #: Maximum number of snapshots per call, and kept per conversation.
@@ -32,13 +34,17 @@ class Parameters(Struct, frozen=True, kw_only=True, rename="camel"):
     target_usage_ratio: float
 
 
-class OptimizerStatus(Answer, frozen=True, kw_only=True):
-    """The totals of all runs; `currentParameters` are those of the given conversation, else the last tuned ones."""
+class OptimizerStatus(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """The totals of all runs; `currentParameters` are those of the given conversation, else the last tuned ones.
+
+    `work` is the usage of models by background work: summaries, sentiment, moods and selections of experiences.
+    """
 
     total_optimizations: int
     total_tokens_saved: int
     avg_savings_per_run: int
     current_parameters: Parameters
+    work: tuple[WorkUsage, ...] = ()
 
     def __str__(self) -> str:
         now = self.current_parameters
@@ -47,7 +53,14 @@ class OptimizerStatus(Answer, frozen=True, kw_only=True):
             f"{self.avg_savings_per_run:,} on average\n"
             f"compression trigger {now.compression_trigger:g} · kept verbatim {now.full_message_window} posts · "
             f"minimum relevance {now.min_relevance:g} · target usage {now.target_usage_ratio:g}"
+            + "".join(map(_work_line, self.work))
         )
+
+
+def _work_line(work: WorkUsage) -> str:
+    cost = money(work.costs) if work.costs else UNKNOWN
+    tokens = f"{work.input_tokens:,} input tokens ({work.cached_tokens:,} cached), {work.output_tokens:,} output tokens"
+    return f"\nbackground work: {work.task} by {work.model}, {counted(work.calls, 'call')}, {tokens}, {cost}"
 
 
 class OptimizerRun(Snapshot, Answer, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,6 +97,7 @@ class Optimizer(Namespace):
             total_optimizations=runs,
             total_tokens_saved=saved,
             avg_savings_per_run=round(saved / runs) if runs else 0,
+            work=tuple(await self._services.store.tuning.work(Scope(user=user), conversation)),
             current_parameters=as_answer(Parameters, current or untuned(self._services.settings.limits)),
         )
 

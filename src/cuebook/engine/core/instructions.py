@@ -8,7 +8,8 @@ and therefore no variants. An unusable prompt is logged, and the shipped prompt 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -27,11 +28,12 @@ from cuebook.prompts.inherit import text_of
 from cuebook.prompts.names import SYSTEM, instructions
 from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
-from cuebook.records.answers import MAX_BROKEN, mended
+from cuebook.records.answers import MAX_BROKEN, matches, mended
 from cuebook.records.audit import Record
 from cuebook.records.memory import Scope
 from cuebook.records.persona import VARIABLES, Metaprompt, Persona
 from cuebook.records.prompt import BODY, MAIN, Param, ResolvedVersion, Version
+from cuebook.records.turn import Usage, WorkUsage
 
 T = TypeVar("T")
 
@@ -120,23 +122,45 @@ def instruction_record(services: Services, instruction: Instruction, *, agent: s
     )
 
 
+class CheckedAnswer(Struct, Generic[T], frozen=True):
+    """A model's answer: the parsed value, the text, and whether it matched the schema at once."""
+
+    value: T
+    text: str
+    outcome: Literal["accepted", "repaired"]
+
+
 async def checked_answer(
-    model: Model, request: ModelRequest, read: Callable[[str], T], *, longest: int = LONGEST
-) -> tuple[T, str]:
-    """Return a model's answer as `read` parses it, and its text.
+    services: Services,
+    model: Model,
+    request: ModelRequest,
+    read: Callable[[str], T],
+    *,
+    usages: list[WorkUsage],
+    longest: int = LONGEST,
+) -> CheckedAnswer[T]:
+    """Return a model's answer as `read` parses it. Add the usage of each complete answer to `usages`.
 
     After an invalid answer, name the fault to the model and ask once more. A server without support for a response
     schema is asked without one. Raises BackendError, and InvalidInput if both answers are invalid.
     """
-    text, request = await _complete_answer(model, request, longest)
+    ask = partial(_streamed, services, model, usages=usages, longest=longest)
     try:
-        return await _read(text, read), text
+        text = await ask(request)
+    except UpstreamError as error:
+        if error.status not in NO_SCHEMA or request.schema is None:
+            raise
+        request = replace(request, schema=None)
+        text = await ask(request)
+    try:
+        value = await _read(text, read)
+        return CheckedAnswer(value, text, "accepted" if matches(text, request.schema) else "repaired")
     except InvalidInput as error:
         fault = f"This answer is invalid: {error}. Answer again, with the corrected JSON object only."
         said = ({"role": "assistant", "content": text[:REPEATED]}, {"role": "user", "content": fault})
         messages = (*request.messages, *map(msgspec.json.encode, said))
-        text, _ = await _complete_answer(model, replace(request, messages=messages), longest)
-        return await _read(text, read), text
+        text = await ask(replace(request, messages=messages))
+        return CheckedAnswer(await _read(text, read), text, "repaired")
 
 
 async def _read(text: str, read: Callable[[str], T]) -> T:
@@ -144,24 +168,15 @@ async def _read(text: str, read: Callable[[str], T]) -> T:
     return await aside(len(text) > MAX_BROKEN, read, text)
 
 
-async def _complete_answer(model: Model, request: ModelRequest, longest: int) -> tuple[str, ModelRequest]:
-    """Return a model's complete answer, and the request that it answers."""
-    try:
-        return await _streamed(model, request, longest), request
-    except UpstreamError as error:
-        if error.status not in NO_SCHEMA or request.schema is None:
-            raise
-    request = replace(request, schema=None)
-    return await _streamed(model, request, longest), request
-
-
-async def _streamed(model: Model, request: ModelRequest, longest: int) -> str:
+async def _streamed(
+    services: Services, model: Model, request: ModelRequest, *, usages: list[WorkUsage], longest: int
+) -> str:
     """Return a model's complete answer. Raises BackendError if it ends early or has more characters than `longest`."""
-    text, left, finish = list[str](), longest, ""
+    text, left, finish, usage = list[str](), longest, "", Usage()
     async with closing(model.stream(request)) as pieces:
         async for piece in pieces:
             text.append(piece.text)
-            finish = piece.finish or finish
+            finish, usage = piece.finish or finish, piece.usage or usage
             left -= len(piece.text)
             if left < 0:
                 msg = f"Answer of model {model.name} exceeds {longest:,} characters"
@@ -169,26 +184,47 @@ async def _streamed(model: Model, request: ModelRequest, longest: int) -> str:
     if not finish:
         msg = f"The answer of model {model.name} ended early"
         raise BackendError(msg, retryable=True)
-    return mended("".join(text))
+    answer = mended("".join(text))
+    usages.append(_usage_of(services, request, request.model or model.name, usage, answer))
+    return answer
+
+
+def _usage_of(services: Services, request: ModelRequest, model: str, usage: Usage, answer: str) -> WorkUsage:
+    """Return the usage of a call as its provider reports it, else by our counter."""
+    count = services.count
+    sent = sum(count(message.decode()) for message in request.messages) if usage.input is None else usage.input
+    received = count(answer) if usage.output is None else usage.output
+    return WorkUsage(
+        task=request.purpose,
+        model=model,
+        input_tokens=sent,
+        output_tokens=received,
+        cached_tokens=usage.cache_read or 0,
+        costs=services.cost_of(model, replace(usage, input=sent, output=received)),
+    )
 
 
 async def background_answer(
-    services: Services, model: Model, request: ModelRequest, read: Callable[[str], T]
-) -> tuple[T, str]:
-    """Return a model's answer in a background job, as `checked_answer` does.
+    services: Services, scope: Scope, model: Model, request: ModelRequest, read: Callable[[str], T]
+) -> CheckedAnswer[T]:
+    """Return a model's answer in a background job, as `checked_answer` does, and store its usage.
 
     Raises BackendError also after a timeout, because other jobs wait. A model may be user code: its faults count as
     unavailability.
     """
+    usages: list[WorkUsage] = []
     try:
         async with asyncio.timeout(services.settings.work_patience_s):
-            return await checked_answer(model, request, read)
+            return await checked_answer(services, model, request, read, usages=usages)
     except TimeoutError:
         msg = f"Model {model.name} timed out after {services.settings.work_patience_s:g} s"
         raise BackendError(msg, retryable=True) from None
     except BROKEN as error:  # its message may contain conversation text, which must not be logged
         msg = f"Model {model.name} failed with {type(error).__name__}"
         raise BackendError(msg) from error
+    finally:
+        if usages:
+            await services.store.tuning.add_work(scope, request.conversation, usages)
 
 
 # ---- A persona's own instructions -----------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from cuebook.records.conversation import Conversation, keyed_digest
 from cuebook.records.memory import DEFAULT_TENANT, Dense, Scope
 from cuebook.records.persona import Experience, Persona
 from cuebook.records.prompt import Version
+from cuebook.records.turn import Usage, WorkUsage
 from cuebook.signals.profiles import SHIPPED as TRACKING_PROFILES
 from cuebook.signals.profiles import Profiles
 from cuebook.signals.sentiment import analyzers_of
@@ -79,13 +80,14 @@ class TrialCacheEntry(Struct, frozen=True, kw_only=True):
 
 
 class ModelSelection(Struct, frozen=True, kw_only=True):
-    """A model's selection of experiences: their ids, or the failure, and the messages to the model for the logs."""
+    """A model's selection of experiences: their ids, or the failure, the messages for the logs, and the usage."""
 
     ids: tuple[str, ...] | None
     by: str
     failed: str = ""
     at: float = 0.0
     messages: tuple[bytes, ...] = ()
+    usages: tuple[WorkUsage, ...] = ()
 
 
 class Kinds(Struct, kw_only=True):
@@ -293,6 +295,7 @@ class Services(Struct, kw_only=True):
     experience_model: Model | None = None  # selects among experiences; None = by words and meaning
     # methods of sentiment by name, except `llm`
     analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)
+    cost_of: Callable[[str, Usage], dict[str, float]] = lambda *_: {}  # of a call of a model, by currency
     foreground: ForegroundGate = field(default_factory=ForegroundGate)  # calls that jobs wait for
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)  # set when a background job may be due
     sinks: Mapping[str, Sink] = {}  # receivers of each finished pass, by name

@@ -177,7 +177,7 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
         try:
             derived, records = await _by_model(services, summarized, instruction, record)
         except (InvalidInput, BackendError) as error:  # the model received it, even if its answer was unusable
-            refusal = answered(services, [record], "", context={"refused": str(error)})
+            refusal = answered(services, [record], "", context={"outcome": "refused", "reason": str(error)})
             await services.audit.append(source.scope, (record, *refusal))
             raise
     else:
@@ -333,16 +333,16 @@ async def _by_model(
     )
     posts = [line.id for line in lines if line.text]
     read = partial(parse_answer, posts=posts, known=known, max_tokens=summarized.most, count=services.count)
-    answer, text = await background_answer(services, model, request, read)
+    answer = await background_answer(services, source.scope, model, request, read)
     made = {"made_by": request.model or model.name, "prompt": instruction.version.source}
     derived, actions, refused = await asyncio.to_thread(
-        _from_answer, services, summarized, answer, (quoted, quotes), **made
+        _from_answer, services, summarized, answer.value, (quoted, quotes), **made
     )
-    dropped = (*answer.dropped, *refused)
+    dropped = (*answer.value.dropped, *refused)
     if dropped:
         why = services.writer.clean("; ".join(dropped))
         log.warning("Dropped %d items of model %s: %s", len(dropped), model.name, why)
-    answers = answered(services, [record], text, context={"dropped": dropped})
+    answers = answered(services, [record], answer.text, context={"outcome": answer.outcome, "dropped": dropped})
     return derived, (record, *answers, *_action_records(services, summarized, instruction, actions))
 
 

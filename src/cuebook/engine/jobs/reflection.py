@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cuebook.engine.core.audit_records import receipt
+from cuebook.engine.core.audit_records import answered, receipt
 from cuebook.engine.core.instructions import (
     background_answer,
     instruct,
@@ -234,7 +234,8 @@ async def _by_model(
     outcome: Literal["unchanged", "refused"] = "unchanged"
     read = partial(read_answer, metaprompt=metaprompt, mind=mind, clean=services.writer.clean)
     try:
-        (moved, reason), text = await background_answer(services, model, request, read)
+        answer = await background_answer(services, turn.scope, model, request, read)
+        (moved, reason), text = answer.value, answer.text
     except BackendError as error:
         return _unavailable(services, turn, due_metaprompt, mind, error)
     except InvalidInput as error:
@@ -372,7 +373,7 @@ async def _judged(
         conversation=conversation,
     )
     try:
-        sentiment, _ = await background_answer(services, model, request, parse_reply)
+        answer = await background_answer(services, scope, model, request, parse_reply)
     except (BackendError, InvalidInput) as error:
         reason = services.writer.clean(mended(str(error)))
         log.warning(
@@ -380,8 +381,12 @@ async def _judged(
         )
         outcome: Literal["refused", "failed"] = "refused" if isinstance(error, InvalidInput) else "failed"
         run = MetapromptRun(metaprompt=KEY, trigger=BY_MODEL, by=model.name, outcome=outcome, reason=reason)
-        return None, records, (run,)
-    return sentiment, records, ()
+        return (
+            None,
+            (*records, *answered(services, records, "", context={"outcome": outcome, "reason": reason})),
+            (run,),
+        )
+    return answer.value, (*records, *answered(services, records, answer.text, context={"outcome": answer.outcome})), ()
 
 
 async def _before(services: Services, scope: Scope, reflecting: ReflectionInput, scene: Scene) -> Counters:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -65,8 +66,7 @@ def decision_of(
         published_place(known.policy, participants, known.settings, may_publish=ask.may_publish) if known else None
     )
     shared = published.id if published else ""  # the organization whose memory gets the posts
-    # a guest cannot change the conversation's policy
-    sets_policy = ask.memory_control is not None and not is_guest(conversation, ask.user)
+    sets_policy = ask.memory_control is not None and not is_guest(conversation, ask.user)  # a guest must not
     metadata |= _memory_terms(scene, position, participants, shared) | _request_terms(request, position)
     metadata |= {} if moves_head else {BRANCH: SIDE}
     metadata |= _retried(scene, position, plan.query_seq)
@@ -99,6 +99,7 @@ def decision_of(
         idempotency=services.settings.keyed_digest_of(request.key),
         audit=() if request.shadow else prompt.audit,
         calls=prompt.tasks if moves_head else (),
+        work=prompt.work,
         outcome=outcome if moves_head else None,
         epoch=scene.epoch,
     )
@@ -180,6 +181,7 @@ def reply_metadata(
         "rollingSummary": rolling_summary(scene, profile),
         **({"longTermMemoryPolicy": policy_to_wire(scene.known.policy)} if scene.known else {}),
         RECALLED: retrieval,
+        **({"work": [msgspec.to_builtins(each) for each in scene.work]} if scene.work else {}),
         "experiences": [text.source.removeprefix(SOURCE) for text in volatile if text.kind == "experience"],
         "window": {
             "tokens": window.tokens,

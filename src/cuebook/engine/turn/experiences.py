@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered
-from cuebook.engine.core.instructions import BROKEN, checked_answer, instruct, instruction_record
+from cuebook.engine.core.instructions import BROKEN, CheckedAnswer, checked_answer, instruct, instruction_record
 from cuebook.engine.core.recall import embed_query, vectors_of
 from cuebook.engine.core.services import ModelSelection, Services
 from cuebook.engine.turn.request import TurnRequest
@@ -30,7 +30,7 @@ from cuebook.records.audit import Record
 from cuebook.records.conversation import ERROR, Part, PathPost
 from cuebook.records.memory import Dense, Scope
 from cuebook.records.persona import Experience, Persona
-from cuebook.records.turn import Ask, Block
+from cuebook.records.turn import Ask, Block, WorkUsage
 
 # ---- In the prompt --------------------------------------------------------------------------------------------------
 
@@ -269,15 +269,16 @@ async def _selected(
     down = services.caches.selections.get(_DOWN)
     if down is not None and now - down.at < AGAIN_S:  # do not wait for it again so soon
         return ModelSelection(ids=None, by=model.name, failed=f"{down.failed}. It is called again after {AGAIN_S:g} s.")
-    ids, reply, failed = await _reply(services, model, messages, query, experiences)
+    usages: list[WorkUsage] = []
+    answer, failed = await _reply(services, model, messages, query, experiences, usages=usages)
     if failed:
         log.warning("Selecting experiences without the model: %s", failed)
     record = instruction_record(services, instruction, agent=SELECTOR, conversation=query.conversation)
-    await _tell(services, scope, record, reply)
-    model_selection = services.caches.selections[key] = ModelSelection(
-        ids=ids, by=model.name, failed=failed, at=now, messages=messages
-    )
-    return model_selection
+    await _tell(services, scope, record, answer, failed)
+    ids = answer.value if answer else None
+    chosen = ModelSelection(ids=ids, by=model.name, failed=failed, at=now, messages=messages, usages=tuple(usages))
+    services.caches.selections[key] = msgspec.structs.replace(chosen, usages=())  # those of the first turn
+    return chosen
 
 
 def _messages(instruction: str, listed: str, query: ExperienceQuery) -> tuple[bytes, bytes]:
@@ -296,10 +297,14 @@ def _key(services: Services, model: Model, messages: Sequence[bytes]) -> bytes:
     return hashlib.blake2b(text.encode(), key=services.settings.key[:64]).digest()
 
 
-async def _tell(services: Services, scope: Scope, record: Record, reply: str) -> None:
+async def _tell(
+    services: Services, scope: Scope, record: Record, answer: CheckedAnswer[tuple[str, ...]] | None, failed: str
+) -> None:
     """Add an audit record of the call, whatever its result."""
+    text = answer.text if answer else ""
+    context = {"outcome": answer.outcome} if answer else {"outcome": "refused", "reason": failed}
     try:
-        await services.audit.append(scope, [record, *answered(services, [record], reply)])
+        await services.audit.append(scope, [record, *answered(services, [record], text, context=context)])
     except CuebookError as error:  # the turn goes on: the store reports records that it requires
         log.warning("Cannot write an audit record of an experience selection: %s", services.writer.clean(str(error)))
 
@@ -310,8 +315,10 @@ async def _reply(
     messages: tuple[bytes, ...],
     query: ExperienceQuery,
     experiences: Sequence[Experience],
-) -> tuple[tuple[str, ...] | None, str, str]:
-    """Call the model. Return the ids that it selects and its answer, or None and the reason why there is none."""
+    *,
+    usages: list[WorkUsage],
+) -> tuple[CheckedAnswer[tuple[str, ...]] | None, str]:
+    """Call the model. Return its answer with the selected ids, or None and the reason why there is none."""
     names = [each.exp_id for each in experiences]
     schema = {
         "type": "object",
@@ -331,9 +338,9 @@ async def _reply(
 
     try:
         async with asyncio.timeout(services.config.experience.timeout_s):
-            ids, reply = await checked_answer(model, request, read, longest=LONGEST)
+            answer = await checked_answer(services, model, request, read, usages=usages, longest=LONGEST)
     except InvalidInput as error:
-        return None, "", f"Model {model.name} returned an unreadable answer: {error}"
+        return None, f"Model {model.name} returned an unreadable answer: {error}"
     except TimeoutError:
         failed = f"Model {model.name} timed out after {services.config.experience.timeout_s:g} s"
     except BackendError as error:
@@ -341,7 +348,7 @@ async def _reply(
     except BROKEN as error:  # a model may be user code, and its error may contain conversation text
         failed = f"Model {model.name} failed with {type(error).__name__}"
     else:
-        return ids, reply, ""
+        return answer, ""
     at = services.clock.now()
     services.caches.selections[_DOWN] = ModelSelection(ids=None, by=model.name, failed=failed, at=at)
-    return None, "", failed
+    return None, failed

@@ -46,7 +46,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.mind import TurnSignals
 from cuebook.records.persona import CHAIN, Persona
 from cuebook.records.prompt import MAIN, ResolvedVersion, Version
-from cuebook.records.turn import CLIENT, Ask, Block, BlockKind, Dropped, Turn
+from cuebook.records.turn import CLIENT, Ask, Block, BlockKind, Dropped, Turn, WorkUsage
 
 #: Block type of each link of a chain.
 _KINDS: Mapping[str, BlockKind] = {"init": "section", "persona": "persona", "summary": "section", "fallback": "section"}
@@ -75,6 +75,7 @@ class SystemPrompt(Struct, frozen=True, kw_only=True):
     tasks: tuple[MetapromptTask, ...] = ()  # of the reflection
     advice: tuple[Block, ...] = ()  # best first
     advice_messages: tuple[bytes, ...] = ()  # to the model that selects experiences
+    work: tuple[WorkUsage, ...] = ()  # usage of that model
     metadata: Mapping[str, Any] = {}  # the selections and signals, for the reply
     volatile: tuple[Block, ...] | None = None  # in a later step: all texts beside the query, as in the first
 
@@ -107,9 +108,9 @@ def with_advice(prompt: SystemPrompt, texts: tuple[Block, ...], selected: Select
     """Return a turn's system prompt with the selected experiences."""
     if selected is None:
         return prompt
-    messages = selected.selected.messages if selected.selected else ()
-    metadata = {**prompt.metadata, **told_of(selected)}
-    return replace(prompt, advice=texts, advice_messages=messages, metadata=metadata)
+    call, metadata = selected.selected, {**prompt.metadata, **told_of(selected)}
+    prompt = replace(prompt, advice=texts, metadata=metadata)
+    return replace(prompt, advice_messages=call.messages, work=call.usages) if call else prompt
 
 
 async def _render(services: Services, scene: Scene, ask: Ask, signals: Mapping[str, float]) -> SystemPrompt:

@@ -88,6 +88,7 @@ async def conversation(
         page=page,
         entries=entries_of(page, summary),
         summary=summary,
+        work=to_wire((await cue.optimizer.status(name, user=user)).work),
         mind=to_wire(await cue.mind.show(name, user=user)),
         branch_query="branches=all&" if every else "" if page.current else f"branch={page.last}&",
         every_branch=every,

@@ -55,6 +55,14 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "ALTER TABLE memory ADD COLUMN standing INTEGER NOT NULL DEFAULT 0",
         "CREATE INDEX memory_always ON memory (tenant, kind, owner, confidence) WHERE standing = 1",
     ),
+    (
+        """CREATE TABLE work (
+            tenant TEXT NOT NULL, conversation INTEGER NOT NULL, task TEXT NOT NULL, model TEXT NOT NULL,
+            currency TEXT NOT NULL, calls INTEGER NOT NULL, input_tokens INTEGER NOT NULL,
+            output_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL, cost REAL NOT NULL,
+            PRIMARY KEY (tenant, conversation, task, model, currency)
+        ) WITHOUT ROWID""",
+    ),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
