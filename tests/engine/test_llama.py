@@ -132,29 +132,49 @@ async def _say(handle: LlamaModel, text: str) -> str:
     return "".join([piece.text async for piece in handle.stream(request(text))])
 
 
-@pytest.mark.timeout(400)
-async def test_it_reflects_in_the_background_and_refuses_invalid_schemas(tmp_path):
-    (tmp_path / "personas").mkdir()
-    persona = {
-        "id": "p", "name": "P", "baseSystemPrompt": "You are P.",
-        "sentimentTracking": {"enabled": True, "presets": ["all"]},
-    }  # fmt: skip
+@pytest.mark.timeout(600)
+async def test_background_work_is_accepted_repaired_or_refused_with_a_reason(tmp_path):
+    for folder in ("personas", "experience"):
+        (tmp_path / folder).mkdir()
+    tracking = {"enabled": True, "method": "llm", "presets": ["all"]}
+    persona = {"id": "p", "name": "P", "baseSystemPrompt": "You are P.", "sentimentTracking": tracking}
     (tmp_path / "personas" / "p.json").write_text(json.dumps(persona))
+    for name, when in (("refund", "The customer asks for a refund."), ("parcel", "A parcel is late or lost.")):
+        text = f"exp_id: {name}\nwhen: {when}\nwhat: Ask for the order number first.\n"
+        (tmp_path / "experience" / f"handcrafted_exp_{name}.yaml").write_text(text)
     more = {
         "persona__default": "p",
         "persona__speaks": "always",
         "work__model": "model",
+        "experience__timeout_s": 120.0,
         "budget__context": 4096,
         "budget__reply": 150,
     }
+    facts = ("I live in Oslo.", "My sister Ada is a pilot.", "We decided to buy the red boat.", "I prefer tea.")
+    said = [
+        each
+        for fact in facts * 3
+        for each in ({"role": "user", "content": fact}, {"role": "assistant", "content": "Noted."})
+    ]
     async with cue(tmp_path, **more) as handle:
-        await handle.ask(Ask("This is terrible, it still does not work and I am really angry!!", NAME))
-        await handle.settle(timeout=300)
-        [reflection] = (await handle.mind.show(NAME)).reflections
-        [run] = reflection.runs
-        assert run.trigger == "event:user_frustrated"
-        assert run.by == "SmolLM2-135M-Instruct.Q4_1"
-        assert run.outcome in ("moved", "unchanged") or (run.outcome == "refused" and run.reason and not run.changes)
+        await handle.append(NAME, said)
+        await handle.ask(Ask("This is terrible, my parcel is still lost and I am really angry!!", NAME))
+        await handle.settle(timeout=500)
+        records = await handle.audit.list(limit=100)
+        calls = {each.agent: each for each in reversed(records.items) if each.event in ("answer", "reflect")}
+        print()  # noqa: T201
+        for task in ("compactor", "sentiment", "experience selector"):
+            context = calls[task].input_context
+            outcome, reason = context["outcome"], context.get("reason") or "; ".join(context.get("dropped", ()))
+            print(f"{task}: {outcome}{f': {reason}' if reason else ''} | {calls[task].output_summary!r}")  # noqa: T201
+            assert outcome in ("accepted", "repaired") or (outcome == "refused" and reason)
+        runs = [run for each in (await handle.mind.show(NAME)).reflections for run in each.runs]
+        for run in runs:
+            print(f"{run.metaprompt}: {run.outcome}: {run.reason}")  # noqa: T201
+            assert run.outcome in ("moved", "unchanged") or run.reason
+        for work in (await handle.optimizer.status(NAME)).work:
+            print(f"{work.task}: {work.calls} calls, {work.input_tokens} + {work.output_tokens} tokens")  # noqa: T201
+            assert work.model == "SmolLM2-135M-Instruct.Q4_1"
 
 
 # ---- refused files -
