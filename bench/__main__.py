@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from bench.append import append, durable, growth
 from bench.assemble import assemble
+from bench.blocked import blocked, foreground
 from bench.cache import cache
 from bench.gateway import gateway
 from bench.load import load
@@ -30,6 +31,8 @@ ROWS: dict[str, tuple[str, Row]] = {
     "turn": ("Overhead of a whole turn: everything except the model", turn),
     "relay": ("HTTP JSON read, and proxy relay of an SSE event, server CPU", relay),
     "shadow": ("Added time to first token, p95, 32 streams, shadow mode and live", shadow),
+    "blocked": ("The longest wait of 20 polling clients beside one large request", blocked),
+    "foreground": ("A search and a prompt beside the background jobs of imported posts", foreground),
     "gateway": ("Cuebook and other proxies: requests per second, and added time to the first token", gateway),
     "cache": ("The provider's cache: a 60-turn conversation under each provider's rules, simulated", cache),
     "redundancy": ("Redundancy, exact Jaccard ≥ 0.9, CPU", redundancy),

@@ -190,6 +190,8 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_body: Bytes = 8 * 1024 * 1024  # most bytes of a request
     max_v1_body: Bytes = 64 * 1024 * 1024  # most bytes of a request under /v1
     max_post: Bytes = 2 * 1024 * 1024  # most bytes of one message
+    max_posts: Count = 20_000  # most posts or messages of a request
+    max_attachments: Count = 5_000  # most attachments and parts of a request
     line: Count = 64  # most queued turns per conversation
     max_calls: Count = 200  # most model calls per request
     watchers: Watchers = 100  # most concurrent live views and listening /mcp clients

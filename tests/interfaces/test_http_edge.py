@@ -232,6 +232,27 @@ async def test_post_over_two_megabytes_is_rejected(client: httpx.AsyncClient) ->
     assert (await client.get("/api/conversations/c2")).status_code == 404
 
 
+@pytest.mark.parametrize(
+    ("posts", "where"),
+    [
+        ([{"sendFrom": "ann", "message": "x"}] * 20_001, "posts"),
+        (
+            [{"sendFrom": "ann", "message": "x", "attachments": [{"type": "text", "content": ""}] * 5_001}],
+            "attachments",
+        ),
+    ],
+)
+async def test_too_many_posts_or_attachments_are_rejected(
+    client: httpx.AsyncClient, posts: list[Any], where: str
+) -> None:
+    answer = await client.post("/api/conversations/c1/posts", json={"posts": posts})
+    assert (answer.status_code, problem(answer)["where"]) == (413, where)
+    messages = [{"role": "user", "content": post["message"], **post} for post in posts]
+    answer = await client.post("/v1/chat/completions", json={"messages": messages})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (413, where)
+    assert await nothing_stored(client)
+
+
 async def test_body_over_the_limit_is_rejected_before_it_is_read(client: httpx.AsyncClient) -> None:
     limit = 8 * 1024 * 1024
     read = 0

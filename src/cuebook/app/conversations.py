@@ -1,8 +1,8 @@
 """Store, list, read, compress and delete conversations: the `cue.conversations` API."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import tzinfo
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -24,7 +24,8 @@ from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.namespace import Namespace, append, check_first, zone_of
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.drafts import Posted, check_text, check_time, dated
+from cuebook.engine.core.drafts import Posted, PostFactory, check_text, check_time, dated
+from cuebook.engine.core.offload import slices
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, InvalidInput, NotFound
@@ -54,8 +55,6 @@ from cuebook.records.portable import role_rounds, rounds_of, shared_entries
 from cuebook.records.turn import title_of
 from cuebook.wire.chat_messages import MessageContent, read_message
 
-#: Posts above this many characters, or more than MANY posts, are parsed in a thread so that streams do not wait.
-LARGE, MANY = 100_000, 64
 #: Number of posts loaded at a time for a page of rounds.
 ROUND_POSTS = 200
 #: Number of conversations loaded at a time.
@@ -64,6 +63,64 @@ MARKS = 500
 TICK_S = 0.001
 
 Failed = Annotated[bool, Meta(description="Include failed rounds."), Argument(flag="failed")]
+
+
+def _amount_of(posts: Any) -> tuple[int, int]:
+    """Return the characters of posts, about, and the number of posts and parts; their types may be wrong."""
+    with suppress(TypeError, AttributeError):
+        parts = [part for each in posts if isinstance(each, Posted) for part in each.parts]
+        texts = [each.message if isinstance(each, Posted) else str(each.get("content")) for each in posts]
+        return sum(map(len, texts)) + sum(len(part.content) for part in parts), len(texts) + len(parts)
+    return 0, 0
+
+
+def draft_posts(
+    writer: PostFactory,
+    numbered: Sequence[tuple[int, str, Posted | Mapping[str, Any]]],
+    *,
+    user: str | None,
+    persona: str | None,
+    now: float,
+    zone: tzinfo,
+) -> tuple[Draft, ...]:
+    """Return the drafts of posts, given by number and new id. Raises InvalidInput naming the post."""
+    terms: Any = {"user": user, "persona": persona, "now": now}
+    return dated(
+        [_draft(writer, value, number=number, fresh=fresh, **terms) for number, fresh, value in numbered], zone
+    )
+
+
+def _draft(
+    writer: PostFactory,
+    value: Posted | Mapping[str, Any],
+    *,
+    number: int,
+    fresh: str,
+    user: str | None,
+    persona: str | None,
+    now: float,
+) -> Draft:
+    at = now + number * TICK_S
+    try:
+        if isinstance(value, Posted):
+            return writer.posted(value, id=fresh, now=at, persona=persona, user=user)
+        fields = dict(value)
+        id_, when = fields.pop("id", None), fields.pop("timestamp", None)
+        check_time(at if when is None else when)
+        raw = msgspec.json.encode(fields)
+        message_content = read_message(raw, index=number)
+        if fields.get("content") is None:
+            _check_said(message_content, f"messages[{number}].content")
+        at = at if when is None else float(when)
+        return writer.message(raw, message_content, id=id_ or fresh, user=user, now=at, owner=user)
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
+        msg = f"posts[{number}]: cannot be encoded as JSON ({error})."
+        raise InvalidInput(msg, where=f"posts[{number}]") from error
+    except InvalidInput as error:
+        if error.where and error.where.startswith("messages[") and not isinstance(value, Posted):
+            raise  # the error already names the field
+        where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
+        raise type(error)(f"posts[{number}]: {error}", where=where) from error
 
 
 class Conversations(Namespace):
@@ -86,7 +143,9 @@ class Conversations(Namespace):
         `parent` is the id of the post they follow (default: the head; "": none). A post id that exists with the same
         content is skipped; with other content it raises Conflict. Raises InvalidInput naming the post.
         """
-        check_append(conversation, posts, user=user, persona=persona, parent=parent, idempotency_key=idempotency_key)
+        names = {"user": user, "persona": persona, "parent": parent, "idempotency_key": idempotency_key}
+        offload, (size, items) = self._services.offload, _amount_of(posts)
+        await offload.run(size, partial(check_append, conversation, posts, **names), items=items)
         if not conversation:
             msg = "conversation: empty. Provide a conversation id."
             raise InvalidInput(msg, where="conversation")
@@ -95,46 +154,22 @@ class Conversations(Namespace):
             raise InvalidInput(msg, where="posts")
         zone = await zone_of(self._services, conversation, user=user, time_zone=time_zone)
         now = self._services.clock.now()
-
-        def draft_all() -> tuple[Draft, ...]:
-            return dated([self._draft(each, number, user, persona, now) for number, each in enumerate(posts)], zone)
-
-        large = len(posts) > MANY or any(
-            len(each.message if isinstance(each, Posted) else str(each.get("content", ""))) > LARGE for each in posts
-        )
-        drafts = await asyncio.to_thread(draft_all) if large else draft_all()
+        new = [(number, self._services.dice.new_id("post"), each) for number, each in enumerate(posts)]
+        drafts: list[Draft] = []
+        for part in slices(new):
+            draft = partial(draft_posts, self._services.writer, part, user=user, persona=persona, now=now, zone=zone)
+            drafts += await offload.compute(draft, size=size, items=items)
         batch = Batch(
-            conversation=conversation, drafts=drafts, time_zone=time_zone, now=now, persona=persona, parent=parent
+            conversation=conversation,
+            drafts=tuple(drafts),
+            time_zone=time_zone,
+            now=now,
+            persona=persona,
+            parent=parent,
         )
         work = partial(append, self._services, Scope(user=user), batch)
         asked = ["append", conversation, parent, [draft.digest.hex() for draft in drafts]]
         return await self._run_once(idempotency_key, asked, Appended, work, user=user)
-
-    def _draft(
-        self, value: Posted | Mapping[str, Any], number: int, user: str | None, persona: str | None, now: float
-    ) -> Draft:
-        services, at = self._services, now + number * TICK_S
-        fresh = services.dice.new_id("post")
-        try:
-            if isinstance(value, Posted):
-                return services.writer.posted(value, id=fresh, now=at, persona=persona, user=user)
-            fields = dict(value)
-            id_, when = fields.pop("id", None), fields.pop("timestamp", None)
-            check_time(at if when is None else when)
-            raw = msgspec.json.encode(fields)
-            message_content = read_message(raw, index=number)
-            if fields.get("content") is None:
-                _check_said(message_content, f"messages[{number}].content")
-            now = at if when is None else float(when)
-            return services.writer.message(raw, message_content, id=id_ or fresh, user=user, now=now, owner=user)
-        except (TypeError, UnicodeEncodeError, RecursionError) as error:
-            msg = f"posts[{number}]: cannot be encoded as JSON ({error})."
-            raise InvalidInput(msg, where=f"posts[{number}]") from error
-        except InvalidInput as error:
-            if error.where and error.where.startswith("messages[") and not isinstance(value, Posted):
-                raise  # the error already names the field
-            where = f"posts[{number}].{error.where}" if error.where else f"posts[{number}]"
-            raise type(error)(f"posts[{number}]: {error}", where=where) from error
 
     @operation(
         "GET /api/conversations",

@@ -21,6 +21,7 @@ from cuebook.records.memory import Category, Memory
 
 LONGEST_WORD: Final = 48  # maximum characters of a word; hex digests differ in far fewer
 KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each other distinct word once
+MOST_WORDS: Final = 50_000  # indexed words of a post; its text is stored whole
 
 _APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\uff07": "'", "_": " "})
 _MARKS: Final = Expression("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff]+")
@@ -82,6 +83,7 @@ def key_text(speaker: str, when: float, text: str, *, zone: tzinfo = UTC) -> str
     if len(body) > KEY_WORDS:
         seen = set(body[:KEY_WORDS])
         body = body[:KEY_WORDS] + [word for word in dict.fromkeys(body[KEY_WORDS:]) if word not in seen]
+        del body[MOST_WORDS:]
     end = text[-400:].rstrip()
     end = _CAPTION.sub("", end) if end.endswith("]") else end
     asks = end.rstrip().endswith(("?", "？", "؟"))

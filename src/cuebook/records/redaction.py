@@ -109,18 +109,23 @@ _PROSE = _pattern("prose", re.IGNORECASE)
 
 # ---------------------------------------------------------------- payment cards
 
-_CARD_RUN = Expression(r"[0-9](?:[ -]?[0-9]){12,}+")
-#: Digits per group as printed on cards: 4-4-4-4 with up to three more, 4-6-5 (American Express), 4-6-4 (Diners).
-_CARD_GROUPS = frozenset({(4, 4, 4, 4), (4, 4, 4, 4, 1), (4, 4, 4, 4, 2), (4, 4, 4, 4, 3), (4, 6, 5), (4, 6, 4)})
+#: A number as printed on cards: in one group, in 4-4-4-4 with up to three more (group 2), in 4-6-5 or 4-6-4. Numbers
+#: may overlap: the match is the first digit.
+_CARD_AT = Expression(
+    r"[2-6](?<![0-9][2-6])"
+    r"(?=([0-9]{12,18}(?![0-9])|[0-9]{3}(?:[ -][0-9]{4}){3}(?![0-9])|[0-9]{3}[ -][0-9]{6}[ -][0-9]{4,5}(?![0-9]))"
+    r"([ -][0-9]{1,3}(?![0-9]))?)"
+)
 _CARD_LENGTHS = range(13, 20)
+_DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")
 _CARD = _pattern("card", re.VERBOSE)
 
 
 def spans(text: str) -> list[Span]:
     """Return all secrets, ordered and disjoint; overlapping secrets are merged under the more specific family."""
-    if not hinted(text):
-        return []
     cards = [(start, end, "card") for start, end in _card_numbers(text) if _stands_alone(text, start, end)]
+    if not cards and not _mentions(text):
+        return []
     results = [*_shapes(text), *_private_keys(text), *_url_passwords(text), *cards, *_named(text)]
     if not results:
         return []
@@ -147,13 +152,17 @@ def begun(text: str) -> int:
 
 def hinted(text: str) -> bool:
     """Return whether `spans` could find anything, by a fast check."""
+    return _mentions(text) or next(_card_numbers(text), None) is not None
+
+
+def _mentions(text: str) -> bool:
+    """Return whether a text has a part of a secret that is no card."""
     lower = _lower(text)
     return (
         any(map(text.__contains__, _hints()))
         or any(map(lower.__contains__, _announcing()))
         or "PRIVATE KEY" in text
         or ("://" in text and "@" in text)
-        or next(_card_numbers(text), None) is not None
     )
 
 
@@ -177,8 +186,8 @@ def is_card(digits: str) -> bool:
     """Return whether a number is a payment card: issuer prefix, length and Luhn checksum (ISO/IEC 7812-1, annex B)."""
     if len(digits) not in _CARD_LENGTHS or not _CARD.fullmatch(digits):
         return False
-    doubled = (int(digit) * 2 for digit in digits[-2::-2])
-    return (sum(map(int, digits[-1::-2])) + sum(two - 9 if two > 9 else two for two in doubled)) % 10 == 0
+    values = digits.encode()
+    return (sum(values[-1::-2]) + sum(values[-2::-2].translate(_DOUBLED)) - len(values) * ord("0")) % 10 == 0
 
 
 def _lower(text: str) -> str:
@@ -214,15 +223,13 @@ def _url_passwords(text: str) -> Iterator[Span]:
 
 def _card_numbers(text: str) -> Iterator[tuple[int, int]]:
     """Find card numbers regardless of their neighbors: in JSON an escaped line break ends in a letter."""
-    for run in _CARD_RUN.finditer(text):
-        groups = [(run.start() + one.start(), run.start() + one.end()) for one in re.finditer(r"[0-9]+", run.group())]
-        for first, (begin, stop) in enumerate(groups):
-            for count in (1,) if stop - begin in _CARD_LENGTHS else (3, 4, 5) if stop - begin == 4 else ():
-                window = groups[first : first + count]
-                start, end = begin, window[-1][1]
-                printed = count == 1 or tuple(stop - begin for begin, stop in window) in _CARD_GROUPS
-                if printed and is_card(re.sub("[ -]", "", text[start:end])):
-                    yield start, end
+    for first in _CARD_AT.finditer(text):
+        start, end = first.start(), first.end(1)
+        digits = text[start:end].replace(" ", "").replace("-", "")
+        if is_card(digits):
+            yield start, end
+        if first[2] and len(digits) == end - start - 3 and is_card(digits + first[2][1:]):
+            yield start, first.end(2)
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:

@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -59,6 +60,8 @@ KEEP_S = 5
 #: Longer than clients keep an idle connection (httpx: 5 s), so that no client sends into a closing one.
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
+#: Seconds after which a thread gives up the interpreter's lock. The event loop waits for it after each of its waits.
+SWITCH_S = 0.001
 _PAGES = [
     *site.ROUTES, *live.ROUTES, *turn_views.ROUTES, *conversation_views.ROUTES, *memory_views.ROUTES,
     *prompt_views.ROUTES, *mind_views.ROUTES, *audit_views.ROUTES, *shadow_views.ROUTES,
@@ -220,9 +223,12 @@ def serve(
     host = host or settings.host
     keyed = not is_local(host) and asyncio.run(_has_keys(cue))
     sockets = listen(host, settings.port if port is None else port, keyed=keyed)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
     try:
         asyncio.run(_serve(cue, host, sockets, started=started, beside=beside, grace_s=grace_s))
     finally:
+        sys.setswitchinterval(before)
         for each in sockets:
             each.close()
 
@@ -257,7 +263,8 @@ async def _serve(
 
         server.when_started = ready
         gc.freeze()  # exclude startup objects from garbage collection, which would pause streams for 0.1 s
-        await server.serve(sockets=sockets)
+        async with cue.services.offload.child_process():
+            await server.serve(sockets=sockets)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

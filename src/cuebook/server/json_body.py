@@ -9,10 +9,12 @@ import msgspec
 from litestar.dto import AbstractDTO
 from litestar.openapi.spec import Reference, Schema
 from litestar.typing import FieldDefinition
+from msgspec import Raw, Struct, structs
 
-from cuebook.errors import InvalidInput
+from cuebook.config import ServerConfig
+from cuebook.errors import InvalidInput, TooLarge
 from cuebook.records.expression import nests_deeper
-from cuebook.server.caller import AnyRequest, check_named
+from cuebook.server.caller import AnyRequest, check_named, own_cue
 from cuebook.validate import Fault, validate
 
 T = TypeVar("T")
@@ -97,6 +99,44 @@ def _texts(value: Any, where: str) -> Iterator[tuple[str, str]]:
             yield from _texts(each, below)
 
 
+class _Parts(Struct):
+    """A post or message: the values in it that are counted."""
+
+    attachments: list[Raw] | str | None = None
+    parts: list[Raw] | str | None = None
+    content: list[Raw] | str | None = None
+
+
+class _Amount(Struct):
+    """A body: the values in it that are counted."""
+
+    posts: list[_Parts] = []
+    messages: list[_Parts] = []
+    attachments: list[Raw] = []
+
+
+_amount = msgspec.json.Decoder(_Amount).decode
+
+
+def check_amount(body: bytes, limits: ServerConfig) -> None:
+    """Check how many posts and attachments a body has. Others wait while it is parsed. Raises TooLarge."""
+    if body.count(b"{") <= min(limits.max_posts, limits.max_attachments):
+        return
+    try:
+        found = _amount(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return  # the route's own parser names the fault
+    posts = [*found.posts, *found.messages]
+    parts = sum(len(each) for post in posts for each in structs.astuple(post) if isinstance(each, list))
+    for many, most, what, setting in (
+        (len(posts), limits.max_posts, "posts", "server.max_posts"),
+        (parts + len(found.attachments), limits.max_attachments, "attachments", "server.max_attachments"),
+    ):
+        if many > most:
+            msg = f"Too many {what}: {many:,} exceed the limit of {most:,}. Split the request or raise {setting}."
+            raise TooLarge(msg, where=what)
+
+
 class JsonBody(AbstractDTO[T], Generic[T]):
     """Decodes and validates a route's `data` from bytes, and documents its type."""
 
@@ -113,6 +153,7 @@ class JsonBody(AbstractDTO[T], Generic[T]):
         cls._names = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
 
     def decode_bytes(self, value: bytes) -> T:
+        check_amount(value, own_cue(cast("AnyRequest", self.asgi_connection)).config.settings.server)
         data = read_json(value, self._decoder)
         user, organization = (getattr(data, self._names.get(each, ""), None) for each in ("userId", "organizationId"))
         check_named(cast("AnyRequest", self.asgi_connection), user=user, organization=organization)
@@ -141,4 +182,5 @@ class RawBody(JsonBody[T], Generic[T]):
     """A body that its route gets as bytes and checks itself; its type is only documented."""
 
     def decode_bytes(self, value: bytes) -> Any:
+        check_amount(value, own_cue(cast("AnyRequest", self.asgi_connection)).config.settings.server)
         return value

@@ -55,6 +55,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable
+from typing import Any
 
 from cuebook.errors import InvalidInput
 
@@ -203,15 +204,23 @@ def exact(name: str) -> Counter:
         quicktok = importlib.import_module("quicktok")
     except ImportError:
         raise InvalidInput(f"Missing package for exact {name} counts. Install cuebook[exact-tokens].") from None
-    encoding = quicktok.get_encoding(_ENCODINGS[name])
+    return _Exact(name, quicktok.get_encoding(_ENCODINGS[name]))
 
-    def count(text: str) -> int:
+
+class _Exact:
+    """Counts with a tokenizer; another process loads it again."""
+
+    def __init__(self, name: str, encoding: Any) -> None:
+        self._name, self._encoding = name, encoding
+
+    def __call__(self, text: str) -> int:
         try:
-            return int(encoding.count(text))
+            return int(self._encoding.count(text))
         except TypeError:  # lone surrogates
-            return int(encoding.count(text.encode("utf-8", "replace").decode("utf-8")))
+            return int(self._encoding.count(text.encode("utf-8", "replace").decode("utf-8")))
 
-    return count
+    def __reduce__(self) -> tuple[Callable[[str], Counter], tuple[str]]:
+        return counter, (self._name,)
 
 
 # ---------------------------------------------------------------- cutting

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from cuebook.memory.excerpt import excerpt, pack
 from cuebook.memory.recall import match_values, rank, read_query
-from cuebook.memory.tokenizer import KEY_WORDS, key_text, query_words, read_period, words
+from cuebook.memory.tokenizer import KEY_WORDS, MOST_WORDS, key_text, query_words, read_period, words
 from cuebook.records.memory import RecallCandidate, SearchResult
 
 DAY = 86_400.0
@@ -130,6 +130,8 @@ def test_a_huge_post_is_found_by_each_of_its_words():
     key = key_text("tool", MONDAY, text).split()
     assert len(key) < 7_000 + KEY_WORDS
     assert {f"w{n}" for n in range(7000)} <= set(key)
+    many = key_text("tool", MONDAY, " ".join(f"w{n}" for n in range(MOST_WORDS + 9))).split()
+    assert len(many) == len("2024 may 13 monday tool |".split()) + MOST_WORDS
 
 
 @pytest.mark.parametrize(

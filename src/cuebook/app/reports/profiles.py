@@ -244,7 +244,8 @@ class _ConversationReplay:
             planned = next_pass(self._services, source, state.profile) if verdict == "due" else None
             if planned is None:
                 return
-            summary, (kept, added) = await asyncio.to_thread(by_quotes, self._services, planned)
+            values = (planned, self._services.count, self._services.clock.now())
+            summary, (kept, added) = await self._services.offload.compute(by_quotes, *values)
             last = _ProfilePass(summary, [*kept, *added])
             state.passes.append(last)
             state.last_at = now

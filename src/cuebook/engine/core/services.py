@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from cuebook.config import BudgetConfig, ConfigSections
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.judgement_cache import Ledgers
+from cuebook.engine.core.offload import Offload
 from cuebook.engine.core.scheduling import ConversationQueue, ForegroundGate
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink
@@ -191,15 +192,18 @@ def read_zone(name: object, where: str = TIME_ZONE) -> tzinfo:
 
 
 class LruCache(OrderedDict[K, V]):
-    """A dictionary that holds at most `most` entries: setting one more evicts the least recently set one."""
+    """A dictionary that holds at most `most` entries: setting one more evicts the least recently set one.
+
+    Threads may set entries at the same time.
+    """
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
 
     def __setitem__(self, key: K, value: V) -> None:
+        self.pop(key, None)
         super().__setitem__(key, value)
-        self.move_to_end(key)
         if len(self) > self._most:
             self.popitem(last=False)
 
@@ -297,6 +301,7 @@ class Services(Struct, kw_only=True):
     analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)
     cost_of: Callable[[str, Usage], dict[str, float]] = lambda *_: {}  # of a call of a model, by currency
     foreground: ForegroundGate = field(default_factory=ForegroundGate)  # calls that jobs wait for
+    offload: Offload = field(default_factory=Offload)
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)  # set when a background job may be due
     sinks: Mapping[str, Sink] = {}  # receivers of each finished pass, by name
     failpoint: Callable[[str], None] = lambda _: None

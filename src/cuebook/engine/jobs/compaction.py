@@ -181,7 +181,7 @@ async def compact_once(services: Services, scope: Scope, conversation: str, prof
             await services.audit.append(source.scope, (record, *refusal))
             raise
     else:
-        derived = await asyncio.to_thread(by_quotes, services, summarized)  # large posts take time
+        derived = await services.offload.compute(by_quotes, summarized, services.count, services.clock.now())
     services.failpoint("compact.made")
     summary, (kept, new) = derived
     items = {item.id: item for item in source.items}
@@ -225,7 +225,7 @@ def _result(services: Services, source: CompactionInput, summary: Summary, **mor
 
 
 def _summary(
-    services: Services, summarized: Pass, markdown: str, memory_json: Mapping[str, object], **more: Any
+    summarized: Pass, markdown: str, memory_json: Mapping[str, object], *, count: Counter, now: float, **more: Any
 ) -> Summary:
     source, posts = summarized.source, summarized.posts
     before = source.previous
@@ -237,11 +237,17 @@ def _summary(
         markdown=markdown,
         memory_json=dict(memory_json),
         profile=summarized.profile.id,
-        created_at=services.clock.now(),
-        tokens=services.count(markdown) + services.count(compact(memory_json)),
+        created_at=now,
+        tokens=count(markdown) + count(compact(memory_json)),
         corrected=source.corrected,
         **more,
     )
+
+
+def _made(
+    services: Services, summarized: Pass, markdown: str, memory_json: Mapping[str, object], **more: Any
+) -> Summary:
+    return _summary(summarized, markdown, memory_json, count=services.count, now=services.clock.now(), **more)
 
 
 def _within_calls(posts: Sequence[Post]) -> frozenset[int]:
@@ -252,17 +258,16 @@ def _within_calls(posts: Sequence[Post]) -> frozenset[int]:
 # ---- By quotes ------------------------------------------------------------------------------------------------------
 
 
-def by_quotes(services: Services, summarized: Pass) -> Derived:
+def by_quotes(summarized: Pass, count: Counter, now: float) -> Derived:
     """Return the summary of a pass in the words of its posts, and the conversation's items after it."""
     source, lines, most = summarized.source, summarized.lines, summarized.most
     merged = _with_quotes(summarized)
     previous = source.previous.markdown if source.previous else ""
     items = [*merged[0], *merged[1]]
-    markdown, memory_json, tainted = write(
-        items, previous=previous, max_tokens=most, count=services.count, zone=summarized.zone
-    )
-    markdown = markdown or _in_brief(untold(lines, source.corrections), most, services.count)
-    return _summary(services, summarized, markdown, memory_json, tainted=tainted, made_by="quotes"), merged
+    markdown, memory_json, tainted = write(items, previous=previous, max_tokens=most, count=count, zone=summarized.zone)
+    markdown = markdown or _in_brief(untold(lines, source.corrections), most, count)
+    terms: Any = {"count": count, "now": now, "tainted": tainted, "made_by": "quotes"}
+    return _summary(summarized, markdown, memory_json, **terms), merged
 
 
 def _with_quotes(summarized: Pass) -> Merged:
@@ -320,7 +325,7 @@ async def _by_model(
     source, lines, model = summarized.source, summarized.lines, services.work_model
     if model is None:
         raise BackendError("No model for background jobs. Set `work.model`.")
-    quoted = await asyncio.to_thread(_with_quotes, summarized)
+    quoted = await services.offload.compute(_with_quotes, summarized)
     quotes = offered(*quoted)
     known = {*quotes, *(source_id for item in source.items for source_id in item.sources)}
     request = ModelRequest(
@@ -394,7 +399,7 @@ def _from_answer(
     )
     tainted = "\n".join(filter(None, (text, others)))
     derived = [each for each in items if each.id in stored], [each for each in items if each.id not in stored]
-    return (_summary(services, summarized, markdown, memory_json, tainted=tainted, **more), derived), actions, refused
+    return (_made(services, summarized, markdown, memory_json, tainted=tainted, **more), derived), actions, refused
 
 
 def _messages(summarized: Pass, instruction: str, quotes: Mapping[str, Item]) -> tuple[bytes, ...]:
@@ -461,7 +466,7 @@ async def compress_by_hand(
     profile, zone = choose(services.settings.compaction, None), services.settings.zone
     summarized = Pass(source=source, posts=source.posts[:end], lines=lines[:end], profile=profile, zone=zone)
     more = {"tainted": before.tainted if before else "", "made_by": "caller"}
-    summary = _summary(services, summarized, markdown, before.memory_json if before else _EMPTY, **more)
+    summary = _made(services, summarized, markdown, before.memory_json if before else _EMPTY, **more)
     return await services.store.save_summary(scope, _result(services, source, summary))
 
 

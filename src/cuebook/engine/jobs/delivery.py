@@ -9,8 +9,8 @@ summaries in order. If a process dies between the sink's return and the deletion
 the same id.
 """
 
-import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -63,7 +63,7 @@ DELIVERY = Job(name="delivery", due=_due, run=deliver)
 
 async def _decided(services: Services, scope: Scope, delivering: DeliveryInput, *, now: float) -> list[PlaceChange]:
     """Return the changes of the places that a delivery reaches."""
-    entries = await asyncio.to_thread(_items_to_deliver, delivering)
+    entries = await services.offload.compute(_items_to_deliver, delivering)
     rows: dict[Place, list[Item]] = {}
     for item in entries:
         for place in _places(services, item, delivering, now=now):
@@ -140,7 +140,7 @@ async def _place_change(
         items = [_unnamed(item, speakers) for item in items]
     near, ids = [item.text for item in items], [memory_id(place, item.category, item.text) for item in items]
     generation, memories_there = await services.store.memories.place(scope, place, near=near, ids=ids)
-    memories = await asyncio.to_thread(
+    merge = partial(
         merge_into_place,
         place,
         memories_there,
@@ -149,6 +149,7 @@ async def _place_change(
         now=services.clock.now(),
         news=() if delivering.again else [post.id for post in delivering.posts],
     )
+    memories = await services.offload.compute(merge)
     return PlaceChange(place=place, generation=generation, memories=tuple(memories))
 
 

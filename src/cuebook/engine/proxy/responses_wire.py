@@ -105,7 +105,7 @@ class ResponsesWire(TranslatedWire):
         request, user = self._request, self.call.user or self._request.user
         if self._answers is not None:
             await self._load_before(self._answers)
-            return self.read()
+            return await super().load()
         leading = int(bool(request.instructions))  # they apply to this answer only; developer messages stay
         changes: dict[str, Any] = {"metadata": self._stored_fields()}
         if request.previous is not None:
@@ -123,7 +123,7 @@ class ResponsesWire(TranslatedWire):
             changes |= {"conversation": conversation, "server_history": goes_on}
             changes |= {"leading": leading if goes_on else None, "lists": conversation is None and not goes_on}
         self.call = msgspec.structs.replace(self.call, **changes)
-        return self.read()
+        return await super().load()
 
     def read(self) -> TurnRequest:
         """Parse the request. Raises InvalidInput naming the field, NotFound if nobody can compact."""

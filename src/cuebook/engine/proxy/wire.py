@@ -100,7 +100,7 @@ class Wire(ABC):
 
     async def load(self) -> TurnRequest:
         """Load what the request refers to, and parse it. Raises InvalidInput, NotFound, Conflict."""
-        return self.read()
+        return await self.services.offload.run(len(self.call.body), self.read)
 
     @abstractmethod
     def read(self) -> TurnRequest:

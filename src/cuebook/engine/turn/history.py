@@ -17,6 +17,8 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cuebook.engine.core.drafts import Posted, PostFactory
+from cuebook.engine.core.offload import slices
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.alignment import TAIL, Continuation, anchors, continue_at, continue_path, same_conversation
 from cuebook.engine.turn.request import TurnRequest
@@ -115,10 +117,10 @@ async def align_history(services: Services, request: TurnRequest, *, is_busy: bo
     if (posted := request.posted) is not None:  # one new post after the head
         where: Any = {"id": request.post_id or services.dice.new_id("post"), "now": services.clock.now()}
         where |= {"persona": None, "user": ask.user}
-        draft, live = writer.posted(posted, **where), None
-        if draft.message != posted.message or draft.parts != posted.parts:  # stored text has secrets redacted
-            live = replace(writer, redactor=None).posted(posted, **where)
-            draft = replace(draft, tokens=max(draft.tokens, live.tokens))
+        size = len(posted.message) + sum(len(part.content) for part in posted.parts)
+        draft, live = await services.offload.compute(
+            draft_posted, writer, posted, where, size=size, items=len(posted.parts)
+        )
         return HistoryPosition(ask=ask, drafts=(draft,), live=live)
     new = Continuation(Conversation(id=ask.conversation, user=ask.user), request.parent)
     if request.only_new:
@@ -144,8 +146,8 @@ async def align_history(services: Services, request: TurnRequest, *, is_busy: bo
 
 async def _position(services: Services, request: TurnRequest, continuation: Continuation) -> HistoryPosition:
     """Return the position of a request's messages, with drafts of the new ones."""
-    draft = partial(draft_of, services, request, owner=continuation.conversation.user)
-    drafts = tuple(map(draft, request.history[continuation.first_new :]))
+    draft = partial(_drafts, services, request, owner=continuation.conversation.user)
+    drafts = await draft(request.history[continuation.first_new :])
     gaps = [(at, [request.history[n] for n in numbers]) for at, numbers in continuation.gaps]
     waiting = None
     if not continuation.is_side_branch and continuation.parent != 0 and all(each.role == TOOL for each in drafts):
@@ -157,7 +159,7 @@ async def _position(services: Services, request: TurnRequest, continuation: Cont
         ask=replace(request.ask, text="") if continuation.is_side_branch else request.ask,
         drafts=drafts,
         parent=continuation.parent,
-        insertions=tuple((at, tuple(map(draft, messages))) for at, messages in gaps),
+        insertions=tuple([(at, await draft(messages)) for at, messages in gaps]),
         new=(*range(continuation.first_new, len(request.history)), *inserted),
         seqs=continuation.seqs,
         is_side_branch=continuation.is_side_branch,
@@ -166,17 +168,40 @@ async def _position(services: Services, request: TurnRequest, continuation: Cont
     )
 
 
+def draft_posted(writer: PostFactory, posted: Posted, where: Mapping[str, Any]) -> tuple[Draft, Draft | None]:
+    """Return the draft of a new post, and the one of its own text if the stored text has secrets redacted."""
+    draft = writer.posted(posted, **where)
+    if draft.message == posted.message and draft.parts == posted.parts:
+        return draft, None
+    live = replace(writer, redactor=None).posted(posted, **where)
+    return replace(draft, tokens=max(draft.tokens, live.tokens)), live
+
+
 def draft_of(services: Services, request: TurnRequest, message: ResentMessage, *, owner: str | None) -> Draft:
     """Return the draft of a client's message. `owner` is the conversation's user."""
-    return services.writer.message(
-        message.raw,
-        message.content,
-        id=services.dice.new_id("post"),
-        user=request.ask.user,
-        now=services.clock.now(),
-        owner=owner,
-        clean=not message.secret,
+    where = {"user": request.ask.user, "now": services.clock.now(), "owner": owner}
+    return draft_messages(services.writer, [(services.dice.new_id("post"), message)], where)[0]
+
+
+def draft_messages(
+    writer: PostFactory, messages: Sequence[tuple[str, ResentMessage]], where: Mapping[str, Any]
+) -> tuple[Draft, ...]:
+    """Return the drafts of a client's messages, given by new id."""
+    return tuple(
+        writer.message(each.raw, each.content, id=id_, clean=not each.secret, **where) for id_, each in messages
     )
+
+
+async def _drafts(
+    services: Services, request: TurnRequest, messages: Sequence[ResentMessage], *, owner: str | None
+) -> tuple[Draft, ...]:
+    drafts: tuple[Draft, ...] = ()
+    amount = {"size": sum(len(each.raw) for each in messages), "items": len(messages)}
+    where = {"user": request.ask.user, "now": services.clock.now(), "owner": owner}
+    new = [(services.dice.new_id("post"), each) for each in messages]
+    for part in slices(new):
+        drafts += await services.offload.compute(draft_messages, services.writer, part, where, **amount)
+    return drafts
 
 
 async def _waiting(services: Services, request: TurnRequest, *, parent: int | None, caller: int | None) -> Turn | None:
@@ -298,7 +323,7 @@ async def _summarized(services: Services, request: TurnRequest) -> Continuation 
         return None
     heads = await services.store.answers_at_heads(request.scope, looked=LOOKED, limit=LAST_ANSWERS)
     for conversation, answer in heads:
-        if contains_summary(text, answer):
+        if await services.offload.run(len(text), partial(contains_summary, text, answer)):
             return Continuation(conversation, is_side_branch=True)
     return None
 

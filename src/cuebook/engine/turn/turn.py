@@ -8,6 +8,7 @@ jobs give priority to a waiting caller.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, nullcontext
+from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -122,5 +123,7 @@ async def decide_turn(services: Services, request: TurnRequest, position: Histor
         if choosing is not None and (prompt.texts or not ask.relayed):
             prompt = with_advice(prompt, *await choosing)
     contents = window_request(services, scene, request, position, prompt, query=query, memories=memories)
-    plan = await compare_with_previous(services, request.scope, plan_window(services, scene, contents))
+    longest = max((post.tokens for post in contents.path), default=0)  # a token has about four characters
+    plan = await services.offload.run(4 * longest, partial(plan_window, services, scene, contents))
+    plan = await compare_with_previous(services, request.scope, plan)
     return decision_of(services, request, position, prompt, plan, turn=turn, outcome=outcome)

@@ -7,6 +7,7 @@ same user are compared.
 
 import unicodedata
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate, takewhile
 from typing import Final
 
@@ -32,12 +33,13 @@ EARLIER: Final = 8
 
 async def has_known_frame(services: Services, request: TurnRequest) -> bool:
     """Return whether the frame of a request's only message came before around other content."""
-    text = services.writer.clean(request.history[0].content.message)
-    frame = frame_of(services.settings, text)
+    whole, offload = request.history[0].content.message, services.offload
+    text = await offload.run(len(whole), partial(services.writer.clean, whole))
+    frame = await offload.run(len(text), partial(frame_of, services.settings, text))
     if frame is None:
         return False
     earlier = await services.store.framed_texts(request.scope, frame, user=request.ask.user, limit=EARLIER)
-    return is_framed(text, earlier)
+    return await offload.run(len(text), partial(is_framed, text, earlier))
 
 
 def frame_of(settings: Settings, text: str | None) -> tuple[bytes, bytes] | None:

@@ -1,9 +1,12 @@
 """Serve `POST /api/conversations/{conversation}/posts`, which imports posts."""
 
+from typing import Any
+
 from litestar import post
 from litestar.params import FromPath, JSONBody
 from litestar.response.base import ASGIResponse
 
+from cuebook import Posted
 from cuebook.errors import InvalidInput
 from cuebook.records.conversation import SYSTEM, Appended
 from cuebook.server.api import types as wire
@@ -32,10 +35,16 @@ async def add_posts(
     posts, messages = data.posts or [], data.messages or []
     if any(each.send_from == SYSTEM for each in posts) or any(each.get("role") in SYSTEM_ROLES for each in messages):
         caller_of(request).need("agent", "Storing a system post")
-    appended = await cue_of(request).append(
+
+    def read() -> list[Posted] | list[dict[str, Any]]:
+        read_posts = [wire.posted_of(each, number) for number, each in enumerate(posts)]
+        return read_posts or [wire.message_with_time(each, number) for number, each in enumerate(messages)]
+
+    cue = cue_of(request)
+    items = len(posts) + len(messages) + sum(len(each.attachments) + len(each.parts or ()) for each in posts)
+    appended = await cue.append(
         name_in(conversation),
-        [wire.posted_of(each, number) for number, each in enumerate(posts)]
-        or [wire.message_with_time(each, number) for number, each in enumerate(messages)],
+        await cue.services.offload.run(0, read, items=items),
         user=user_of(request, data.user_id, user_id),
         persona=data.persona_id or None,
         parent=wire.chain_of(posts),
