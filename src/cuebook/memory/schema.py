@@ -144,7 +144,8 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _text(value: Any) -> str:
-    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+    text = str(value) if isinstance(value, str | int | float) else ""
+    return text.replace("\0", "").strip()  # a database's text holds no NUL
 
 
 def _read_item(category: Category, value: Any, cited: "_Citations") -> dict[str, Any]:
@@ -153,7 +154,7 @@ def _read_item(category: Category, value: Any, cited: "_Citations") -> dict[str,
     named = category in {"people", "projects"}
     key = "name" if named else "text"
     others = (each for name, each in raw.items() if name not in _NO_TEXT and isinstance(each, str))
-    text = _text(raw.get(key)) or next(filter(None, map(str.strip, others)), "")
+    text = _text(raw.get(key)) or next(filter(None, map(_text, others)), "")
     values = {name: _text(raw.get(name)) for name in (("notes", "status") if category == "projects" else ("notes",))}
     item = {key: text} | ({name: each for name, each in values.items() if each and each != text} if named else {})
     result: dict[str, Any] = {name: each[:MAX_TEXT] for name, each in item.items()}

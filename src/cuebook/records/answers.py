@@ -30,9 +30,13 @@ _BRACKET: Final = re.compile(r"[{\[]")
 def read_object(text: str) -> dict[str, Any]:
     """Return the JSON object in an answer, repaired if broken: alone, in a code fence or amid other text.
 
-    Raises InvalidInput.
+    Lone surrogates in it become U+FFFD. Raises InvalidInput.
     """
-    text = without_reasoning(text)
+    value = _object(without_reasoning(text))
+    return json.loads(mended(json.dumps(value, ensure_ascii=False))) if "\\u" in text else value
+
+
+def _object(text: str) -> dict[str, Any]:
     for value in _valid(text):
         if isinstance(value, dict):
             return value

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from cuebook.errors import Busy, Conflict, CuebookError, LeaseLost, NotFound
@@ -12,7 +13,7 @@ from cuebook.prompts.digest import sealed
 from cuebook.records.conversation import Draft, text_digest
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import Version
-from cuebook.records.turn import TurnState, Usage
+from cuebook.records.turn import TurnState, Usage, WorkUsage
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER, path_of, say
@@ -378,3 +379,15 @@ class IdempotencyContract:
 
 class TurnsContract(OpeningContract, ClosingContract, IdempotencyContract):
     """Turns from their opening to their end."""
+
+    async def test_the_usage_of_background_models_is_summed_and_deleted(self, store: Store) -> None:
+        call = WorkUsage(task="compaction", model="small", input_tokens=10, output_tokens=2, costs={"USD": 0.5})
+        await begin(store, draft("q", "hi"), user="ann", work=(call,))
+        await asyncio.gather(*(store.tuning.add_work(OWNER, "c", [call]) for _ in range(3)))
+        await store.tuning.add_work(OWNER, "gone", [call])
+        total = msgspec.structs.replace(call, calls=4, input_tokens=40, output_tokens=8, costs={"USD": 2.0})
+        assert await store.tuning.work(OWNER, "c") == await store.tuning.work(OWNER, None) == [total]
+        assert (await store.scene(OWNER, PathQuery(conversation="c"))).work == (total,)
+        assert await store.tuning.work(Scope(user="eve"), None) == []
+        await store.delete(OWNER, "c")
+        assert await store.tuning.work(OWNER, None) == []

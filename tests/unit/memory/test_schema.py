@@ -116,7 +116,7 @@ def test_random_ids_are_cited_by_place_or_by_a_part():
 
 
 def test_only_items_that_cite_no_post_are_dropped():
-    facts = [item(), item(text="y", sources=["p9", "2024-01-05"]), "z", item(text=None), item(confidence=7), None]
+    facts = [item(), item(text="\0y", sources=["p9", "2024-01-05"]), "z", item(text=None), item(confidence=7), None]
     found = parsed(json.dumps(answer(facts=facts, todo=item(more=1), people=[item(notes=None)])))
     assert [each["text"] for each in found.memory["facts"]] == ["x", "x"]
     assert (found.memory["todo"], found.memory["people"]) == ([item()], [{"name": "x", "sources": ["p1"]}])

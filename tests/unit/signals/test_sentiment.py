@@ -237,6 +237,7 @@ def test_a_model_answer_in_the_requested_form_is_parsed() -> None:
         '{"score": -1.5, "intensity": 0}',
         '{"score": 0, "intensity": 2}',
         '{"score": true, "intensity": 0.1}',
+        '{"score": "\\ud800", "intensity": 0.1}',
         '{"score": null, "intensity": 0.1}',
         '{"score": NaN, "intensity": 0.1}',
         "[" * 100_000,
