@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from cuebook.errors import BackendError
-from cuebook.storage.database.postgres import explain
+from cuebook.storage.database.postgres import explain, liveliness
 from cuebook.storage.database.postgres_queue import QUEUE
 
 #: A handler of exceptions that no task handles.
@@ -92,7 +92,7 @@ class JobQueue:
     def _app(self) -> Any:
         from procrastinate import App, PsycopgConnector
 
-        options = {"options": f"-c search_path={QUEUE}"}
+        options = {"options": f"-c search_path={QUEUE}"} | liveliness(self._url)
         app = App(
             connector=PsycopgConnector(
                 conninfo=self._url, kwargs=options, min_size=1, max_size=CONNECTIONS, timeout=10.0

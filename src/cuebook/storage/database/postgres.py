@@ -47,6 +47,14 @@ PATIENCE_S: Final = 30.0
 TOGETHER: Final = 5
 #: The longest pause before the second attempt, in seconds; it doubles up to half a second.
 PAUSE_S: Final = 0.005
+#: Seconds after which the server ends a transaction without a next statement: of a process that was cut off or stopped,
+#: whose locks would delay the others.
+SILENT_S: Final = 15
+#: Parameters of libpq by which a process notices that it was cut off, unless its URL sets them.
+_LIVELINESS: Final = {
+    "connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}  # fmt: skip
 #: Prepared statements per connection: more than there are.
 PREPARED: Final = 500
 #: The role of servers and workers: it cannot bypass row-level security.
@@ -98,7 +106,7 @@ class PostgresDatabase:
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # each call that fails says it
         self._pool = ConnectionPool(
             url, min_size=1, max_size=connections, timeout=CONNECT_S, reconnect_timeout=CONNECT_S,
-            kwargs={"autocommit": True}, configure=_configure, open=True,
+            kwargs={"autocommit": True} | liveliness(url), configure=_configure, open=True,
         )  # fmt: skip
 
     @property
@@ -156,7 +164,7 @@ class PostgresDatabase:
     def _tried(self, work: Callable[[Any], T]) -> T:
         """Run work on a connection; again after a conflict with other writes, or if the connection was lost."""
         from psycopg import Error, OperationalError
-        from psycopg.errors import DeadlockDetected, SerializationFailure, UniqueViolation
+        from psycopg.errors import DeadlockDetected, FeatureNotSupported, SerializationFailure, UniqueViolation
         from psycopg_pool import PoolTimeout
 
         lost, until = 0, time.monotonic() + PATIENCE_S
@@ -173,6 +181,10 @@ class PostgresDatabase:
                 attempt = min(attempt + 1, 9)
             except PoolTimeout as error:
                 raise explain(error) from error
+            except FeatureNotSupported as error:  # a newer process added a column: prepare the statement again
+                lost += 1
+                if lost > LOST:
+                    raise explain(error) from error
             except OperationalError as error:  # the server ended it, for example because it restarts
                 lost += 1
                 if lost > LOST or not connection.broken:
@@ -282,6 +294,7 @@ def _configure(connection: Any) -> None:
     for kind in (int, float):
         connection.adapters.register_dumper(kind, Number)
     connection.prepared_max = PREPARED
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{SILENT_S}s'")
 
 
 class _Session:
@@ -345,13 +358,13 @@ def _alone(connection: Any, *, enabled: bool) -> Iterator[None]:
     if not enabled:
         yield
         return
-    connection.execute(f"SELECT pg_advisory_lock({_WRITES})")
+    connection.execute(f"SELECT set_config('idle_session_timeout', '{SILENT_S}s', false), pg_advisory_lock({_WRITES})")
     try:
         yield
     finally:
         if not connection.broken:
             connection.rollback()
-            connection.execute(f"SELECT pg_advisory_unlock({_WRITES})")
+            connection.execute(f"SELECT pg_advisory_unlock({_WRITES}), set_config('idle_session_timeout', '0', false)")
 
 
 def _unknown(error: BaseException) -> BackendError:
@@ -399,7 +412,7 @@ def connected(url: str) -> Iterator[Any]:
         raise InvalidInput(msg, where="store.url") from None
     _check_url(url)
     try:
-        connection = connect(url)
+        connection = connect(url, **liveliness(url))
     except OperationalError as error:
         raise _unreachable(error) from error
     try:
@@ -410,6 +423,14 @@ def connected(url: str) -> Iterator[Any]:
             yield connection
     except Error as error:
         raise explain(error) from error
+
+
+def liveliness(url: str) -> dict[str, Any]:
+    """Return parameters of libpq by which a process notices that it was cut off, as far as the URL has none."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    own = conninfo_to_dict(url)
+    return {name: value for name, value in _LIVELINESS.items() if name not in own}
 
 
 def _unreachable(error: BaseException) -> BackendError:
