@@ -17,7 +17,11 @@ from cuebook.storage.database.postgres import upgrade
 from cuebook.storage.database.sqlite_files import APPLICATION_ID, connect, migrate, prepare, schema_version
 from cuebook.storage.database.statements import FULL_TEXT, MIGRATIONS, VERSION, ddl
 from cuebook.storage.database.transaction import Failpoints
-from storage.databases import wait_until_unused
+from cuebook.storage.store import open_store
+from storage.contract import StoreContract
+from storage.contract.posts import OWNER, say
+from storage.databases import KINDS, wait_until_unused
+from storage.makers import draft
 
 #: A later schema version with one more column, index and table, and the migrations that lead to it.
 MORE = (
@@ -35,6 +39,10 @@ STEPS = (
 )
 
 
+class Filled(StoreContract):
+    """The contract's data, in a store of its own."""
+
+
 @contextmanager
 def open_database(path: Path) -> Iterator[sqlite3.Connection]:
     with closing(connect(str(path))) as connection:
@@ -48,6 +56,27 @@ def old(tmp_path: Path) -> Path:
     with closing(prepare(str(path), synchronous="FULL", failpoints=Failpoints())) as connection:
         connection.execute("INSERT INTO organization VALUES ('default', 'acme', '{}', 1.5)")
     return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_running_server_works_while_a_newer_one_adds_columns(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    url = request.getfixturevalue("postgres_url") if kind == "postgresql" else str(tmp_path / "c.db")
+    store = open_store(url)
+    await Filled().store_everything(store)
+    before = [await Filled().load_everything(store) for _ in range(6)]  # a driver prepares what it runs often
+    tables = "conversation turn summary item prompt_observation api_key memory reflection".split()
+    added = tuple(f"ALTER TABLE {table} ADD COLUMN later TEXT NOT NULL DEFAULT 'new'" for table in tables)
+    if kind == "postgresql":
+        upgrade(url, migrations=(*MIGRATIONS, added))
+    else:
+        with closing(connect(url)) as connection:
+            migrate(connection, Failpoints(), (*MIGRATIONS, added))
+    assert await Filled().load_everything(store) == before[-1]
+    await say(store, "new", draft("x", "figs"))
+    assert [post.id for post in await store.posts(OWNER, "new")] == ["x"]
+    await store.aclose()
 
 
 def dump(connection: sqlite3.Connection) -> list[str]:

@@ -158,8 +158,8 @@ class Statements(Struct):
     """The shipped statements as a dialect's driver runs them, and what was learned of their columns."""
 
     prepared: dict[str, Prepared]
-    columns: dict[str, tuple[str, ...]] = {}  # names by statement, after its first run
-    makers: dict[tuple[type[Struct], str], Callable[[Sequence[Any]], Any]] = {}  # by record and statement
+    columns: dict[tuple[str, int], tuple[str, ...]] = {}  # names by statement and number of columns
+    makers: dict[tuple[type[Struct], str, int], Callable[[Sequence[Any]], Any]] = {}  # by record also
 
 
 def prepared_statements(dialect: Dialect) -> Statements:

@@ -135,36 +135,41 @@ class Transaction:
     def rows(self, name: str, /, **values: Any) -> list[Row]:
         """Return all rows of a statement by column names."""
         cursor = self.run(name, **values)
-        names = self._columns(name, cursor)
-        return [dict(zip(names, row, strict=True)) for row in cursor]
+        rows = cursor.fetchall()
+        names = self._columns(name, cursor, rows[0]) if rows else ()
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     def one(self, name: str, /, **values: Any) -> Row | None:
         """Return the first row of a statement by column names, None for none."""
         cursor = self.run(name, **values)
         row = cursor.fetchone()
-        return None if row is None else dict(zip(self._columns(name, cursor), row, strict=True))
+        return None if row is None else dict(zip(self._columns(name, cursor, row), row, strict=True))
 
     def records(self, kind: type[S], name: str, /, **values: Any) -> list[S]:
         """Return the rows of a statement as records."""
         cursor = self.run(name, **values)
-        return list(map(self._maker(kind, name, cursor), cursor))
+        rows = cursor.fetchall()
+        return list(map(self._maker(kind, name, cursor, rows[0]), rows)) if rows else []
 
     def record(self, kind: type[S], name: str, /, **values: Any) -> S | None:
         """Return the first row of a statement as a record, None for none."""
         cursor = self.run(name, **values)
         row = cursor.fetchone()
-        return None if row is None else self._maker(kind, name, cursor)(row)
+        return None if row is None else self._maker(kind, name, cursor, row)(row)
 
-    def _columns(self, name: str, cursor: Cursor) -> tuple[str, ...]:
-        names = self._statements.columns.get(name)
+    def _columns(self, name: str, cursor: Cursor, row: Sequence[Any]) -> tuple[str, ...]:
+        """Return the names of a row's columns. A newer process may have added some since the last row."""
+        key = (name, len(row))
+        names = self._statements.columns.get(key)
         if names is None:
-            names = self._statements.columns[name] = tuple(column[0] for column in cursor.description or ())
+            names = self._statements.columns[key] = tuple(column[0] for column in cursor.description or ())
         return names
 
-    def _maker(self, kind: type[S], name: str, cursor: Cursor) -> Callable[[Sequence[Any]], S]:
-        maker = self._statements.makers.get((kind, name))
+    def _maker(self, kind: type[S], name: str, cursor: Cursor, row: Sequence[Any]) -> Callable[[Sequence[Any]], S]:
+        key = (kind, name, len(row))
+        maker = self._statements.makers.get(key)
         if maker is None:
-            maker = self._statements.makers[kind, name] = record_maker(kind, self._columns(name, cursor))
+            maker = self._statements.makers[key] = record_maker(kind, self._columns(name, cursor, row))
         return maker
 
     def value(self, name: str, /, **values: Any) -> Any:
