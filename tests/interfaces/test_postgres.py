@@ -15,6 +15,7 @@ from commands import cuebook
 from cuebook import Ask, Cuebook
 from cuebook.app.setup.embedded_postgres import start, status, stop
 from cuebook.errors import BackendError, InvalidInput, NotFound
+from cuebook.records.memory import Scope
 from cuebook.storage.database.postgres import PostgresDatabase, stored_key, upgrade
 from cuebook.storage.database.statements import MIGRATIONS, VERSION
 
@@ -92,6 +93,30 @@ async def test_a_role_that_may_not_vacuum_leaves_receipts_pending(
             await database.aclose()
             owner.execute("DROP ROLE guest")
     assert "Connect as the owner of the database." in caplog.text
+
+
+async def test_machines_with_other_prompt_files_do_not_push_back_and_forth(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(*next(iter(SECRET.items())))
+    stored_key(postgres_url, SECRET["CUEBOOK_KEY_SECRET"], new=bytes(32))
+    folders = [project(tmp_path / name, postgres_url) for name in ("one", "two")]
+    for folder in folders:
+        (folder / "prompts").mkdir()
+        (folder / "prompts/greeting.md").write_text(f"Greet them as machine {folder.name}.")
+
+    async def started(folder: Path) -> list[str]:
+        """Start a machine, and return the stored texts of the prompt."""
+        async with Cuebook.open(folder, worker=False) as cue:
+            return [each.sections["body"] for each in await cue.services.prompts.versions(Scope(), "greeting")]
+
+    assert len(await started(folders[0])) == 1
+    both = await started(folders[1])
+    assert len(both) == 2
+    for folder in (*folders, *folders):
+        assert await started(folder) == both
+        for state in (folder / ".cuebook").glob("*.prompts"):  # a new container does not have it
+            state.unlink()
 
 
 async def test_each_machine_cleans_its_own_audit_mirror(
