@@ -28,7 +28,8 @@ from cuebook import Ask, Cuebook
 from cuebook.app.setup import embedded_postgres
 from cuebook.interfaces.store import Batch, MemoryQuery
 from cuebook.records.memory import Dense, Place, Scope
-from cuebook.storage.database.postgres import stored_key, upgrade
+from cuebook.storage.database.postgres import upgrade
+from cuebook.storage.database.postgres_key import stored_key
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.search import SearchCache
 from cuebook.storage.store import Store, open_store

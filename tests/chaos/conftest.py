@@ -14,7 +14,7 @@ from fault_table import FaultCount, fault_table
 from msgspec import structs
 from project import Project
 
-from cuebook.storage.database.postgres import stored_key
+from cuebook.storage.database.postgres_key import stored_key
 from storage.databases import KINDS, NOT_SYNCED
 
 SECRET = "a long secret"  # of tests

@@ -12,7 +12,7 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, in_turn
 from cuebook.engine.jobs.worker import Worker
 from cuebook.records.memory import Scope
-from cuebook.storage.database.postgres import stored_key
+from cuebook.storage.database.postgres_key import stored_key
 
 SECRET = "a long secret"
 

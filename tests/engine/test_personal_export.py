@@ -16,7 +16,7 @@ from cuebook.errors import Denied
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.key import Caller
 from cuebook.storage.database.copying import tables
-from cuebook.storage.database.postgres import stored_key
+from cuebook.storage.database.postgres_key import stored_key
 from cuebook.storage.personal import LEFT_OUT
 from cuebook.storage.writes import TABLES
 from cuebook.testing import ScriptedModel

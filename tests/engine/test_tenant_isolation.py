@@ -15,7 +15,7 @@ from turn_helpers import config
 
 from cuebook import Ask, Cuebook, CuebookError, Posted
 from cuebook.records.answer import to_wire
-from cuebook.storage.database import postgres
+from cuebook.storage.database import postgres, postgres_key
 from cuebook.storage.database.statements import Statements, load_statements, prepared
 
 SECRET = "a long secret"
@@ -114,7 +114,7 @@ def without_conditions() -> Iterator[None]:
 @pytest.fixture
 def server(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("CUEBOOK_KEY_SECRET", SECRET)
-    postgres.stored_key(postgres_url, SECRET, new=bytes(32))
+    postgres_key.stored_key(postgres_url, SECRET, new=bytes(32))
     return postgres_url
 
 

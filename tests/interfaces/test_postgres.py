@@ -16,7 +16,8 @@ from cuebook import Ask, Cuebook
 from cuebook.app.setup.embedded_postgres import start, status, stop
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.records.memory import Scope
-from cuebook.storage.database.postgres import PostgresDatabase, stored_key, upgrade
+from cuebook.storage.database.postgres import PostgresDatabase, upgrade
+from cuebook.storage.database.postgres_key import stored_key
 from cuebook.storage.database.statements import MIGRATIONS, VERSION
 
 SECRET = {"CUEBOOK_KEY_SECRET": "a long secret"}

@@ -20,7 +20,8 @@ from upstream import chunk, whole
 from cuebook import Ask, Cuebook
 from cuebook.app.workers import JobWorker
 from cuebook.records.memory import Scope
-from cuebook.storage.database.postgres import stored_key, upgrade
+from cuebook.storage.database.postgres import upgrade
+from cuebook.storage.database.postgres_key import stored_key
 
 SECRET = {"CUEBOOK_KEY_SECRET": "a long secret"}
 

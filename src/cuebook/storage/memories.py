@@ -257,7 +257,7 @@ def _keep(transaction: Transaction, memory: Memory, *, number: int, now: float) 
             number = before.said
         else:
             drop(transaction, memory.place, before.said)
-    values = columns(memory) | {"said": number, "updated_at": now, "standing": bool(standing_reason(memory))}
+    values = columns(memory) | {"said": number, "updated_at": now, "standing": int(bool(standing_reason(memory)))}
     if memory.no:
         transaction.run("memory_update", **values)
         transaction.run("memory_sources_delete", no=memory.no)

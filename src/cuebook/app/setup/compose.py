@@ -29,7 +29,7 @@ from cuebook.records.expression import counted
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.redaction import Redactor
 from cuebook.signals.sentiment import analyzers_of, methods_of
-from cuebook.storage.database.postgres import confirm_key, stored_key
+from cuebook.storage.database.postgres_key import confirm_key, stored_key
 from cuebook.storage.database.sqlite_files import MEMORY, rows_in
 from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import Store, open_store
