@@ -297,6 +297,8 @@ def test_a_copy_goes_to_a_database_without_tables(new_postgres_url: Callable[...
     assert (missing.returncode, "There is no database" in missing.stderr) == (1, True)
     assert [each.name for each in tmp_path.iterdir()] == ["ann"]
     (folder / "cuebook.toml").touch()
+    mistyped = cuebook("db", "copy", "ann", url.replace("://", ":/"), cwd=tmp_path, **SECRET)
+    assert (mistyped.returncode, "a URL that begins with 'postgresql:/'" in mistyped.stderr) == (1, True)
     cuebook("memory", "add", "The printer is on floor 3.", cwd=folder)
     done = cuebook("db", "copy", "ann", url, cwd=tmp_path, **SECRET)
     assert (done.returncode, "the digests are equal" in done.stdout) == (0, True), done.stderr

@@ -124,6 +124,8 @@ async def test_a_target_with_data_is_refused(source: str, target: str, tmp_path:
         copy(source, target)
     with pytest.raises(NotFound):
         copy(str(tmp_path / "none.db"), target)
+    with pytest.raises(InvalidInput, match="Source and target are the same database"):
+        copy(target, target)
 
 
 async def test_a_source_that_changes_is_noticed(source: str, target: str) -> None:

@@ -1,6 +1,7 @@
 """Prepare and check a PostgreSQL database: its tables, the role of its connections, and the protection of tenants."""
 
 import os
+import re
 import secrets
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from cuebook.storage.database.postgres_queue import has_queue
 from cuebook.storage.database.statements import VERSION
 
 _CAN_SWITCH = "SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s"
+#: The start of a URL, also of one with a missing slash.
+_URL = re.compile(r"[a-z]{2,}:/")
 _NO_QUEUE = (
     "Workers are not woken, because the job queue is missing or outdated. Install cuebook[workers], and run"
     " `cuebook db migrate`."
@@ -130,7 +133,11 @@ def _named(place: str) -> Config:
     """Return the settings of a database that a command names."""
     if Path(place).is_dir():
         return load_config(place)
-    url = place if place.startswith(SERVERS) else str(Path(place).resolve())
+    if _URL.match(place) and not place.startswith((*SERVERS, "sqlite:///")):
+        scheme = place.partition("/")[0]  # the rest may contain a password
+        msg = f"Not a database: a URL that begins with '{scheme}/'. Name a project's folder, a SQLite file or a"
+        raise InvalidInput(f"{msg} postgresql:// URL.", where="store.url")
+    url = place if _URL.match(place) else str(Path(place).resolve())
     return load_config(None, arguments={"store.url": url})
 
 

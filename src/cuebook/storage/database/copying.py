@@ -83,9 +83,12 @@ def copy(
 ) -> Copied:
     """Copy all rows of a database file or server to another one, which must be empty or begun by this same copy.
 
-    Raises NotFound without a source, Conflict if the target has other data, if another copy into it is running or if
-    the digests differ in the end.
+    Raises NotFound without a source, InvalidInput if it is also the target, Conflict if the target has other data, if
+    another copy into it is running or if the digests differ in the end.
     """
+    if _identity(source, with_keys=True) == _identity(target, with_keys=True):
+        msg = f"Source and target are the same database {without_secret(target)!r}. Choose another target."
+        raise InvalidInput(msg)
     with _opened(source, is_target=False) as old, _alone(target), _opened(target, is_target=True) as new:
         known = tables(with_keys=with_keys)
         continued = _begin(new, known, target, shown=_identity(source, with_keys=with_keys))
