@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from cuebook.app.setup import embedded_postgres
+from cuebook.errors import CuebookError
 
 BALANCER = Path(__file__).with_name("balancer.py")
 #: Seconds in which a process must be ready, and in which it must end.
@@ -216,6 +217,8 @@ def main() -> None:
         "--folder", type=Path, metavar="DIR", help="folder of data and logs; default: deleted at the end"
     )
     given = parser.parse_args()
+    if given.servers < 1 or given.workers < 0:
+        parser.error("a cluster needs at least one server, and no negative number of workers")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     folder = given.folder or Path(tempfile.mkdtemp(prefix="cuebook-cluster-"))
     if not given.folder:
@@ -238,6 +241,10 @@ def main() -> None:
             signal.pause()
     except KeyboardInterrupt:
         print("Stopping")
+    except CuebookError as error:
+        sys.exit(f"cluster: {error}")
+    except subprocess.CalledProcessError:  # its error was printed
+        sys.exit("cluster: the database cannot be prepared")
     finally:
         if not given.folder:
             shutil.rmtree(folder, ignore_errors=True)

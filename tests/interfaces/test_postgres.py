@@ -13,7 +13,7 @@ import pytest
 from commands import cuebook
 
 from cuebook import Ask, Cuebook
-from cuebook.app.setup.embedded_postgres import start, status, stop
+from cuebook.app.setup.embedded_postgres import check_folder, start, status, stop
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.records.memory import Scope
 from cuebook.storage.database.postgres import PostgresDatabase, upgrade
@@ -332,7 +332,8 @@ def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"Cannot connect to the database at 127\.0\.0\.1:1: Connection refused\. C"):
         PostgresDatabase("postgresql://127.0.0.1:1/cue")
     with pytest.raises(NotFound, match="There is no PostgreSQL server in"):
-        stop(tmp_path / "none")
+        check_folder(tmp_path / "none")
+    assert not stop(tmp_path / "none").running
     assert not status(tmp_path / "none").running
     (tmp_path / "file").touch()
     done = cuebook("db", "start", str(tmp_path), cwd=tmp_path)

@@ -79,18 +79,22 @@ def _connection(url: str) -> Any:
 
 
 def stop(folder: Path) -> ServerStatus:
-    """Stop the server of a folder. Its data stays. Raises NotFound if the folder has no data of a server."""
-    if not (folder / "PG_VERSION").exists():
-        msg = (
-            f"There is no PostgreSQL server in {str(folder)!r}. Name the folder that you passed to `cuebook db start`."
-        )
-        raise NotFound(msg)
+    """Stop the server of a folder. Its data stays."""
     if status(folder).running:
         server = _server(folder)
         with _same_modes(folder):
             server.start()  # finds the running one
         server.stop()
     return status(folder)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise NotFound if a folder has no data of a server."""
+    if not (folder / "PG_VERSION").exists():
+        msg = (
+            f"There is no PostgreSQL server in {str(folder)!r}. Name the folder that you passed to `cuebook db start`."
+        )
+        raise NotFound(msg)
 
 
 def status(folder: Path) -> ServerStatus:

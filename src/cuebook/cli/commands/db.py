@@ -92,6 +92,7 @@ def start(state: State, folder: Data) -> None:
 @command(app, "cuebook db stop ./postgres", name="stop")
 def stop(state: State, folder: Data) -> None:
     """Stop a server that `cuebook db start` started. Its data stays."""
+    embedded_postgres.check_folder(folder)
     status = embedded_postgres.stop(folder)
     state.report(status, str(status))
 
