@@ -20,9 +20,10 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from cuebook.languages import detect, language
 from cuebook.memory.tokenizer import is_pair, query_words, read_period, spans_of, words
 from cuebook.records.answer import Time
-from cuebook.records.memory import NO_MODEL_LABEL, POST, Hit, RecallCandidate, SearchResult
+from cuebook.records.memory import NO_MODEL_LABEL, POST, Hit, PostMatch, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of posts by bm25.
 NEIGHBOURS_OF: Final = 100  # the best of these posts, whose neighbours on the path are fetched too,
@@ -59,6 +60,8 @@ SESSION_GAP_S: Final = 3 * 3600.0  # pause that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
 PARTS: Final = ("session", "neighbours", "answer", "speaker", "time")  # named in a hit's `why` if they contribute
 TELLING: Final = 0.05  # more than this
+VERSIONS: Final = 50  # best hits among which versions of a statement are grouped
+MIN_SHARE: Final = 0.2  # of the best hit's score: the highest that costs no set any evidence (docs/design/031)
 _PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
 C = TypeVar("C", bound=RecallCandidate)
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
@@ -74,6 +77,7 @@ class Query(Struct, frozen=True):
     about: frozenset[str] = frozenset()  # the terms that are other names: written with a capital within a sentence
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
     sentences: tuple[frozenset[str], ...] = ()  # the terms of each sentence
+    earliest: bool = False  # it asks for how something was at first
     zone: tzinfo = UTC  # the time zone of its days
 
 
@@ -107,6 +111,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         names=names,
         about=frozenset(term for term in terms if term in proper) - names,
         sentences=tuple(dict.fromkeys(filter(None, sentences))),
+        earliest="earliest" in language(detect(text)).signs(text),
         zone=zone,
         period=None if now is None else read_period(text, now, zone=zone),
     )
@@ -230,13 +235,25 @@ def rank(query: Query, candidates: Iterable[C], corpus: SearchResult, *, limit: 
 
 
 def rank_found(
-    search_result: SearchResult, query: Query | None, *, limit: int, skip: Collection[int] = ()
+    search_result: SearchResult,
+    query: Query | None,
+    *,
+    limit: int,
+    skip: Collection[int] = (),
+    min_share: float = MIN_SHARE,
 ) -> list[Hit]:
-    """Rank search results, best first, as hits of kind `post`. Without a query, there are none."""
+    """Rank search results, best first, as hits of kind `post`. Without a query, there are none.
+
+    Hits under `min_share` of the best score are omitted. Versions of a statement are ordered by time.
+    """
     if query is None or all(each.seq in skip for each in search_result.found):
         return []  # usual case: a window shows a whole short path
     hits: list[Hit] = []
-    for each, score, why in rank(query, search_result.found, search_result, limit=limit + len(skip)):
+    ranked = rank(query, search_result.found, search_result, limit=max(limit, VERSIONS) + len(skip))
+    ranked, newer = _by_version(query, ranked)
+    for each, score, why in ranked:
+        if score < min_share * ranked[0][1]:
+            break
         if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
             continue
         hits.append(
@@ -253,9 +270,36 @@ def rank_found(
                 speaker=each.sender,
                 why=why,
                 conversation=each.conversation or None,
+                newer=newer.get((each.no, each.seq)),
             )
         )
     return hits
+
+
+def _by_version(
+    query: Query, ranked: Sequence[tuple[PostMatch, float, str]]
+) -> tuple[list[tuple[PostMatch, float, str]], dict[tuple[int, int], str]]:
+    """Order the versions of each statement newest first, or oldest first if the query asks for the earliest.
+
+    Versions are posts of one person, whose sentences share the same words with the query, and more than half of its
+    words. They trade places, so other posts stay where they are. Also return the id of the next newer version by
+    conversation number and seq.
+    """
+    topic = frozenset(_topic(query))
+    groups: dict[tuple[str, frozenset[str]], list[int]] = {}
+    for at, (post, _, _) in enumerate(ranked[:VERSIONS]):
+        if post.role == "user" and 2 * len(topic.intersection(post.key.split())) > len(topic):
+            shared = max((topic.intersection(words(post.text[a:b])) for a, b in spans_of(post.text)), key=len)
+            if 2 * len(shared) > len(topic) and len(shared) > 1:
+                groups.setdefault((post.sender, shared), []).append(at)
+    ordered, newer = list(ranked), dict[tuple[int, int], str]()
+    for places in groups.values():
+        versions = sorted((ranked[at] for at in places), key=lambda each: (each[0].created_at, each[0].no, each[0].seq))
+        for (one, *_), (two, *_) in pairwise(versions):
+            newer[one.no, one.seq] = f"post:{two.id}"
+        for at, (post, _, why) in zip(places, versions if query.earliest else versions[::-1], strict=True):
+            ordered[at] = (post, ranked[at][1], why)
+    return ordered, newer
 
 
 def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:

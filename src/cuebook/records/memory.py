@@ -160,7 +160,7 @@ class Hit(Answer, frozen=True, kw_only=True):
     """One search hit; `why` explains its score. `sources` are the ids of posts that its text quotes or comes from.
 
     `conversationId` contains these posts; null for several conversations and for an organization's knowledge. `day` is
-    the day of its time in the time zone of the search.
+    the day of its time in the time zone of the search. `newer` is the hit with the next version of the same statement.
     """
 
     memory_id: str
@@ -176,6 +176,7 @@ class Hit(Answer, frozen=True, kw_only=True):
     seq: int = 0
     speaker: str = ""
     day: str = ""
+    newer: str | None = None
 
     @property
     def memory(self) -> str:

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from cuebook.memory.excerpt import excerpt, pack
-from cuebook.memory.recall import match_values, rank, read_query
+from cuebook.memory.recall import match_values, rank, rank_found, read_query
 from cuebook.memory.tokenizer import KEY_WORDS, MOST_WORDS, key_text, query_words, read_period, words
-from cuebook.records.memory import RecallCandidate, SearchResult
+from cuebook.records.memory import PostMatch, RecallCandidate, SearchResult
 
 DAY = 86_400.0
 MONDAY = datetime(2024, 5, 13, 9, tzinfo=UTC).timestamp()
@@ -316,6 +316,48 @@ def test_each_sentence_of_a_long_message_is_searched():
     talk = "Honestly the weather in the garden is awful and the tulips drown, what a rainy, miserable morning. "
     said = posts(*FILLER, ("Anna", "The cello teacher is called Ines."), *FILLER, gap=4 * 3600.0)
     assert order(talk + "Who teaches the cello?", said)[0] == 17
+
+
+def found(query, *said, **options):
+    """Return the hits among (speaker, text) pairs, a day apart."""
+    matches = [
+        PostMatch(**structs.asdict(post), id=f"p{post.seq}", role="user", text=text, tokens=9, direct=True)
+        for post, (_, text) in zip(posts(*said, gap=DAY), said, strict=True)
+    ]
+    return rank_found(SearchResult(found=tuple(matches), posts=len(said)), read_query(query), limit=9, **options)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("Which prefix do variable names start with?", "fn_ b_ a_"),
+        ("Which prefix did variable names start with at first?", "a_ b_ fn_"),
+    ],
+)
+def test_versions_of_a_statement_are_ordered_by_time(query, expected):
+    values = ("a_", "b_", "fn_")
+    said = [("Ann", f"Hi. From now on, the prefix of all variable names is {value}, please.") for value in values]
+    hits = found(query, *FILLER, said[0], *FILLER, said[1], *FILLER, said[2], ("Ann", "A name is a label."))
+    assert [hit.text.split()[-2].strip(",") for hit in hits[:3]] == expected.split()
+    ids = {hit.sources[0]: hit.newer for hit in hits}
+    assert (ids["p17"], ids["p34"], ids["p51"]) == ("post:p34", "post:p51", None)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+
+
+@pytest.mark.parametrize(
+    "query", ["What was it at first?", "Wo habe ich zuerst gewohnt?", "C'était quoi au début ?", "最初の名前は何でしたか"]
+)
+def test_a_query_for_the_first_version_is_recognized(query):
+    assert read_query(query).earliest
+    assert not read_query("What is it now?").earliest
+
+
+def test_hits_under_a_share_of_the_best_are_omitted():
+    said = [("Ann", "The red kayak leaks."), *FILLER, ("Ann", "A kayak."), *FILLER]
+    everything = found("Which red kayak leaks?", *said, min_share=0)
+    few = found("Which red kayak leaks?", *said, min_share=0.9)
+    assert [hit for hit in everything if hit.score >= 0.9 * everything[0].score] == few
+    assert len(few) == 1 < len(everything)
 
 
 def test_counted_word_frequencies_are_used():

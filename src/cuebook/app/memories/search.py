@@ -45,7 +45,7 @@ from cuebook.interfaces.store import SearchLook
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.excerpt import excerpt, pack
 from cuebook.memory.quotes import LISTED
-from cuebook.memory.recall import Query, rank_found, read_query
+from cuebook.memory.recall import MIN_SHARE, Query, rank_found, read_query
 from cuebook.memory.scopes import SCOPES
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Answer, Page
@@ -112,6 +112,9 @@ class Memories(MemoryWriting, PersonalData, Forgetting):
         ] = None,
         as_of: AsOf = None,
         limit: Annotated[int, Meta(ge=1, le=MOST_HITS, description="Show at most N results.")] = 10,
+        min_share: Annotated[
+            float, Meta(ge=0, le=1, description="Omit results under this share of the best score; 0 for none.")
+        ] = MIN_SHARE,
         token_budget: Tokens = None,
         time_zone: TimeZone = None,
     ) -> Sequence[Hit]:
@@ -146,12 +149,14 @@ class Memories(MemoryWriting, PersonalData, Forgetting):
                 result = replace(result, found=tuple(each for each in result.found if each.created_at <= as_of))
             speakers = sorted({each.sender for each in result.found})
             read = read_query(query, speakers=speakers, now=now, zone=zone)
-            posts = rank_found(result, read, limit=limit if token_budget is None else MOST_HITS)
+            most = limit if token_budget is None else MOST_HITS
+            posts = rank_found(result, read, limit=most, min_share=min_share)
             posts = [self._quoted(hit, read) for hit in posts]
             if place is None:
                 posts = [replace(hit, scope="user") for hit in posts]
         # a memory derived from a post ranks before the post
         hits = sorted([*known, *posts], key=lambda each: -each.score) if known else posts
+        hits = [hit for hit in hits if hit.score >= min_share * hits[0].score]
         hits = [replace(hit, day=datetime.fromtimestamp(hit.timestamp, zone).date().isoformat()) for hit in hits]
         return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
 
