@@ -84,8 +84,9 @@ async def test_a_repeat_adds_a_source_and_a_change_supersedes(tmp_path, clock):
         assert (old.valid_to, new.valid_to) == (None, None)
         [hit, *_] = await cue.memory.search("How high is the rent?", user="ann", scopes=["user"], as_of=before)
         assert (hit.kind, hit.text) == ("item", "My rent is 900 euros.")
-        [hit, *_] = await cue.memory.search("How high is the rent?", user="ann", scopes=["user"])
-        assert (hit.kind, hit.text) == ("item", "My rent is 950 euros now.")
+        [hit, earlier, *_] = await cue.memory.search("How high is the rent?", user="ann", scopes=["user"])
+        assert (hit.kind, hit.text, hit.newer) == ("item", "My rent is 950 euros now.", None)
+        assert (earlier.text, earlier.newer, earlier.ended_at) == (old.text, f"memory:{new.id}", None)
         assert not await cue.memory.search("rent", user="ann", as_of=before - 30 * DAY)
 
 

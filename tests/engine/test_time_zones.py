@@ -108,6 +108,14 @@ async def test_the_same_question_in_another_zone_means_another_day(tmp_path):
         assert await first(cue, "Where did we sail yesterday?", time_zone=HERE) == "We sailed to Texel."
 
 
+@pytest.mark.parametrize("query", ["What did I say yesterday?", "2026-05-01", "Was war am 1.5.2026?", "2026年5月1日"])
+async def test_a_day_alone_finds_its_messages(tmp_path, query):
+    days = [("2026-04-29T12:00+00:00", "We sailed."), ("2026-05-01T12:00+00:00", "The mast broke.")]
+    async with cue_on(tmp_path, clock=clock_at("2026-05-02T12:00+00:00")) as cue:
+        await append_posts(cue, "c", *days, ("2026-05-02T11:00+00:00", "A new one is on its way."))
+        assert await first(cue, query) == "The mast broke."
+
+
 async def test_a_recalled_line_shows_the_speakers_day(tmp_path):
     async with cue_on(tmp_path, clock=clock_at("2026-06-20T12:00+02:00"), memory__user=True) as cue:
         await append_posts(cue, "c", ("2026-05-01T00:30+02:00", "My boat is called Noordster."), zone=HERE, user="ann")

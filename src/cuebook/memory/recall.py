@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 
 from cuebook.languages import detect, language
-from cuebook.memory.tokenizer import is_pair, query_words, read_period, spans_of, words
+from cuebook.memory.tokenizer import date_text, is_pair, query_words, read_period, spans_of, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import NO_MODEL_LABEL, POST, Hit, PostMatch, RecallCandidate, SearchResult
 
@@ -76,6 +76,7 @@ class Query(Struct, frozen=True):
     names: frozenset[str] = frozenset()  # the terms that are part of their names
     about: frozenset[str] = frozenset()  # the terms that are other names: written with a capital within a sentence
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
+    dates: frozenset[str] = frozenset()  # the terms that are words of that time: those of its posts, in any zone
     sentences: tuple[frozenset[str], ...] = ()  # the terms of each sentence
     earliest: bool = False  # it asks for how something was at first
     zone: tzinfo = UTC  # the time zone of its days
@@ -104,6 +105,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     names = frozenset(term for term in terms for name in named if term in parts[name])
     proper = set(words(" ".join(_PROPER.findall(text))))
     sentences = [frozenset(query_words(text[first:last])).intersection(terms) for first, last in spans_of(text)]
+    period = None if now is None else read_period(text, now, zone=zone)
     return Query(
         text=text,
         terms=tuple(terms),
@@ -113,8 +115,16 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         sentences=tuple(dict.fromkeys(filter(None, sentences))),
         earliest="earliest" in language(detect(text)).signs(text),
         zone=zone,
-        period=None if now is None else read_period(text, now, zone=zone),
+        period=period,
+        dates=frozenset(words(date_text(period, zone))).intersection(terms) if period else frozenset(),
     )
+
+
+def dated(query: str, *, now: float, zone: tzinfo) -> str:
+    """Return a query with the words of the day or month that it names, which are in the keys of posts, in a line."""
+    period = read_period(query, now, zone=zone)
+    date = date_text(period, zone) if period else ""
+    return f"{query}\n{date}" if date else query
 
 
 def akin_among(min_similarity: float, count: int) -> float:
@@ -222,6 +232,10 @@ def rank(query: Query, candidates: Iterable[C], corpus: SearchResult, *, limit: 
     terms = _topic(query)
     texts = [f" {post.key} " for post in posts]
     places = [_places(text, terms) for text in texts]
+    for post, here in zip(posts, places, strict=True):
+        for date in query.dates:
+            here[date] = here.get(date, [0]) if _is_timely(query, post) else []
+    places = [{term: at for term, at in here.items() if at} for here in places] if query.dates else places
     weights = _weights(query, terms, corpus, places)
     readings = [_read(*parts, weights.idf) for parts in zip(posts, texts, places, strict=True)]
     _link(readings)
@@ -282,21 +296,22 @@ def _by_version(
     """Order the versions of each statement newest first, or oldest first if the query asks for the earliest.
 
     Versions are posts of one person, whose sentences share the same words with the query, and more than half of its
-    words. They trade places, so other posts stay where they are. Also return the id of the next newer version by
-    conversation number and seq.
+    words. Those of the time that the query names are a group of their own. Versions trade places, so other posts stay
+    where they are. Also return the id of the next newer version by conversation number and seq.
     """
     topic = frozenset(_topic(query))
-    groups: dict[tuple[str, frozenset[str]], list[int]] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
     for at, (post, _, _) in enumerate(ranked[:VERSIONS]):
         if post.role == "user" and 2 * len(topic.intersection(post.key.split())) > len(topic):
             shared = max((topic.intersection(words(post.text[a:b])) for a, b in spans_of(post.text)), key=len)
             if 2 * len(shared) > len(topic) and len(shared) > 1:
-                groups.setdefault((post.sender, shared), []).append(at)
+                dated_by = topic.intersection(post.key.partition(" | ")[0].split())
+                groups.setdefault((post.sender, shared, dated_by, _is_timely(query, post)), []).append(at)
     ordered, newer = list(ranked), dict[tuple[int, int], str]()
     for places in groups.values():
         versions = sorted((ranked[at] for at in places), key=lambda each: (each[0].created_at, each[0].no, each[0].seq))
         for (one, *_), (two, *_) in pairwise(versions):
-            newer[one.no, one.seq] = f"post:{two.id}"
+            newer[one.no, one.seq] = f"{POST}{two.id}"
         for at, (post, _, why) in zip(places, versions if query.earliest else versions[::-1], strict=True):
             ordered[at] = (post, ranked[at][1], why)
     return ordered, newer
@@ -461,9 +476,14 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
     for reading, score in zip(readings, fused, strict=True):
         lent, asked = _lent(reading, readings, fused)
         names = speaker == reading.post.sender
-        timely = query.period is not None and query.period[0] <= reading.post.created_at < query.period[1]
+        timely = _is_timely(query, reading.post)
         reading.score = (score + lent + asked) * (1 + SPEAKER * names) * (1 + PERIOD * timely)
         reading.parts = (SESSION * best[reading.session], lent, asked, names, timely)
+
+
+def _is_timely(query: Query, post: RecallCandidate) -> bool:
+    """Return whether a post is of the time that the query names."""
+    return query.period is not None and query.period[0] <= post.created_at < query.period[1]
 
 
 def _lent(

@@ -9,7 +9,8 @@ that a name inside a run is found. Identifiers yield their parts and the whole: 
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable
+from calendar import monthrange
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache, partial
 from itertools import chain, pairwise
@@ -40,6 +41,10 @@ _AGO: Final = Expression(r"\b([0-9]{1,3}|an?|one|two|three) (day|week|month|year
 _NUMBERS: Final = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3}
 _LATELY: Final = Expression(
     rf"\b(?:(today|yesterday)|(this|last) (week|month|year|{'|'.join(_DAYS)}))\b", re.IGNORECASE
+)
+_NUMERIC: Final = Expression(  # 2024-05-13, 2024-05, 13.5.2024, 2024年5月13日
+    r"\b([0-9]{4})-([0-9]{1,2})(?:-([0-9]{1,2}))?\b|\b([0-9]{1,2})\. ?([0-9]{1,2})\. ?([0-9]{4})\b"
+    r"|([0-9]{4})年 ?([0-9]{1,2})月(?: ?([0-9]{1,2})日)?"
 )
 _SENTENCE: Final = Expression(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _PIECE: Final = Expression(r".{1,200}(?:\s|\Z)|.{200}", re.DOTALL)  # of a sentence or line that is longer
@@ -117,13 +122,16 @@ def _date_words(when: float, zone: tzinfo) -> list[str]:
 
 
 def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, float] | None:
-    """Return the period that an English text names, seen from `now`: Unix seconds [from, to), or None.
+    """Return the period that a text names, seen from `now`: Unix seconds [from, to), or None.
 
+    A numeric date is a day or a month in any language. The others are English:
     Days are those of `zone`, so a day may have 23 or 25 hours. "yesterday", "last Monday", "3 days ago" are a day; "two
     weeks ago" is the week around it; "this month" and "last month" are calendar months.
     """
     try:
         today = datetime.fromtimestamp(now, zone).replace(fold=0, hour=0, minute=0, second=0, microsecond=0)
+        if numeric := _NUMERIC.search(text):
+            return _numeric(today, [int(part) if part else None for part in numeric.groups()])
         ago, lately = _AGO.search(text), _LATELY.search(text)
         if ago:
             unit = _UNITS[ago[2].lower()]
@@ -134,6 +142,22 @@ def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, fl
     except (ValueError, OverflowError, OSError):
         pass  # outside the calendar
     return None
+
+
+def _numeric(today: datetime, parts: Sequence[int | None]) -> tuple[float, float]:
+    """Return the period of a numeric date: its day, or its month. Raises ValueError."""
+    year, month, day = parts[:3] if parts[0] else (parts[5], parts[4], parts[3]) if parts[3] else parts[6:]
+    first = today.replace(year=year or 0, month=month or 0, day=day or 1)
+    return _days(first, 1 if day else monthrange(first.year, first.month)[1])
+
+
+def date_text(period: tuple[float, float], zone: tzinfo) -> str:
+    """Return the date of a day, or year and month of a calendar month, as in index entries; "" for other periods."""
+    first, days = datetime.fromtimestamp(period[0], zone), round((period[1] - period[0]) / 86_400)
+    if days == 1:
+        return f"{first.year} {_MONTHS[first.month - 1]} {first.day}"
+    is_month = first.day == 1 and days == monthrange(first.year, first.month)[1]
+    return f"{first.year} {_MONTHS[first.month - 1]}" if is_month else ""
 
 
 def _recent(today: datetime, what: str, *, last: bool) -> tuple[datetime, int]:

@@ -160,7 +160,8 @@ class Hit(Answer, frozen=True, kw_only=True):
     """One search hit; `why` explains its score. `sources` are the ids of posts that its text quotes or comes from.
 
     `conversationId` contains these posts; null for several conversations and for an organization's knowledge. `day` is
-    the day of its time in the time zone of the search. `newer` is the hit with the next version of the same statement.
+    the day of its time in the time zone of the search. `newer` is the next version of the same statement. A memory that
+    is no longer valid has `ended_at`, and `ended_by` if another memory ended it.
     """
 
     memory_id: str
@@ -177,6 +178,8 @@ class Hit(Answer, frozen=True, kw_only=True):
     speaker: str = ""
     day: str = ""
     newer: str | None = None
+    ended_at: Time | None = None
+    ended_by: str | None = None
 
     @property
     def memory(self) -> str:

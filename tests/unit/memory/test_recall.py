@@ -146,6 +146,10 @@ def test_a_huge_post_is_found_by_each_of_its_words():
         ("this month", "2024-05-01", 15),
         ("last month", "2024-04-01", 30),
         ("last year", "2023-01-01", 365),
+        ("am 3.5.2024?", "2024-05-03", 1),
+        ("2024-02 or so", "2024-02-01", 29),
+        ("2024年5月3日", "2024-05-03", 1),
+        ("on 2024-13-01", None, 0),
         ("at last", None, 0),
     ],
 )
@@ -345,7 +349,8 @@ def test_versions_of_a_statement_are_ordered_by_time(query, expected):
 
 
 @pytest.mark.parametrize(
-    "query", ["What was it at first?", "Wo habe ich zuerst gewohnt?", "C'était quoi au début ?", "最初の名前は何でしたか"]
+    "query",
+    ["What was it at first?", "Wo habe ich zuerst gewohnt?", "C'était quoi au début ?", "最初の名前は何でしたか"],
 )
 def test_a_query_for_the_first_version_is_recognized(query):
     assert read_query(query).earliest

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import partial
 from typing import Annotated
 
@@ -45,13 +45,13 @@ from cuebook.interfaces.store import SearchLook
 from cuebook.memory.compress import compress, compress_batch
 from cuebook.memory.excerpt import excerpt, pack
 from cuebook.memory.quotes import LISTED
-from cuebook.memory.recall import MIN_SHARE, Query, rank_found, read_query
+from cuebook.memory.recall import MIN_SHARE, Query, dated, rank_found, read_query
 from cuebook.memory.scopes import SCOPES
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Answer, Page
 from cuebook.records.erasure import Receipt
 from cuebook.records.key import Caller
-from cuebook.records.memory import Hit, Item, Scope
+from cuebook.records.memory import Dense, Hit, Item, Scope
 from cuebook.records.memory_answers import ItemEntry, StoredMemory, item_entry, stored_memory
 from cuebook.validate import check_known, refuse
 
@@ -143,22 +143,40 @@ class Memories(MemoryWriting, PersonalData, Forgetting):
         posts: Sequence[Hit] = ()
         place = conversation if scopes is None or "conversation" in scopes else None
         if place is not None or scopes is None or "user" in scopes:
-            search_look = SearchLook(text=query, dense=dense)
-            result = await self._services.store.search(Scope(user=user), search_look, conversation=place)
-            if as_of is not None:
-                result = replace(result, found=tuple(each for each in result.found if each.created_at <= as_of))
-            speakers = sorted({each.sender for each in result.found})
-            read = read_query(query, speakers=speakers, now=now, zone=zone)
             most = limit if token_budget is None else MOST_HITS
-            posts = rank_found(result, read, limit=most, min_share=min_share)
-            posts = [self._quoted(hit, read) for hit in posts]
-            if place is None:
-                posts = [replace(hit, scope="user") for hit in posts]
+            posts = await self._posts(
+                query, dense, place, user=user, as_of=as_of, zone=zone, most=most, least=min_share
+            )
         # a memory derived from a post ranks before the post
         hits = sorted([*known, *posts], key=lambda each: -each.score) if known else posts
         hits = [hit for hit in hits if hit.score >= min_share * hits[0].score]
         hits = [replace(hit, day=datetime.fromtimestamp(hit.timestamp, zone).date().isoformat()) for hit in hits]
         return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
+
+    async def _posts(
+        self,
+        query: str,
+        dense: Dense | None,
+        conversation: str | None,
+        *,
+        user: str | None,
+        as_of: float | None,
+        zone: tzinfo,
+        most: int,
+        least: float,
+    ) -> Sequence[Hit]:
+        """Return the posts of a conversation, or of all of a user, that match a query, best first."""
+        now = self._services.clock.now()
+        text = dated(query, now=now, zone=zone)
+        result = await self._services.store.search(
+            Scope(user=user), SearchLook(text=text, dense=dense), conversation=conversation
+        )
+        if as_of is not None:
+            result = replace(result, found=tuple(each for each in result.found if each.created_at <= as_of))
+        speakers = sorted({each.sender for each in result.found})
+        read = read_query(text, speakers=speakers, now=now, zone=zone)
+        hits = [self._quoted(hit, read) for hit in rank_found(result, read, limit=most, min_share=least)]
+        return hits if conversation is not None else [replace(hit, scope="user") for hit in hits]
 
     def _quoted(self, hit: Hit, query: Query) -> Hit:
         """Replace a long post's text with its best excerpt."""

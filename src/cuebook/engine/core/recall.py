@@ -214,6 +214,7 @@ def memory_line(hit: Hit, zone: tzinfo) -> str:
 def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
     text = said_of(memory)
     conversations = {each.conversation for each in memory.sources if memory.place.kind != "organization"}
+    after = f"memory:{memory.ended_by}" if memory.ended_by else None
     return Hit(
         memory_id=memory.id,
         kind="knowledge" if memory.category in KNOWLEDGE else "item",
@@ -225,6 +226,9 @@ def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
         timestamp=Time(memory.valid_from),
         why=why,
         conversation=(conversations.pop() or None) if len(conversations) == 1 else None,
+        newer=after if memory.valid_to is None else None,
+        ended_at=None if memory.valid_to is None else Time(memory.valid_to),
+        ended_by=None if memory.valid_to is None else after,
     )
 
 
