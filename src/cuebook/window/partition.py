@@ -28,9 +28,10 @@ from cuebook.records.turn import Manifest, ManifestRange
 from cuebook.window.budget import most_posts
 from cuebook.window.post_forms import PostInForm, calls_of, can_cut, least_of
 
-#: Shares of the room: for older posts in full, with compressed posts after those, and the step of cut points, which
-#: keeps the front of a prompt stable.
-FULL_SHARE, SMALL_SHARE, STEP_SHARE = 0.85, 0.95, 0.1
+#: Shares of the budget: for older posts in full, and with compressed posts after those.
+FULL_SHARE, SMALL_SHARE = 0.85, 0.95
+#: The step of cut points as a share of the room, which keeps the front of a prompt stable; of a client's own list.
+STEP_SHARE, LISTED_STEP_SHARE = 0.05, 0.1
 #: Largest share of the room for one post that is not required.
 POST_SHARE = 0.25
 
@@ -84,18 +85,20 @@ def partition(
     limits: BudgetConfig,
     *,
     query: int = 0,
+    reserved: int = 0,
     begins: bool = True,
     listed: bool = False,
 ) -> Partition:
     """Partition the posts of a path, oldest first, into `room` tokens, at least `least` of them.
 
-    `query` is the seq of the open turn's query. `begins`: nothing was omitted before the first post. `listed`: the path
-    is a client's own list of messages, and stays whole if it fits. Otherwise the newest ones stay whole.
+    `query` is the seq of the open turn's query. `reserved` tokens beside the room are part of the budget. `begins`:
+    nothing was omitted before the first post. `listed`: the path is a client's own list of messages, and stays whole if
+    it fits. Otherwise the newest ones stay whole.
     """
     tokens = sum(map(_tokens, path))
     if listed and tokens <= room:
         return Partition(kept=tuple(PostInForm(post, "full", post.tokens) for post in path), dropped=(), tokens=tokens)
-    lay = _lay(path, room, query, capped=not listed)
+    lay = _lay(path, room, query, budget=room + reserved, listed=listed)
     if listed:
         full = small = _fill(lay)
     else:  # full posts fill a share of the room, or more if limits require more of them
@@ -129,12 +132,13 @@ class _Lay(Struct, frozen=True):
     whole: int  # index of the oldest of the newest posts that were all loaded in full
     held: frozenset[int]
     room: int
+    budget: int  # the room and what is reserved beside it
     step: int
 
 
-def _lay(path: Sequence[PathPost], room: int, query: int, *, capped: bool) -> _Lay:
+def _lay(path: Sequence[PathPost], room: int, query: int, *, budget: int, listed: bool) -> _Lay:
     pinned, caps = _pinned(path, query), list(map(_tokens, path))
-    if capped:  # an oversized post gets a share of the room that depends only on the room, unless it is required
+    if not listed:  # an oversized post gets a share of the room that depends only on the room, unless it is required
         most = int(room * POST_SHARE)
         for i in [i for i, tokens in enumerate(caps) if tokens > most and i not in pinned]:
             if can_cut(path[i]):
@@ -153,7 +157,8 @@ def _lay(path: Sequence[PathPost], room: int, query: int, *, capped: bool) -> _L
         whole=len(path) - messages[::-1].index(None) if None in messages else 0,
         held=_held(path),
         room=room,
-        step=max(1, int(room * STEP_SHARE)),
+        budget=budget,
+        step=max(1, int(room * (LISTED_STEP_SHARE if listed else STEP_SHARE))),
     )
 
 
@@ -223,12 +228,13 @@ def _used(lay: _Lay, first: int) -> int:
 
 
 def _oldest(lay: _Lay, share: float) -> int:
-    """Return the index of the oldest post from which all later ones fit a share of the room."""
-    return max(len(lay.path) - bisect_right(lay.newest, lay.room * share - lay.kept), lay.whole)
+    """Return the index of the oldest post from which all later ones fit the room and a share of the budget."""
+    room = min(lay.room, lay.budget * share)
+    return max(len(lay.path) - bisect_right(lay.newest, room - lay.kept), lay.whole)
 
 
 def _fitting(lay: _Lay, share: float, *, begins: bool) -> int:
-    """Return the index of the oldest post from which all later ones fit a share of the room, on the grid."""
+    """Return the index of the oldest post from which all later ones fit a share of the budget, on the grid."""
     first = _oldest(lay, share)
     return first if first == 0 and begins else _on_grid(lay, first)
 
@@ -249,7 +255,7 @@ def _first_small(lay: _Lay, full: int, *, begins: bool) -> int:
     together.
     """
     used = _used(lay, full)
-    full_room, small_room = int(lay.room * FULL_SHARE), int(lay.room * SMALL_SHARE)
+    full_room, small_room = int(lay.budget * FULL_SHARE), min(lay.room, int(lay.budget * SMALL_SHARE))
     room = small_room - full_room if used <= full_room else 0
     first = full
     for i in range(full - 1, -1, -1):

@@ -66,7 +66,12 @@ def plan_with_tuning(
     room = _Room(scene, request, fence, limits, count)
     fitted, path = _fit(room, query)
     owner = scene.conversation.user
-    terms: Any = {"query": query, "begins": request.listed or not scene.unread, "listed": request.listed}
+    terms: Any = {
+        "reserved": fitted.allotment.memory,
+        "query": query,
+        "begins": request.listed or not scene.unread,
+        "listed": request.listed,
+    }
     parted = _cut_down(partition(path, fitted.allotment.posts, limits, **terms), owner, count)
     parted, of_little_use = _lighten(room, parted, tuning, fitted.allotment.posts, query)
     hits, volatile, no_room = (
