@@ -106,7 +106,7 @@ async def seqs(cue: Cuebook, query: str = "And now?") -> list[int]:
 
 async def test_the_tuned_tail_sets_how_many_posts_stay_verbatim(tmp_path: Path) -> None:
     async with cue_on(tmp_path, memory__profile="off", memory__recall=False, **SMALL) as cue:
-        await append_turns(cue, 12, words=30)
+        await append_turns(cue, 12, words=34)
         before = await seqs(cue)
         await put(cue, TuningState(full_message_window=2, runs=1))
         after = await seqs(cue)
@@ -171,6 +171,18 @@ async def test_deleting_a_conversation_deletes_its_tuning(tmp_path: Path) -> Non
         assert await tuning(cue) is None
 
 
+async def test_short_posts_are_not_suggested_forever(tmp_path: Path) -> None:
+    clock = FrozenClock()
+    async with cue_on(tmp_path, clock=clock) as cue:
+        for n in range(24):
+            await cue.append(NAME, [user("ok", id=f"u{n}"), {"role": "assistant", "content": "hi", "id": f"a{n}"}])
+        clock.advance(3 * 86_400.0)
+        runs = [await cue.optimizer.run(NAME) for _ in range(4)]
+        assert [run.entries_compressed for run in runs] == [0, 0, 0, 0], "they have no shorter form"
+        assert "compress" not in {each.type for each in (await cue.memory.analyze(NAME)).suggested_actions}
+        assert (await cue.memory.analyze(NAME)).suggested_actions == ()
+
+
 async def test_a_promoted_post_becomes_an_item_once_when_it_is_summarized(tmp_path: Path) -> None:
     text = "The nightly export is critical; it failed at https://example.com/exports/77 with an error in step 3."
     clock = FrozenClock()
@@ -179,6 +191,9 @@ async def test_a_promoted_post_becomes_an_item_once_when_it_is_summarized(tmp_pa
         await append_turns(cue, 5)
         assert ("promote", "p") in [(e.type, e.post_id) for e in (await cue.memory.analyze(NAME)).suggested_actions]
         assert (await cue.optimizer.run(NAME)).entries_promoted == 1
+        [item] = [item for item in await cue.memory.items(NAME) if "p" in item.sources]
+        assert "https://example.com/exports/77" in item.text, "at once"
+        assert (await cue.memory.stats(NAME)).by_type.long_term == 1
         assert (await cue.optimizer.run(NAME)).entries_promoted == 0
         assert "promote" not in [each.type for each in (await cue.memory.analyze(NAME)).suggested_actions]
         await append_turns(cue, 12, first=5)

@@ -1,13 +1,17 @@
 """Compress a long post without a model: keep its first line, its last line, and its key facts."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from msgspec.structs import replace
+
 from cuebook.records.expression import Expression
 from cuebook.records.memory import Line
+from cuebook.records.redaction import card_numbers
 
 #: C, Memory Compression: shorter texts are unchanged. Also the maximum length of the first and the last line.
 SHORT: Final = 200
@@ -24,6 +28,7 @@ def compress(text: str, *, role: str = "") -> str | None:
     """
     if len(text) <= SHORT:
         return None
+    text = without_accounts(text)
     lines = _kept_lines(text)
     if role:
         lines[0] = f"[{role}] {lines[0]}"
@@ -35,6 +40,7 @@ def compress(text: str, *, role: str = "") -> str | None:
 
 def compress_batch(lines: Sequence[Line]) -> str:
     """Return BrowserOS's `[Summary of N messages]` of posts, oldest first: the requests, the results, and all facts."""
+    lines = [replace(line, text=without_accounts(line.text)) for line in lines]
     total = sum(len(line.text) for line in lines)
     actions = [_shown(line) for line in lines if line.role == "user" and line.text.strip()]
     results = [_shown(line) for line in lines if line.role != "user" and line.text.strip()]
@@ -45,6 +51,23 @@ def compress_batch(lines: Sequence[Line]) -> str:
     data = dict.fromkeys(fact for line in lines for fact in facts_in(line.text))
     facts = _fitting(data, text, room=total - 1 - len(text) - len("\nKey facts: "))
     return f"{text}\nKey facts: {', '.join(facts)}" if facts else text
+
+
+def without_accounts(text: str) -> str:
+    """Return a text without card numbers and IBANs (ISO 13616), which no compressed form repeats."""
+    for number in sorted({text[start:end] for start, end in card_numbers(text)}, key=len, reverse=True):
+        text = text.replace(number, "[card number]")
+    return _IBAN.sub(_without_iban, text)
+
+
+def _without_iban(match: re.Match[str]) -> str:
+    """Return a match without its IBAN, which ends before a word that does not belong to it."""
+    words = match[0].split()
+    for count in range(len(words), 0, -1):
+        code = "".join(words[:count]).upper()
+        if len(code) >= _SHORTEST_IBAN and int("".join(str(int(each, 36)) for each in code[4:] + code[:4])) % 97 == 1:
+            return " ".join(["[IBAN]", *words[count:]])
+    return match[0]
 
 
 def _kept_lines(text: str) -> list[str]:
@@ -105,6 +128,9 @@ def _shown(line: Line) -> str:
 
 # ---- key facts ------------------------------------------------------------------------------------------------------
 
+#: The shape of an IBAN: country, two check digits, and groups of up to 30 characters.
+_IBAN: Final = re.compile(r"(?i)\b[A-Z]{2}[0-9]{2}(?:[ \u00a0]?[A-Z0-9]{4}){2,7}(?:[ \u00a0]?[A-Z0-9]{1,3})?\b")
+_SHORTEST_IBAN: Final = 15
 #: The placeholder of a secret.
 SECRET: Final = Expression(r"\[\[secret:[^\]]*\]\]")
 _DIGIT = Expression(r"\d")

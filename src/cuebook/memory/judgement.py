@@ -2,7 +2,7 @@
 Analyzer").
 
 No action erases anything. A compressed post appears in prompts in its short form, a dropped one not at all. A promoted
-post becomes a long-term memory when a summary covers it. The transcript never changes.
+post is listed among the conversation's items at once. The transcript never changes.
 
 Scores are integers from 0 to 100 (hundredths): 0.3 as a sum of tenths in floating point is not 0.3.
 """
@@ -162,7 +162,7 @@ class PathJudgement:
             relevant=at_least(bytes(scores), least),
             redundant=len(self) - self._repeated_by.count(-1),
             used=self.used(tuning, mark=mark),
-            actions=tuple(self._actions(bytes(scores), tuning, mark, least)),
+            actions=self._possible(list(self._actions(bytes(scores), tuning, mark, least)), tuning, mark),
         )
 
     def marked(self, tuning: TuningState, actions: Sequence[Action], *, mark: int) -> TuningState:
@@ -173,19 +173,30 @@ class PathJudgement:
         run, newest = tuning.runs + 1, len(self) - tuning.full_message_window
         wanted: dict[str, list[int]] = {"compress": [], "drop": [], "promote": []}
         for action in actions:
-            if action.number < newest or action.type == "promote":
+            if action.number < newest or action.type == "promote" or not self._has_short(action.number):
                 wanted[action.type].append(action.number)
-        first = bisect_right(self.seqs, mark)
-        remaining = [n for n in range(first, len(self)) if self.seqs[n] not in tuning.dropped]
-        places = {number: place for place, number in enumerate(remaining)}
-        gone = leave_out([self._roles[n] for n in remaining], [places[n] for n in wanted["drop"]])
+        gone = self._droppable(wanted["drop"], tuning, mark)
         return msgspec.structs.replace(
             tuning,
             runs=run,
             compressed=tuning.compressed | {self.seqs[n]: run for n in wanted["compress"]},
-            dropped=tuning.dropped | {self.seqs[remaining[place]]: run for place in gone},
+            dropped=tuning.dropped | {self.seqs[n]: run for n in gone},
             promoted=tuning.promoted | {self.seqs[n]: run for n in wanted["promote"]},
         )
+
+    def shortened(self, tuning: TuningState) -> int:
+        """Return how many posts have a shorter form that prompts use; a short post is marked but has none."""
+        return sum(self._has_short(number) for number, seq in enumerate(self.seqs) if seq in tuning.compressed)
+
+    def _has_short(self, number: int) -> bool:
+        return self._small[number] < self._tokens[number]
+
+    def _droppable(self, numbers: Sequence[int], tuning: TuningState, mark: int) -> list[int]:
+        """Return the posts that can be left out of prompts: their neighbours still alternate between roles."""
+        first = bisect_right(self.seqs, mark)
+        remaining = [n for n in range(first, len(self)) if self.seqs[n] not in tuning.dropped]
+        places = {number: place for place, number in enumerate(remaining)}
+        return [remaining[at] for at in leave_out([self._roles[n] for n in remaining], [places[n] for n in numbers])]
 
     def used(self, tuning: TuningState, *, mark: int) -> int:
         """Return the tokens that posts after `mark` take in prompts."""
@@ -195,6 +206,13 @@ class PathJudgement:
             for seq, tokens, small in every
             if seq > mark
         )
+
+    def _possible(self, actions: Sequence[Action], tuning: TuningState, mark: int) -> tuple[Action, ...]:
+        """Return the actions without drops that cannot happen, which would be suggested forever."""
+        newest = len(self) - tuning.full_message_window
+        dropped = [each.number for each in actions if each.type == "drop" and each.number < newest]
+        possible = set(self._droppable(dropped, tuning, mark)) if dropped else set()
+        return tuple(each for each in actions if each.type != "drop" or each.number in possible)
 
     def _actions(self, scores: bytes, tuning: TuningState, mark: int, least: int) -> Iterator[Action]:
         for number, (seq, score) in enumerate(zip(self.seqs, scores, strict=True)):

@@ -123,7 +123,7 @@ _CARD = _pattern("card", re.VERBOSE)
 
 def spans(text: str) -> list[Span]:
     """Return all secrets, ordered and disjoint; overlapping secrets are merged under the more specific family."""
-    cards = [(start, end, "card") for start, end in _card_numbers(text) if _stands_alone(text, start, end)]
+    cards = [(start, end, "card") for start, end in card_numbers(text) if _stands_alone(text, start, end)]
     if not cards and not _mentions(text):
         return []
     results = [*_shapes(text), *_private_keys(text), *_url_passwords(text), *cards, *_named(text)]
@@ -152,7 +152,7 @@ def begun(text: str) -> int:
 
 def hinted(text: str) -> bool:
     """Return whether `spans` could find anything, by a fast check."""
-    return _mentions(text) or next(_card_numbers(text), None) is not None
+    return _mentions(text) or next(card_numbers(text), None) is not None
 
 
 def _mentions(text: str) -> bool:
@@ -221,7 +221,7 @@ def _url_passwords(text: str) -> Iterator[Span]:
                 yield match.start(1), match.end(1), "url_password"
 
 
-def _card_numbers(text: str) -> Iterator[tuple[int, int]]:
+def card_numbers(text: str) -> Iterator[tuple[int, int]]:
     """Find card numbers regardless of their neighbors: in JSON an escaped line break ends in a letter."""
     for first in _CARD_AT.finditer(text):
         start, end = first.start(), first.end(1)

@@ -958,6 +958,12 @@ WHERE i.tenant = :tenant AND (:id IS NULL OR c.id = :id) AND i.ended_in IS NULL 
     SELECT 1 FROM item n WHERE n.tenant = i.tenant AND n.conversation = i.conversation AND n.id = i.id AND n.made_in > i.made_in)
     AND (:user IS NULL OR (c.user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user));
 
+-- name: tally_promoted
+-- Select tunings with promoted posts, and up to where summaries cover their conversations.
+SELECT t.parameters, c.mark FROM tuning t JOIN conversation c ON c.tenant = t.tenant AND c.no = t.conversation
+WHERE t.tenant = :tenant AND (:id IS NULL OR c.id = :id) AND t.parameters LIKE '%"promoted":{"%'
+    AND (:user IS NULL OR (c.user_id IS NULL AND NOT :proven) OR EXISTS (SELECT 1 FROM json_each(c.participants) WHERE value = :user));
+
 -- name: tally_memories
 -- Count valid long-term memories: of a user and their personas, or of a tenant with some organizations or all.
 SELECT count(*) AS memories FROM memory WHERE tenant = :tenant AND valid_to IS NULL

@@ -131,6 +131,8 @@ class TuningStore(Noun):
         whose = _whose(transaction, conversation)
         posts, compressed = transaction.run("tally_posts", **whose).fetchone()
         items = transaction.value("tally_items", **whose)
+        tunings = transaction.run("tally_promoted", **whose).fetchall()
+        items += sum(seq > mark for raw, mark in tunings for seq in decode(TuningState, raw).promoted)
         memories = 0
         if conversation is None:
             memories = transaction.value("tally_memories", organizations=named)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.memory.compress import compress, compress_batch, facts_in
+from cuebook.memory.compress import compress, compress_batch, facts_in, without_accounts
 from cuebook.records.memory import Line
 
 PIECES = st.sampled_from(
@@ -36,6 +36,16 @@ def test_a_compressed_form_is_smaller_or_missing(text):
     assert small is None or len(small) < len(text)
     if len(text) <= 200:
         assert small is None
+
+
+@pytest.mark.parametrize("number", ["4111 1111 1111 1111", "DE89370400440532013000", "BE68 5390 0754 7034"])
+def test_account_numbers_are_never_repeated(number):
+    text = f"Pay with {number} please\n" + "and then we waited for the next one " * 9 + f"\nthat was {number} then"
+    line = Line(id="a", seq=1, role="user", speaker="", text=text, when=0.0)
+    for shorter in (compress(text), compress_batch([line, line])):
+        assert number not in shorter
+        assert number.split()[-1] not in shorter
+    assert without_accounts(f"ref {number[:-1]}7 ok") == f"ref {number[:-1]}7 ok", "the checksum is wrong"
 
 
 @given(TEXTS)

@@ -169,7 +169,10 @@ class MemoryReading(Namespace):
         examples=("cuebook memory analyze c1", "cuebook memory analyze c1 --json"),
     )
     async def analyze(self, conversation: Conversation, *, user: User = None) -> Judgement:
-        """Find relevant and redundant posts. Suggests actions and changes nothing. Raises NotFound."""
+        """Find relevant and redundant posts. Suggests actions and changes nothing.
+
+        Texts under 50 characters are not compared for redundancy. Raises NotFound.
+        """
         analysis = await analyze(self._services, Scope(user=user), conversation)
         actions = tuple(
             Suggestion(type=each.type, post_id=analysis.ledger.ids[each.number], reason=each.reason)

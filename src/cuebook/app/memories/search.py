@@ -42,7 +42,7 @@ from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.delivery import deliver
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import SearchLook
-from cuebook.memory.compress import compress, compress_batch
+from cuebook.memory.compress import compress, compress_batch, without_accounts
 from cuebook.memory.excerpt import excerpt, pack
 from cuebook.memory.quotes import LISTED
 from cuebook.memory.recall import MIN_SHARE, Query, dated, rank_found, read_query
@@ -240,7 +240,7 @@ class Memories(MemoryWriting, PersonalData, Forgetting):
     def _compressed(self, text: str) -> CompressedText:
         count = self._services.count
         small = compress(text)
-        shorter = small if small is not None and count(small) < count(text) else text
+        shorter = small if small is not None and count(small) < count(text) else without_accounts(text)
         return CompressedText(text=shorter, tokens_before=count(text), tokens_after=count(shorter))
 
     @operation(

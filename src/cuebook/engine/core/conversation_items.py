@@ -1,17 +1,19 @@
 """Load the items of a conversation: the current ones, one by its id, and items in the form of memories."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from cuebook.engine.core.services import Services
+from cuebook.memory.compress import compress
 from cuebook.memory.corrections import corrected
 from cuebook.memory.owner_memories import shared_fields
 from cuebook.memory.quotes import quotes_of
 from cuebook.memory.recall import unlearned
 from cuebook.memory.supersede import merge, unmarked
-from cuebook.memory.tokenizer import normal
+from cuebook.memory.tokenizer import item_id, normal
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Conversation, Post
 from cuebook.records.erasure import GONE
 from cuebook.records.memory import ITEM, Correction, Item, Line, Memory, Scope, Source
+from cuebook.window.tokens import cut
 
 #: Posts after the last summary that are scanned for items: the size of one pass.
 UNREAD = 48
@@ -32,7 +34,9 @@ async def items_at_head(services: Services, scope: Scope, conversation: str) -> 
     current = unmarked([item for item in items if item.valid_to is None])
     kept, added = merge(current, corrected(entries, written, news=True))
     past = [item for item in items if item.valid_to is not None]
-    return sorted([*kept, *added, *past], key=lambda item: (item.seq, item.id))
+    unread = [post for post in posts if post.seq > reach]
+    raised = await promoted(services, scope, conversation, unread, [*kept, *added])
+    return sorted([*kept, *added, *corrected(raised, written, news=True), *past], key=lambda item: (item.seq, item.id))
 
 
 def parted(name: str) -> tuple[str, str] | None:
@@ -96,4 +100,40 @@ def line_of(post: Post, own: Collection[str] | None = None) -> Line:
         round=post.round,
         calls=bool(post.calls),
         own=own is None or post.sender in own,
+    )
+
+
+# ---- Promoted posts -------------------------------------------------------------------------------------------------
+
+
+#: Tokens of a promoted post's item: its first and last line and its facts.
+LONGEST = 200
+
+
+async def promoted(
+    services: Services, scope: Scope, conversation: str, posts: Sequence[Post], items: Iterable[Item]
+) -> list[Item]:
+    """Return items for the promoted posts that have none yet.
+
+    Their trust is at most the assistant's. A whole post stays in its conversation, whoever wrote it.
+    """
+    last = await services.store.tuning.tuned(scope, conversation) if services.config.optimizer.enabled else None
+    if last is None:
+        return []
+    values = {source for item in items for source in item.sources}
+    chosen = [post for post in posts if post.seq in last[0].promoted and post.id not in values]
+    return [_item(services, post) for post in chosen if post.message and not unlearned(post.role, post.message)]
+
+
+def _item(services: Services, post: Post) -> Item:
+    text = cut(compress(post.message) or post.message, LONGEST, count=services.count)
+    return Item(
+        id=item_id("facts", text),
+        category="facts",
+        text=text,
+        sources=(post.id,),
+        trust="tool" if post.role == TOOL or post.result_of else "assistant",
+        valid_from=post.created_at,
+        seq=post.seq,
+        weight=0.5,
     )

@@ -7,7 +7,7 @@ time. A second job applies manual corrections to summaries.
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import tzinfo
 from functools import partial
 from typing import Any, Literal
@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered, receipt
-from cuebook.engine.core.conversation_items import line_of, named_id, own_senders
+from cuebook.engine.core.conversation_items import line_of, named_id, own_senders, promoted
 from cuebook.engine.core.instructions import BROKEN, Instruction, background_answer, instruct, instruction_record
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, in_turn, of_conversations
@@ -25,10 +25,9 @@ from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, N
 from cuebook.interfaces import ModelRequest
 from cuebook.interfaces.store import CompactionInput, CompactionResult, DueConversation
 from cuebook.memory.claims import Action, act, items_of, offered
-from cuebook.memory.compress import compress, compress_batch
+from cuebook.memory.compress import compress_batch
 from cuebook.memory.corrections import corrected, untold
 from cuebook.memory.quotes import own_words, quotes_of
-from cuebook.memory.recall import unlearned
 from cuebook.memory.rolling import (
     LOOKAHEAD,
     STANDARD,
@@ -44,10 +43,10 @@ from cuebook.memory.rolling import due as due_for
 from cuebook.memory.schema import MEMORY_SCHEMA, MemoryAnswer, compact, parse_answer
 from cuebook.memory.summary import write
 from cuebook.memory.supersede import Merged, merge, unmarked
-from cuebook.memory.tokenizer import day_of, item_id, normal
+from cuebook.memory.tokenizer import day_of, normal
 from cuebook.prompts.names import project_of
 from cuebook.records.audit import Record
-from cuebook.records.conversation import TOOL, Post, chain
+from cuebook.records.conversation import Post, chain
 from cuebook.records.memory import CATEGORIES, Item, Line, Scope, Summary
 from cuebook.window.budget import allot
 from cuebook.window.post_forms import calls_among
@@ -468,39 +467,3 @@ async def compress_by_hand(
     more = {"tainted": before.tainted if before else "", "made_by": "caller"}
     summary = _made(services, summarized, markdown, before.memory_json if before else _EMPTY, **more)
     return await services.store.save_summary(scope, _result(services, source, summary))
-
-
-# ---- Promoted posts -------------------------------------------------------------------------------------------------
-
-
-#: Tokens of a promoted post's item: its first and last line and its facts.
-LONGEST = 200
-
-
-async def promoted(
-    services: Services, scope: Scope, conversation: str, posts: Sequence[Post], items: Iterable[Item]
-) -> list[Item]:
-    """Return items for the promoted posts that have none yet.
-
-    Their trust is at most the assistant's. A whole post stays in its conversation, whoever wrote it.
-    """
-    last = await services.store.tuning.tuned(scope, conversation) if services.config.optimizer.enabled else None
-    if last is None:
-        return []
-    values = {source for item in items for source in item.sources}
-    chosen = [post for post in posts if post.seq in last[0].promoted and post.id not in values]
-    return [_item(services, post) for post in chosen if post.message and not unlearned(post.role, post.message)]
-
-
-def _item(services: Services, post: Post) -> Item:
-    text = cut(compress(post.message) or post.message, LONGEST, count=services.count)
-    return Item(
-        id=item_id("facts", text),
-        category="facts",
-        text=text,
-        sources=(post.id,),
-        trust="tool" if post.role == TOOL or post.result_of else "assistant",
-        valid_from=post.created_at,
-        seq=post.seq,
-        weight=0.5,
-    )

@@ -106,7 +106,7 @@ def _snapshot(services: Services, analysis: Analysis, tuning: TuningState, after
         conversation_id=analysis.conversation.id,
         tokens_before=analysis.judged.used,
         tokens_after=after,
-        entries_compressed=len(tuning.compressed) - len(before.compressed),
+        entries_compressed=analysis.ledger.shortened(tuning) - analysis.ledger.shortened(before),
         entries_dropped=len(tuning.dropped) - len(before.dropped),
         entries_promoted=len(tuning.promoted) - len(before.promoted),
         compression_trigger_ratio=tuning.compression_trigger,
