@@ -268,6 +268,14 @@ async def test_knowledge_without_a_user_is_found_in_turns_and_searches(tmp_path,
         assert (await cue.memory.get(entry.id)).id == entry.id
 
 
+async def test_a_correction_leaves_no_old_text_in_the_key(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        memory = await cue.memory.add("Prefers tea.", user="ann")
+        fixed = await cue.memory.update(memory.id, "Prefers coffee.", user="ann")
+        assert (fixed.id, fixed.key, fixed.text) == (memory.id, "Prefers coffee.", "Prefers coffee.")
+        assert (await cue.memory.get(memory.id)).content == "Prefers coffee."
+
+
 async def test_knowledge_is_unique_by_category_and_key_and_decays_once(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         put = cue.memory.put_knowledge

@@ -134,7 +134,8 @@ class MemoryWriting(MemoryReading):
         for _ in range(RETRIES):
             generation, old = await self._now(await self._own(memory, user=user, organization=organization))
             now = self._services.clock.now()
-            new = replace(old, text=text, trust="user", confidence=1.0, written=True, used_at=now)
+            name = _own_key(text) if old.name == _own_key(old.text) else old.name  # a text may be its own key
+            new = replace(old, name=name, text=text, trust="user", confidence=1.0, written=True, used_at=now)
             gone, same_text = list[Memory](), memory_id(old.place, old.category, text)
             if old.category not in KNOWLEDGE and same_text != old.id:
                 gone = await self._services.store.memories.get(Scope(), same_text, places=[old.place])
