@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from cuebook.interfaces.store import Batch, MemoryLook, MemoryQuery, PathQuery, PlaceChange
+from cuebook.memory.scopes import PROJECT
 from cuebook.records.memory import Memory, Place, Scope, Source
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
@@ -63,7 +64,7 @@ class PlacesContract:
 
     async def test_full_text_searches_only_the_requested_owners(self, store: Store) -> None:
         await put(store, memory(ANN, "1", "the lamp of the harbour"))
-        await put(store, memory(BOB, "2", "the lamp of the harbour"), memory(BOB, "3", "a key"))
+        await put(store, memory(BOB, "2", "the lamp of the harbour"), memory(BOB, "3", "I am allergic to nuts."))
         matched = await store.memories.find(OWNER, [BOB], memory_query("Where is the lamp?"))
         assert [each.id for each in matched.memories if each.no in matched.found] == ["2"]
         assert {each.id for each in matched.memories} == {"2", "3"}, "memories that apply always are returned too"
@@ -156,7 +157,7 @@ class PlacesContract:
         scene = await store.scene(OWNER, PathQuery(conversation="new", memory=look))
         assert scene.known is not None
         assert [each.id for each in scene.known.memories] == ["1"]
-        assert scene.known.places == (ANN,)
+        assert scene.known.places == (ANN, PROJECT)
         scene = await store.scene(OWNER, PathQuery(conversation="new", memory=MemoryLook(user="ann", text="lamp")))
         assert scene.known is not None
-        assert (scene.known.places, scene.known.memories) == ((), ())
+        assert (scene.known.places, scene.known.memories) == ((PROJECT,), ())
