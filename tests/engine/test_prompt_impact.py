@@ -81,7 +81,7 @@ def expected(pairs):
     return {kind: (turns[kind], total[kind], tokens[kind]) for kind in turns}
 
 
-@pytest.mark.parametrize("budget", [500, 750, 1100])
+@pytest.mark.parametrize("budget", [500, 750, 950])
 async def test_the_estimate_equals_windows_assembled_with_the_other_version(project, budget):
     questions = asks(16, budget)
     plain, kind = [
@@ -99,7 +99,7 @@ async def test_the_estimate_equals_windows_assembled_with_the_other_version(proj
         assert impact.share == turns / 16
         assert impact.window.before == round(sum(each.tokens for each in plain) / 16)
         assert impact.window.after == round(sum(each.tokens for each in kind) / 16)
-        texts = [json.loads(each.messages[0])["content"] for each in (plain[0], kind[0])]
+        texts = [each.messages[0]["content"] for each in (plain[0], kind[0])]
         assert (impact.prompt.before, impact.prompt.after) == tuple(map(cue.services.count, texts))
         assert impact.prefix_kept < 0.2, "nothing behind the persona's text can come from the cache"
         await cue.turns.replay(NAME, 16)
@@ -169,7 +169,7 @@ async def test_children_of_a_prompt_are_affected_unless_pinned(project):
         await cue.prompts.save("base/manners", {"body": "Be kind."})
         await cue.prompts.save("base/middle", {"more": "Be brief."}, inherits="base/manners")
         await cue.prompts.save("persona/helper", {"own": SHORT}, params=["agent_name"], inherits="base/middle")
-        for each in asks(8, 600):
+        for each in asks(8, 500):
             await cue.ask(each)
         await cue.prompts.save("base/manners", {"body": "Be kind, and say so." * 20})
         impact = (await cue.prompts.diff("base/manners", 1)).impact
@@ -186,7 +186,7 @@ async def test_children_of_a_prompt_are_affected_unless_pinned(project):
 async def test_a_branch_is_measured_where_either_version_was_used(project):
     async with cue_on(project) as cue:
         await cue.prompts.save("persona/helper", {"body": SHORT})
-        for each in asks(8, 600):
+        for each in asks(8, 500):
             await cue.ask(each)
         await cue.prompts.fork("persona/helper", "trial")
         await cue.prompts.save("persona/helper", {"body": LONG}, branch="trial")
