@@ -228,6 +228,20 @@ async def test_only_standing_and_relevant_memories_enter_a_prompt(tmp_path, cloc
         assert any("kayak" in line and "expected by chance" in line for line in told)
 
 
+async def test_standing_memories_take_at_most_150_tokens_and_leave_out_what_is_shown(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        for food in "nuts milk eggs soy wheat fish celery mustard sesame lupin squid figs kiwi plums".split():
+            await cue.memory.add(f"Allergic to {food} and everything that contains {food}.", user="ann")
+        window = await cue.assemble(Ask("Write a haiku about rust.", "c1", user="ann"))
+        shown = [block.text for block in window.blocks if block.source.startswith("memory:")]
+        assert 4 < len(shown) < 14
+        assert sum(cue.services.count(text) + 1 for text in shown) <= 150
+        fact = shown[0].partition("] ")[2]
+        await cue.append("c1", [{"role": "user", "content": f"Note: {fact}"}], user="ann")
+        window = await cue.assemble(Ask("Write a haiku about rust.", "c1", user="ann"))
+        assert sum(fact in block.text for block in window.blocks) == 1
+
+
 async def test_confidence_rises_only_by_repeats_and_answers(tmp_path, clock):
     model = ScriptedModel(default="Noted.")
     async with open_with_memory(tmp_path, clock, model=model) as cue:

@@ -15,7 +15,7 @@ from cuebook.interfaces.store import MemoryMatches, Scene
 from cuebook.languages import reads
 from cuebook.memory.owner_memories import priority
 from cuebook.memory.recall import Query, rank, read_query
-from cuebook.memory.relevance import STANDING_TOKENS, evidence, standing_reason
+from cuebook.memory.relevance import evidence, standing_reason
 from cuebook.memory.tokenizer import day_of, memory_key, normal, said_of
 from cuebook.records.answer import Time
 from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, RecallCandidate, SearchResult
@@ -66,7 +66,7 @@ def select_memories(services: Services, scene: Scene, query: Query | None, *, tu
     holding = [each for each in memory_context.memories if each.valid_to is None]
     memories = {each.id: each for each in without_repeats(holding, said=previous[0] if previous else ())}
     if previous is None or not memories.keys() >= set(previous[0]):  # one was corrected, ended or erased
-        chosen, reviewed = _standing(memories.values(), count), turn
+        chosen, reviewed = _standing(memories.values()), turn
         reason = "review" if scene.told.get(RECALLED) else "first"
     else:
         chosen, reviewed, reason = previous[0], previous[1], "kept"
@@ -90,16 +90,10 @@ def select_memories(services: Services, scene: Scene, query: Query | None, *, tu
     )
 
 
-def _standing(memories: Iterable[Memory], count: Counter) -> list[str]:
-    """Return the ids of the standing memories that fit their tokens, highest priority first."""
+def _standing(memories: Iterable[Memory]) -> list[str]:
+    """Return the ids of the standing memories, highest priority first. The window has those that fit their tokens."""
     current = [each for each in memories if each.ended_by is None and standing_reason(each)]
-    chosen, left = [], STANDING_TOKENS
-    for each in sorted(current, key=lambda each: (-priority(each), -each.no)):
-        size = count(memory_line(_hit(each, score=0, why="", count=count), UTC)) + 1
-        if size <= left:
-            left -= size
-            chosen.append(each.id)
-    return chosen
+    return [each.id for each in sorted(current, key=lambda each: (-priority(each), -each.no))]
 
 
 def _relevant(hits: Sequence[Hit], memories: Sequence[Memory], matched: MemoryMatches, query: Query) -> list[Hit]:

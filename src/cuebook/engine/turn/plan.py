@@ -17,6 +17,7 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
 from cuebook.memory.excerpt import excerpt
 from cuebook.memory.recall import Query, rank_found
+from cuebook.memory.relevance import STANDING_TOKENS
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of, normal
 from cuebook.records.conversation import PathPost, fence_of
@@ -355,17 +356,27 @@ def _volatile(
 
 
 def _unseen(room: _Room, parted: Partition, summary: Block | None) -> Iterator[Hit]:
-    """Yield the memories whose words are neither in the posts of the window nor in its summary."""
+    """Yield the memories whose words are neither in the posts of the window nor in its summary.
+
+    Standing ones are omitted beyond STANDING_TOKENS.
+    """
+    left, standing = STANDING_TOKENS, set(room.request.memories.durable)
     shown = {each.post.id: each for each in parted.kept}
     summarized = normal(summary.text) if summary else ""
     for hit in room.request.memories.hits:
         words = normal(hit.text)
         posts = [shown[each] for each in hit.sources if each in shown]
         own = hit.conversation == room.request.conversation  # otherwise another post may have the same id
-        if words not in summarized and not any(
-            (own and each.form == "full") or words in normal(_words_of(each)) for each in posts
+        in_sources = ((own and each.form == "full") or words in normal(_words_of(each)) for each in posts)
+        if (
+            words not in summarized
+            and not any(in_sources)
+            and not any(hit.text in _words_of(each) for each in parted.kept)
         ):
-            yield hit
+            size = room.count(memory_line(hit, room.request.zone)) + 1 if hit.memory_id in standing else 0
+            if size <= left:
+                left -= size
+                yield hit
 
 
 def _words_of(post_in_form: PostInForm) -> str:
