@@ -68,18 +68,6 @@ async def test_the_mirror_matches_the_table_and_contains_no_secret(project):
     assert "sk-abcdef" not in (project / FILE).read_text()
 
 
-async def test_a_torn_mirror_line_is_rewritten(project):
-    async with cue_on(project) as cue:
-        await run_turns(cue)
-    whole = (project / FILE).read_bytes()
-    (project / FILE).write_bytes(whole[:-40])
-    async with cue_on(project, dice=SystemDice()) as cue:
-        await cue.prompts.save("other", {"body": "x"})
-    lines = (project / FILE).read_bytes().splitlines(keepends=True)
-    assert b"".join(lines[:5]) == whole
-    assert json.loads(lines[5])["prompt_id"] == "other"
-
-
 @pytest.mark.parametrize(
     ("damage", "first", "reason"),
     [
@@ -193,9 +181,9 @@ async def test_a_mirror_with_unknown_records_is_left_unchanged(project, tmp_path
         assert "Move the file elsewhere" in caplog.text
         assert (project / FILE).read_bytes() == damaged
         (project / FILE).rename(project / "proof.jsonl")
-        await cue.work()
+        await cue.audit.mirror(rebuild=True)
         verdict = await cue.audit.verify_mirror(project / FILE)
-        assert (verdict.ok, verdict.records) == (True, 4)
+        assert (verdict.ok, verdict.records) == (True, 5)
 
 
 async def test_an_edited_mirror_line_stays_and_is_reported(project):
@@ -221,20 +209,84 @@ async def test_an_edited_mirror_line_stays_and_is_reported(project):
     ],
     ids=["edited", "left out", "swapped", "cut", "emptied", "torn"],
 )
-async def test_verification_covers_the_mirror_before_its_end_is_rewritten(project, damage, first):
+async def test_verification_finds_a_changed_mirror_and_leaves_it(project, damage, first):
     async with cue_on(project) as cue:
         await run_turns(cue)
-    whole = (project / FILE).read_bytes()
-    (project / FILE).write_bytes(b"".join(damage(whole.splitlines(keepends=True))))
+    damaged = b"".join(damage((project / FILE).read_bytes().splitlines(keepends=True)))
+    (project / FILE).write_bytes(damaged)
     async with cue_on(project, dice=SystemDice()) as cue:
         verification = await cue.audit.verify()
         assert (verification.ok, verification.first_bad) == (False, first)
         assert "in prompts_audit.jsonl: " in verification.reason
         assert "is intact" in verification.reason
-    if "truncated" in verification.reason:
-        assert (project / FILE).read_bytes() == whole
-        async with cue_on(project, dice=SystemDice()) as cue:
-            assert (await cue.audit.verify()).ok
+    assert (project / FILE).read_bytes() == damaged
+
+
+@pytest.mark.parametrize("damage", ["removed", "emptied", "cut"])
+async def test_only_a_rebuild_repairs_the_mirror_and_is_recorded(project, damage):
+    async with cue_on(project) as cue:
+        await run_turns(cue)
+    file = project / FILE
+    if damage == "removed":
+        file.unlink()
+    else:
+        file.write_bytes(b"" if damage == "emptied" else b"".join(file.read_bytes().splitlines(keepends=True)[:3]))
+    async with cue_on(project, dice=SystemDice()) as cue:
+        await save_versions(cue, 1)
+        await cue.work()
+        verification = await cue.audit.verify()
+        assert not verification.ok
+        assert {"removed": "the file was removed", "emptied": "the file was emptied"}.get(
+            damage, "the records from 4 on were removed"
+        ) in verification.reason
+        assert (await cue.audit.mirror()).failed
+        assert not (await cue.audit.mirror(rebuild=True)).failed
+        assert (await cue.audit.verify()).ok
+        [record] = await cue.audit.tail(1)
+        assert (record.event, record.selection["records"]) == ("mirror-rebuild", 3 if damage == "cut" else 0)
+
+
+@pytest.mark.parametrize(
+    ("statements", "reason"),
+    [
+        (["UPDATE audit_record SET texts = x'7b7d' WHERE seq = 2"], "the texts of record 2 were removed without an"),
+        (["DELETE FROM audit_record WHERE seq > 3"], "the tail was truncated"),
+        (["DELETE FROM audit_checkpoint"], "the checkpoint over 5 records was removed from the database"),
+        (
+            ["DELETE FROM audit_record WHERE seq > 3", "DELETE FROM audit_checkpoint"],
+            "the tail was truncated; the checkpoint over 5 records was removed from the database: the key file has it",
+        ),
+        (["DELETE FROM audit_record", "DELETE FROM audit_checkpoint"], "the whole log was wiped; the checkpoint over"),
+    ],
+    ids=["texts", "tail", "checkpoints", "tail and checkpoints", "everything"],
+)
+async def test_verification_names_the_tampering_also_after_more_records(project, statements, reason):
+    async with cue_on(project) as cue:
+        await run_turns(cue)
+    with closing(sqlite3.connect(next(project.rglob("*.db")))) as database, database:
+        for statement in statements:
+            database.execute(statement)
+    (project / FILE).unlink()
+    async with cue_on(project, dice=SystemDice()) as cue:
+        assert reason in (await cue.audit.verify()).reason
+        await save_versions(cue, 9)
+    async with cue_on(project, dice=SystemDice()) as cue:
+        assert not (await cue.audit.verify()).ok, "a later checkpoint does not hide it"
+
+
+async def test_an_erasure_is_a_record_that_explains_the_missing_texts(project):
+    async with cue_on(project) as cue:
+        await run_turns(cue)
+        await cue.prompts.render("persona/kind", {"user_name": "Zoe Doe"}, log=True, by="zoe")
+        receipt = await cue.memory.forget(user="zoe")
+        assert receipt.counts["auditTexts"] == 5, "four of the turns, and the logged render"
+        [record] = await cue.audit.tail(1)
+        assert (record.event, record.prompt_id) == ("forget", receipt.id)
+        selection = {"records": [[2, 6]], "kind": "user", "asked": list(receipt.asked), "salt": receipt.salt}
+        assert record.selection == selection
+        assert (await cue.audit.verify()).ok
+    assert "zoe" not in json.dumps(record.selection)
+    assert b"Zoe Doe" not in (project / FILE).read_bytes()
 
 
 async def test_without_its_mirror_the_table_is_verified_alone(project):
@@ -246,16 +298,16 @@ async def test_without_its_mirror_the_table_is_verified_alone(project):
         assert (await cue.audit.verify()).ok
 
 
-async def test_the_mirror_reveals_a_truncated_table_without_checkpoints(project):
+async def test_the_mirror_reveals_a_truncated_table_without_checkpoints_or_anchor(project):
     async with cue_on(project) as cue:
         await run_turns(cue)
+    key = next(project.rglob("*.key"))
+    key.write_bytes(key.read_bytes().splitlines()[0])
     with closing(sqlite3.connect(next(project.rglob("*.db")))) as database, database:
         database.execute("DELETE FROM audit_record WHERE seq > 3")
         database.execute("DELETE FROM audit_checkpoint WHERE size > 3")
-    for more in (0, 2):
-        async with cue_on(project, dice=SystemDice()) as cue:
-            await save_versions(cue, more)
-            verification = await cue.audit.verify()
+    async with cue_on(project, dice=SystemDice()) as cue:
+        verification = await cue.audit.verify()
         assert (verification.ok, verification.first_bad) == (False, 4)
         assert "truncated" in verification.reason
 

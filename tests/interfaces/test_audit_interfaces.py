@@ -188,7 +188,7 @@ def test_verify_finds_moved_and_deleted_rows(audited: Path, here: CommandRunner,
 def test_verify_reports_a_damaged_checkpoint(audited: Path, here: CommandRunner) -> None:
     damage(audited, "UPDATE audit_checkpoint SET body = x'7b'")
     result = here.json("audit", "verify", code=1)
-    assert set(result) == {"ok", "records", "reason"}
+    assert set(result) == {"ok", "records", "reason", "signed"}
     assert "is not signed by this key" in result["reason"]
     assert here("audit", "verify", code=1).startswith("FAILED: invalid checkpoints: ")
 
@@ -220,6 +220,8 @@ def test_exported_checkpoints_reveal_a_truncated_log(audited: Path, here: Comman
     damage(audited, "DELETE FROM audit_checkpoint WHERE size = 5")
     assert cuebook("audit", "verify", cwd=audited).stdout.startswith("FAILED: record 5 "), "The mirror has it."
     (audited / "logs/prompts_audit.jsonl").unlink()
+    key = next(audited.rglob("*.key"))
+    key.write_bytes(key.read_bytes().splitlines()[0])  # it has the last checkpoint too
     assert here.json("audit", "verify") == {"ok": True, "records": 4, "signed": 4}
     result = here.json("audit", "verify", "--checkpoints", str(file), code=1)
     assert (result["firstBad"], "truncated" in result["reason"]) == (5, True)

@@ -273,7 +273,8 @@ async def test_a_copied_project_verifies_with_its_keys(
         assert [each.id for each in await cue.conversations.list()] == ["c1"]
     back = cuebook("db", "copy", postgres_url, "back.db", cwd=tmp_path, **SECRET)
     assert back.returncode == 0, back.stderr
-    assert (tmp_path / "back.db.key").read_bytes() == (tmp_path / "ann/.cuebook/cuebook.db.key").read_bytes()
+    keys = [tmp_path / "back.db.key", tmp_path / "ann/.cuebook/cuebook.db.key"]
+    assert len({each.read_bytes().splitlines()[0] for each in keys}) == 1
     again = cuebook("db", "copy", "ann", postgres_url, cwd=tmp_path, **SECRET)
     assert (again.returncode, "The target is not empty" in again.stderr) == (1, True)
     other = cuebook("db", "copy", "back.db", "without.db", "--without-keys", cwd=tmp_path)

@@ -303,7 +303,7 @@ def _prepare(folder: Path, manifest: Manifest, url: str, old: Config | None) -> 
         unknown.append("The backup has no API keys. Create new ones with `cuebook key new`.")
         if old is not None and (file := key_file_of(old)) is not None and file.is_file():
             key = f"{manifest.database_file}.key"
-            _copy(file, folder / key)
+            (folder / key).write_bytes(file.read_bytes().partition(b"\n")[0])  # the checkpoint is of the newer log
         else:
             unknown.append("It has no key: the audit log and old receipts verify only with that of the old project.")
     if manifest.database == "sqlite" and url:

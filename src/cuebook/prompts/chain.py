@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.prompts import strict_json
 from cuebook.prompts.digest import canonical
-from cuebook.records.audit import GENESIS, PERSONAL, UNREADABLE, Checkpoint, CommittedText, Record, Verdict
+from cuebook.records.audit import FORGET, GENESIS, PERSONAL, UNREADABLE, Checkpoint, CommittedText, Record, Verdict
 from cuebook.records.erasure import Receipt
 
 S = TypeVar("S", Checkpoint, Receipt)
@@ -147,15 +147,22 @@ def _no_key(error: ValueError) -> InvalidInput:
 
 
 def verify(
-    records: Iterable[Record | InvalidInput], checkpoints: Iterable[Checkpoint] = (), *, public_key: bytes
+    records: Iterable[Record | InvalidInput],
+    checkpoints: Iterable[Checkpoint] = (),
+    *,
+    public_key: bytes,
+    erasures: bool = True,
 ) -> Verdict:
     """Verify a chain, oldest record first, against its checkpoints, in any order; reads each record once.
+
+    With `erasures`, a text may only be missing if a later record documents its erasure.
 
     An error in a record's place is an unreadable line (`read_mirror`). If the chain was rewritten and linked again,
     only the record under a checkpoint is proven bad: it is `first_bad`, and the reason names the range.
     """
     good, forged = _sort(checkpoints, public_key)
     count, erased, signed, prev = 0, 0, 0, GENESIS
+    blank, documented = set[int](), set[int]()
     results = iter(records)
     for record in results:
         checkpoint = good.get(count + 1)
@@ -164,14 +171,32 @@ def verify(
             total = count + 1 + sum(1 for _ in results)
             return Verdict(ok=False, records=total, first_bad=count + 1, reason=reason, erased=erased, signed=signed)
         count, prev = count + 1, record.hash
-        erased += any(getattr(record, name) and name not in record.texts for name in PERSONAL)
+        if any(getattr(record, name) and name not in record.texts for name in PERSONAL):
+            erased += 1
+            blank.add(count)
+        if record.event == FORGET:
+            documented |= _erased_by(record)
         signed = count if checkpoint else signed
     last = max(good, default=0)
     if last > count:
         lost = f"records {count + 1} to {last} are" if last > count + 1 else f"record {last} is"
-        cut = f"{lost} missing: the checkpoint of {good[last].time} covers {last}; the tail was truncated"
+        what = "the tail was truncated" if count else "the whole log was wiped"
+        cut = f"{lost} missing: the checkpoint of {good[last].time} covers {last}; {what}"
         return Verdict(ok=False, records=count, first_bad=count + 1, reason=cut, erased=erased, signed=signed)
+    if erasures and (lost_texts := blank - documented):
+        first = min(lost_texts)
+        reason = f"the texts of record {first} were removed without an erasure: no later record documents one"
+        return Verdict(ok=False, records=count, first_bad=first, reason=reason, erased=erased, signed=signed)
     return Verdict(ok=not forged, records=count, reason=forged, erased=erased, signed=signed)
+
+
+def _erased_by(record: Record) -> set[int]:
+    """Return the records before an erasure whose texts it removed."""
+    try:
+        ranges = msgspec.convert((record.selection or {}).get("records", []), list[tuple[int, int]])
+    except msgspec.ValidationError:
+        return set()
+    return {seq for first, last in ranges for seq in range(first, min(last + 1, record.seq))}
 
 
 def _sort(checkpoints: Iterable[Checkpoint], public_key: bytes) -> tuple[dict[int, Checkpoint], str]:

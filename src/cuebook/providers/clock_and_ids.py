@@ -69,9 +69,9 @@ def database_key(path: Path | None, *, new: bytes = b"") -> bytes:
 
 
 def read_key(raw: bytes) -> bytes | None:
-    """Parse a key from text; return None for an invalid one."""
+    """Parse a key from the first line of a text; return None for an invalid one."""
     try:
-        key = bytes.fromhex(raw.strip().decode("ascii"))
+        key = bytes.fromhex(raw.strip().partition(b"\n")[0].decode("ascii"))
     except ValueError:  # not hexadecimal, or not ASCII
         return None
     return key if len(key) == KEY_BYTES else None
@@ -83,6 +83,27 @@ def _read_key(path: Path) -> bytes:
         msg = f"Key file {str(path)!r} is damaged. Restore it: fingerprints of secrets cannot be compared without it."
         raise BackendError(msg)
     return key
+
+
+def read_note(path: Path) -> bytes:
+    """Return the second line of a key file, empty if it has none or cannot be read."""
+    try:
+        return path.read_bytes().partition(b"\n")[2].strip()
+    except OSError:
+        return b""
+
+
+def write_note(path: Path, note: bytes) -> None:
+    """Replace the second line of a key file in place: its first line, owner and mode stay. Raises OSError."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        line = os.read(descriptor, 4 * KEY_BYTES).partition(b"\n")[0]
+        data = b"\n" + note + b"\n"
+        os.pwrite(descriptor, data, len(line))
+        os.ftruncate(descriptor, len(line) + len(data))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _unreadable(path: Path, error: OSError) -> BackendError:

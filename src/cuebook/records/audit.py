@@ -17,6 +17,8 @@ from cuebook.records.expression import counted
 PERSONAL = ("input_context", "interpolated_text", "output_summary")
 #: `prev` of the first record.
 GENESIS = "0" * 64
+#: The event of an erasure. `selection.records` has the records whose texts it removed, as ranges [first, last].
+FORGET = "forget"
 #: The event of a record whose row is damaged.
 UNREADABLE = "unreadable"
 
@@ -156,6 +158,25 @@ class Checkpoint(Answer, frozen=True, kw_only=True):
     root: str
     time: str  # ISO 8601 UTC
     signature: str = ""  # "ed25519:" and base64
+
+
+class MirrorReport(Answer, frozen=True, kw_only=True):
+    """The state of the mirror file: its last record, and the first one that it had and lacks."""
+
+    file: str
+    records: int
+    missing_from: int | None
+    rebuilt: bool
+
+    def __str__(self) -> str:
+        if self.missing_from:
+            return f"{self.file} lacks the records from {self.missing_from:,} on, which it had. Use --rebuild."
+        return f"{'rebuilt ' * self.rebuilt}{self.file}: {counted(self.records, 'record')}"
+
+    @property
+    def failed(self) -> bool:
+        """Return whether records were removed from the file."""
+        return bool(self.missing_from)
 
 
 class Verdict(Answer, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from cuebook.errors import BackendError
 from cuebook.memory.scopes import owner_of
-from cuebook.records.audit import Record
+from cuebook.records.answer import Time
+from cuebook.records.audit import FORGET, Record
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost, digest_of
 from cuebook.records.erasure import (
     STAYS,
@@ -28,7 +29,7 @@ from cuebook.records.memory import Correction, Memory, Scope
 from cuebook.records.prompt import Observation
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, conversation_row, raise_epoch
-from cuebook.storage.audit import read_record
+from cuebook.storage.audit import chained, read_record
 from cuebook.storage.corrections import forgotten
 from cuebook.storage.database.columns import Row, decode, encode, encode_json
 from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write
@@ -83,7 +84,7 @@ def _erase_conversation(row: ConversationRow, tally: ErasureTally) -> None:
     tally.rows.update(counts)
     tally.touched.append(AffectedConversation(conversation_id=row.id, posts=counts["posts"], left=0))
     unlearn(row, tally)
-    tally.counts["auditTexts"] += _erase_audit(row.transaction, row.id, lambda _: True)
+    _erase_audit(row.transaction, tally, row.id, lambda _: True)
     tally.counts["observations"] += _rename(row.transaction, tally.salt, conversation=row.id)
 
 
@@ -94,7 +95,7 @@ def _redacted(row: ConversationRow, erased: ErasedPosts | None, tally: ErasureTa
     posts, left = len(erased.gone), row.value("posts_left")
     tally.touched.append(AffectedConversation(conversation_id=row.id, posts=posts, left=left))
     tally.stays.update({"othersPosts": left, "emptyPlaces": posts})
-    tally.counts["auditTexts"] += _erase_audit(row.transaction, row.id, lambda record: repeats(record, erased))
+    _erase_audit(row.transaction, tally, row.id, lambda record: repeats(record, erased))
 
 
 def _erase_user(transaction: Transaction, user: str, tally: ErasureTally) -> None:
@@ -111,7 +112,7 @@ def _erase_user(transaction: Transaction, user: str, tally: ErasureTally) -> Non
     prefix = access.own_key(Scope(user=user), "")
     tally.rows["idempotency"] += transaction.run("keys_of_user", prefix=prefix).rowcount
     tally.counts["observations"] += _rename(transaction, tally.salt, user=user)
-    tally.counts["auditTexts"] += _erase_audit(transaction, "", lambda record: was_told(record, user), user=user)
+    _erase_audit(transaction, tally, "", lambda record: was_told(record, user), user=user)
 
 
 def _counts(tally: ErasureTally) -> dict[str, int]:
@@ -165,21 +166,46 @@ def conversations_of_others(transaction: Transaction, user: str) -> list[Convers
 
 
 def _erase_audit(
-    transaction: Transaction, conversation: str, which: Callable[[Record], bool], *, user: str = ""
-) -> int:
-    """Erase the texts of audit records of a conversation, or with values that name a user; return the count."""
-    records = audit_naming(transaction, conversation, which, user=user)
-    erased = sum(transaction.run("audit_erase", seq=seq, texts=b"{}").rowcount for seq, _ in records)
+    transaction: Transaction,
+    tally: ErasureTally,
+    conversation: str,
+    which: Callable[[Record], bool],
+    *,
+    user: str = "",
+) -> None:
+    """Erase the texts of audit records of a conversation, or with values that name a user."""
+    erased = [seq for seq, _ in audit_naming(transaction, conversation, which, user=user)]
+    for seq in erased:
+        transaction.run("audit_erase", seq=seq, texts=b"{}")
     if erased:
         raise_epoch(transaction, "audit")
-    return erased
+    tally.audit.update(erased)
+    tally.counts["auditTexts"] += len(erased)
+
+
+def _document(transaction: Transaction, tally: ErasureTally, receipt: Receipt | None = None) -> None:
+    """Append an audit record of an erasure: salted hashes of its targets, and the records that lost their texts."""
+    ranges: list[list[int]] = []
+    for seq in sorted(tally.audit):
+        if ranges and ranges[-1][1] == seq - 1:
+            ranges[-1][1] = seq
+        else:
+            ranges.append([seq, seq])
+    selection: dict[str, object] = {"records": ranges}
+    if receipt is not None:
+        selection |= {"kind": receipt.kind, "asked": list(receipt.asked), "salt": receipt.salt}
+    bare = Record(
+        timestamp=str(Time(tally.now)), agent="", prompt_id=receipt.id if receipt else "", version="",
+        input_context="", interpolated_text="", output_summary="", event=FORGET, seq=0, selection=selection,
+    )  # fmt: skip
+    chained(transaction, [bare])
 
 
 def audit_naming(
     transaction: Transaction, conversation: str, which: Callable[[Record], bool], *, user: str = ""
 ) -> Iterator[tuple[int, Record | None]]:
     """Yield audit records with texts, of a conversation or with values that name a user; None for a damaged one."""
-    needle = encode_json(conversation) if conversation else None
+    needle = encode_json(conversation) if conversation else f'"agent":{encode(user).decode()}'
     inside = encode_json(encode_json(user))[1:-1] if user else None  # JSON within JSON
     for row in transaction.rows("audit_naming", needle=needle, inside=inside):
         record = read_record(row["body"], row["texts"])
@@ -194,7 +220,9 @@ def repeats(record: Record, erased: ErasedPosts) -> bool:
 
 
 def was_told(record: Record, user: str) -> bool:
-    """Return whether a record names a user as its recipient or among the participants."""
+    """Return whether a record names a user as its recipient or among the participants, or who rendered a prompt."""
+    if record.event == "render" and record.agent == user and not record.conversation:
+        return True
     context = record.texts.get("input_context")
     values = json.loads(context.text) if context else {}
     company = values.get(_COMPANY)
@@ -265,6 +293,7 @@ class ErasureStore(Noun):
         receipt = replace(bare, counts=_counts(tally), epoch=epoch, concerns=concerns)
         values = {"id": receipt.id, "state": receipt.state, "body": encode(receipt), "now": erasing.now}
         transaction.run("receipt_insert", **values)
+        _document(transaction, tally, receipt)
         transaction.failpoint("forget.stored")
         return receipt
 
@@ -392,6 +421,7 @@ def delete(transaction: Transaction, conversation: str) -> dict[str, int]:
     tally = ErasureTally(row.updated_at)
     _erase_conversation(row, tally)
     _stop(transaction, tally)
+    _document(transaction, tally)
     transaction.run("optimize_text")
     transaction.failpoint("delete.stored")
     return dict(tally.rows)

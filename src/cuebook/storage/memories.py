@@ -321,6 +321,7 @@ class ErasureTally(Struct):
     others: list[set[int]] = []  # by erased memory: the conversations of its further sources
     by_hand: int = 0  # memories that lost a source and remain
     touched: list[AffectedConversation] = []
+    audit: set[int] = set()  # audit records that lost their texts
     stays: Counter[Staying] = field(default_factory=Counter)
     whole: set[int] = set()  # erased conversations
 

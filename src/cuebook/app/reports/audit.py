@@ -14,15 +14,15 @@ from cuebook.app.namespace import Namespace
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
 from cuebook.engine.core.instructions import own_versions
 from cuebook.engine.core.prompt_reading import resolved_of
-from cuebook.engine.jobs.audit_mirror import first_cut, keep_mirror, verifying_key
-from cuebook.errors import BackendError, InvalidInput, NotFound
+from cuebook.engine.jobs.audit_mirror import mirror_state, read_anchor, rebuild_mirror, verifying_key
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.operations import Argument, operation
 from cuebook.prompts.chain import mirror_line, read_mirror, verify
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
 from cuebook.records.answer import Page
-from cuebook.records.audit import AuditRecord, Checkpoint, Record, ReplayedRender, Verdict, audit_record
+from cuebook.records.audit import AuditRecord, Checkpoint, MirrorReport, Record, ReplayedRender, Verdict, audit_record
 from cuebook.records.memory import Scope
 
 _PAGE = 1000
@@ -148,29 +148,41 @@ class Audit(Namespace):
     async def verify(self, *, kept: Annotated[Iterable[Checkpoint], Argument(source="python")] = ()) -> Verdict:
         """Verify the integrity of all records in the table and the mirror file: hashes, order, signed checkpoints.
 
-        A mirror without records that a checkpoint covers was truncated: this is reported before they are written again.
+        It finds changed, moved and removed records, a truncated tail, also with its checkpoints, texts that were
+        removed without an erasure, and a mirror that was cut, emptied or removed. It only reports.
         """
         kept, key = tuple(kept), verifying_key(self._services.settings.key)
-        checkpoints = [*await self.checkpoints(), *kept]  # first: one signed meanwhile covers records not yet read
+        stored = [*await self.checkpoints()]  # first: one signed meanwhile covers records not yet read
+        anchor = await asyncio.to_thread(read_anchor, self._services)
+        checkpoints = [*stored, *kept, *([anchor.checkpoint] if anchor else [])]
         records = [record async for record in self.export()]
         verdict = await asyncio.to_thread(verify, records, checkpoints, public_key=key)
-        file = self._services.settings.audit_mirror
-        if not verdict.ok or file is None:
+        if anchor is not None and all(each.size < anchor.checkpoint.size for each in stored):
+            size = anchor.checkpoint.size
+            lost = f"the checkpoint over {size} records was removed from the database: the key file has it"
+            reason = f"{verdict.reason}; {lost}" if verdict.reason else lost
+            return structs.replace(verdict, ok=False, first_bad=verdict.first_bad or None, reason=reason)
+        return await self._verify_own_mirror(verdict, checkpoints) if verdict.ok else verdict
+
+    async def _verify_own_mirror(self, verdict: Verdict, checkpoints: Sequence[Checkpoint]) -> Verdict:
+        """Return the verdict on the table, or a negative one on the mirror file."""
+        file, state = self._services.settings.audit_mirror, await mirror_state(self._services)
+        if file is None or state is None:
             return verdict
-        if cut := await first_cut(self._services):
-            reason = (
-                f"in {file.name}: the records from {cut} on are missing, which a signed checkpoint covers: it was"
-                " truncated; the database is intact, and the file is completed from it now."
-            )
-            return structs.replace(verdict, ok=False, first_bad=cut, reason=reason)
-        try:
-            await keep_mirror(self._services)
-            mirrored = await self._verify_file(file, checkpoints)  # others may sign newer ones meanwhile
-        except (BackendError, FileNotFoundError):  # nothing written yet, not writable, or of another project
+        if not state.is_ours:
             return await self._not_cut(verdict, file)
+        if state.missing_from:
+            what = "emptied" if file.exists() else "removed"
+            what = f"the records from {state.missing_from} on were removed" if state.last else f"the file was {what}"
+            reason = f"in {file.name}: {what}; the database is intact. Run `cuebook audit mirror --rebuild`."
+            return structs.replace(verdict, ok=False, first_bad=state.missing_from, reason=reason)
+        if not state.last:  # nothing written yet
+            return verdict
+        covering = [each for each in checkpoints if each.size <= state.last]  # others are not yet written
+        mirrored = await self._verify_file(file, covering, is_own=True)
         if mirrored.ok:
             return verdict
-        reason = f"in {file.name}: {mirrored.reason}; the database is intact. Recreate the file by audit export."
+        reason = f"in {file.name}: {mirrored.reason}; the database is intact. Run `cuebook audit mirror --rebuild`."
         return structs.replace(verdict, ok=False, first_bad=mirrored.first_bad, reason=reason)
 
     async def _not_cut(self, verdict: Verdict, file: Path) -> Verdict:
@@ -185,11 +197,35 @@ class Audit(Namespace):
         )
         return structs.replace(verdict, ok=False, first_bad=lost, reason=reason)
 
+    @operation(
+        "",
+        role="admin",
+        cli="audit mirror",
+        examples=("cuebook audit mirror", "cuebook audit mirror --rebuild"),
+    )
+    async def mirror(
+        self,
+        *,
+        rebuild: Annotated[bool, Meta(description="Write the file again from the database, and record that.")] = False,
+    ) -> MirrorReport:
+        """Show whether the mirror file has all records that it had. The command exits with 1 if not.
+
+        Raises BackendError for a file of another project, InvalidInput without a mirror.
+        """
+        if rebuild:
+            return await rebuild_mirror(self._services)
+        state, file = await mirror_state(self._services), self._services.settings.audit_mirror
+        if state is None or file is None:
+            msg = "There is no audit mirror: the database is in memory, or the file cannot be read."
+            raise InvalidInput(msg, where="store.url")
+        return MirrorReport(file=str(file), records=state.last, missing_from=state.missing_from or None, rebuilt=False)
+
     async def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
         """Verify a mirror file or an export in the same way. Raises OSError, and InvalidInput for any other file."""
         return await self._verify_file(file, [*await self.checkpoints(), *kept])
 
-    async def _verify_file(self, file: Path, checkpoints: Sequence[Checkpoint]) -> Verdict:
+    async def _verify_file(self, file: Path, checkpoints: Sequence[Checkpoint], *, is_own: bool = False) -> Verdict:
+        """Verify a file. The own mirror may end in a line that is being written, and lag behind erasures."""
         key = verifying_key(self._services.settings.key)
 
         def check() -> Verdict:
@@ -201,7 +237,8 @@ class Audit(Namespace):
                     )
                     raise InvalidInput(msg, where="mirror")
                 lines.seek(0)
-                return verify(read_mirror(lines), checkpoints, public_key=key)
+                whole = (line for line in lines if line.endswith(b"\n") or not is_own)
+                return verify(read_mirror(whole), checkpoints, public_key=key, erasures=not is_own)
 
         return await asyncio.to_thread(check)
 

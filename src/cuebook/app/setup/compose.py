@@ -70,7 +70,7 @@ def services_of(services: Services, tenant: str) -> Services:
     ports: dict[str, Any] = {"store": store, "prompts": store.prompts, "audit": store.audit, "queue": queue}
     if tenant != DEFAULT_TENANT:  # only the default tenant has prompt files
         ports["restore_file"] = nothing_restored
-    settings = structs.replace(services.settings, audit_mirror=None)
+    settings = structs.replace(services.settings, audit_mirror=None, key_file=None)
     return structs.replace(services, **ports, settings=settings, caches=services.caches.for_tenant())
 
 
@@ -151,6 +151,7 @@ def _settings(
         project=check_project(values.prompts.project, where="prompts.project"),
         builtin=builtin_prompts(),
         audit_mirror=None if is_in_memory else Path(config.folder) / AUDIT,
+        key_file=key_file_of(config),
         memory_policy=_policy(config),
         keyed_policy=_policy(config, unset=True),
         zone=read_zone(values.memory.time_zone, "memory.time_zone"),

@@ -1,8 +1,12 @@
 """Background job for the audit log: append to its mirror file and sign checkpoints. No turn waits for either.
 
 The table is the source of truth. Each machine has its own file. One process at a time locks it and appends the missing
-records. A line that a crash cut off is written again, and a deleted file is started again. A file that ends with a
-record unknown to the table stays as it is: another project writes it, or the table was truncated.
+records. A line that a crash cut off is written again. A file that ends with a record unknown to the table stays as it
+is: another project writes it, or the table was truncated. A file that lacks records which it had stays as it is too,
+until somebody rebuilds it.
+
+Beside each checkpoint in the table, the key file has the last one, and the last record that the mirror had then: who
+can write to the database only can remove neither.
 
 The table counts its erasures. A file beside the mirror contains the count up to which the mirror is clean, so each
 machine cleans its own mirror after an erasure by any of them.
@@ -22,15 +26,18 @@ from typing import BinaryIO
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from cuebook.config import SERVERS
+from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.prompts.chain import erase, mirror_line, parse_mirror, public_key_of, sign
+from cuebook.providers.clock_and_ids import read_note, write_note
 from cuebook.records.answer import Time
-from cuebook.records.audit import Checkpoint, Record
+from cuebook.records.audit import Checkpoint, MirrorReport, Record
 from cuebook.records.memory import Scope
+from cuebook.records.prompt import Version
 
 if sys.platform != "win32":
     import fcntl
@@ -114,6 +121,8 @@ async def _keep(services: Services, scope: Scope, *, closing: bool) -> bool:
         try:
             erasures = await services.audit.erasures(scope)
             if file is not None and progress.end != (last, _size(file), erasures):
+                if not file.exists():
+                    await _check_complete(services, file, 0)
                 tries = _PATIENCE if closing else 1
                 if await _erased(services, scope, file, erasures, tries):
                     progress.end = await _appended(services, scope, file, erasures, tries)
@@ -126,29 +135,91 @@ async def _keep(services: Services, scope: Scope, *, closing: bool) -> bool:
         return file is None or (progress.end is not None and progress.end[0] >= last)
 
 
-async def first_cut(services: Services) -> int:
-    """Return the first record that a signed checkpoint covers and the mirror lacks; 0 for none or without a mirror."""
+class Anchor(Struct, frozen=True):
+    """The last checkpoint, as the key file has it, and the last record that a mirror had when it was signed."""
+
+    checkpoint: Checkpoint
+    mirror: str = ""  # its path: another machine may use the same key file
+    mirrored: int = 0
+
+
+def read_anchor(services: Services) -> Anchor | None:
+    """Return the last checkpoint in the key file, None without one. Blocks."""
+    file = services.settings.key_file
+    note = read_note(file) if file is not None else b""
+    try:
+        return msgspec.json.decode(note, type=Anchor) if note else None
+    except msgspec.MsgspecError:  # torn: a process died while it wrote it
+        return None
+
+
+class MirrorState(Struct, frozen=True):
+    """A mirror as it is now: its last record, the first one that it had and lacks (0: none), whether it is ours."""
+
+    last: int
+    missing_from: int
+    is_ours: bool
+
+
+async def mirror_state(services: Services) -> MirrorState | None:
+    """Return the state of the mirror; None if there is none to have, or if it cannot be read."""
     file = services.settings.audit_mirror
-    if file is None or not file.is_file():
-        return 0
-    mirror = await asyncio.to_thread(_open_locked, file, 1)
-    if mirror is None:  # another process is writing it
-        return 0
-    with mirror:
-        record, _ = await asyncio.to_thread(_last, mirror)
-        return 0 if record and not await _is_ours(services, Scope(), record) else await _cut(services, record)
+    if file is None:
+        return None
+    try:
+        with file.open("rb") as mirror:
+            record, _ = await asyncio.to_thread(_last, mirror)
+    except FileNotFoundError:
+        record = None
+    except OSError:
+        return None
+    seq, is_ours = record.seq if record else 0, record is None or await _is_ours(services, Scope(), record)
+    return MirrorState(seq, await asyncio.to_thread(_missing_from, services, file, seq), is_ours)
 
 
-async def _cut(services: Services, record: Record | None) -> int:
-    """Return the first record after the mirror's last that a checkpoint covers, 0 for none.
+async def _check_complete(services: Services, file: Path, seq: int) -> None:
+    """Raise BackendError if a mirror whose last record is this one has had later ones."""
+    if missing := await asyncio.to_thread(_missing_from, services, file, seq):
+        msg = f"Audit mirror {str(file)!r} lacks the records from {missing} on, which it had: somebody removed them."
+        raise BackendError(f"{msg} Restore the file, or run `cuebook audit mirror --rebuild`.")
 
-    On a server, another machine may have signed the checkpoint: that this mirror lacks records is normal.
+
+def _missing_from(services: Services, file: Path, seq: int) -> int:
+    """Return the first record after a mirror's last one that it had, 0 for none."""
+    anchor = read_anchor(services)
+    had = anchor.mirrored if anchor and anchor.mirror == str(file.resolve()) else 0
+    return seq + 1 if had > seq else 0
+
+
+async def rebuild_mirror(services: Services) -> MirrorReport:
+    """Write the mirror again from the table, and record what it and the key file had.
+
+    From then on, the table as it is now counts as complete. Raises BackendError, InvalidInput without a mirror.
     """
-    if services.config.store.url.startswith(SERVERS):
-        return 0
-    checkpoints = await services.audit.checkpoints(Scope())
-    seq = record.seq if record else 0
-    return seq + 1 if checkpoints and checkpoints[-1].size > seq else 0
+    file, progress = services.settings.audit_mirror, services.caches.progress_of(MirrorProgress)
+    if file is None:
+        msg = "A database in memory has no audit mirror. Set store.url to a file."
+        raise InvalidInput(msg, where="store.url")
+    async with progress.lock:
+        mirror = await asyncio.to_thread(_open_locked, file, _PATIENCE)
+        if mirror is None:
+            msg = f"Another process writes the audit mirror {file.name!r}. Try again."
+            raise BackendError(msg, retryable=True)
+        with mirror:
+            record, _ = await asyncio.to_thread(_last, mirror)
+            if record is not None and not await _is_ours(services, Scope(), record):
+                raise _unknown_record(file)
+            anchor = await asyncio.to_thread(read_anchor, services)
+            had = {"records": record.seq if record else 0, "sha256": await asyncio.to_thread(_digest, mirror)}
+            had |= {"signed": anchor.checkpoint.size, "root": anchor.checkpoint.root} if anchor else {}
+            about = Version(slug="audit-mirror", semver="")
+            await services.audit.append(Scope(), [receipt(services, about, "mirror-rebuild", selection=had)])
+            erasures = await services.audit.erasures(Scope())
+            mirror.truncate(0)
+            progress.end = await _append_after(services, Scope(), mirror, 0, erasures)
+        last, root = await services.audit.last(Scope())
+        await _sign(services, Scope(), last, root, anew=True)
+    return MirrorReport(file=str(file), records=progress.end[0], missing_from=None, rebuilt=True)
 
 
 async def erase_mirror(services: Services) -> bool:
@@ -218,20 +289,38 @@ async def _appended(
     if mirror is None:  # another process holds the lock; the next run appends what is missing
         return services.caches.progress_of(MirrorProgress).end
     with mirror:
-        record = await asyncio.to_thread(_cut_last_line, mirror)
+        record, end = await asyncio.to_thread(_last, mirror)
         seq = record.seq if record else 0
         if record is not None and not await _is_ours(services, scope, record):
-            msg = (
-                f"Audit mirror {str(file)!r} ends with a record unknown to the table: another project writes it, "
-                "or the table was truncated. Move the file elsewhere and keep it; a new one will be written."
-            )
-            raise BackendError(msg)
-        if record and (cut := await _cut(services, record)):
-            log.warning("Audit mirror %r lacked the records from %d on; they are written again", file.name, cut)
-        while records := await services.audit.records(scope, after=seq, limit=_PAGE):
-            await asyncio.to_thread(_append, mirror, records)
-            seq = records[-1].seq
-        return seq, mirror.tell(), erasures
+            raise _unknown_record(file)
+        await _check_complete(services, file, seq)
+        mirror.truncate(end)  # without an incomplete last line
+        return await _append_after(services, scope, mirror, seq, erasures)
+
+
+async def _append_after(
+    services: Services, scope: Scope, mirror: BinaryIO, seq: int, erasures: int
+) -> tuple[int, int, int]:
+    """Append the records after one to an open mirror. Return its last seq and size, and the erasures."""
+    while records := await services.audit.records(scope, after=seq, limit=_PAGE):
+        await asyncio.to_thread(_append, mirror, records)
+        seq = records[-1].seq
+    return seq, mirror.tell(), erasures
+
+
+def _unknown_record(file: Path) -> BackendError:
+    return BackendError(
+        f"Audit mirror {str(file)!r} ends with a record unknown to the table: another project writes it, "
+        "or the table was truncated. Move the file elsewhere and keep it, and run `cuebook audit mirror --rebuild`."
+    )
+
+
+def _digest(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    file.seek(0)
+    while block := file.read(_BLOCK):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 async def _is_unsigned(services: Services, last: int, *, closing: bool = False) -> bool:
@@ -244,11 +333,38 @@ async def _is_unsigned(services: Services, last: int, *, closing: bool = False) 
     return last > size and (closing or last - size >= RECORDS or now - at >= SECONDS)
 
 
-async def _sign(services: Services, scope: Scope, last: int, root: str) -> None:
+async def _sign(services: Services, scope: Scope, last: int, root: str, *, anew: bool = False) -> None:
     now, key = services.clock.now(), services.settings.key
     bare = Checkpoint(origin=verifying_key(key).hex(), size=last, root=root, time=str(Time(now)))
-    await services.audit.keep_checkpoint(scope, sign(bare, signing_key(key)))
-    services.caches.progress_of(MirrorProgress).signed = (last, now)
+    checkpoint, progress = sign(bare, signing_key(key)), services.caches.progress_of(MirrorProgress)
+    await services.audit.keep_checkpoint(scope, checkpoint)
+    progress.signed = (last, now)
+    await _keep_anchor(services, checkpoint, anew=anew)
+
+
+async def _keep_anchor(services: Services, checkpoint: Checkpoint, *, anew: bool) -> None:
+    """Store a checkpoint in the key file, unless the table lacks the record under the one there, or with `anew`.
+
+    A key file that cannot be written stays as it is.
+    """
+    file, mirror, progress = (
+        services.settings.key_file,
+        services.settings.audit_mirror,
+        services.caches.progress_of(MirrorProgress),
+    )
+    before = await asyncio.to_thread(read_anchor, services)
+    if file is None:
+        return
+    anchor = Anchor(checkpoint, str(mirror.resolve()) if mirror else "", progress.end[0] if progress.end else 0)
+    if before is not None and not anew:
+        old = before.checkpoint
+        found = await services.audit.records(Scope(), after=old.size - 1, limit=1)
+        if old.size > checkpoint.size or not found or found[0].hash != old.root:
+            return
+        if before.mirror == anchor.mirror:
+            anchor = replace(anchor, mirrored=max(anchor.mirrored, before.mirrored))
+    with suppress(OSError):
+        await asyncio.to_thread(write_note, file, msgspec.json.encode(anchor))
 
 
 async def _is_ours(services: Services, scope: Scope, record: Record) -> bool:
@@ -291,13 +407,6 @@ def _is_at(mirror: BinaryIO, file: Path) -> bool:
         return False
 
 
-def _cut_last_line(file: BinaryIO) -> Record | None:
-    """Truncate an incomplete last line of a mirror. Return its last readable record, or None."""
-    record, end = _last(file)
-    file.truncate(end)
-    return record
-
-
 def _last(file: BinaryIO) -> tuple[Record | None, int]:
     """Return the last readable record of a mirror, or None, and the offset at which its last complete line ends."""
     tail, start = b"", file.seek(0, 2)
@@ -326,6 +435,7 @@ def _append(file: BinaryIO, records: list[Record]) -> None:
     file.seek(0, 2)
     file.writelines(mirror_line(each).encode() for each in records)
     file.flush()
+    os.fsync(file.fileno())
 
 
 # ---- Erasure --------------------------------------------------------------------------------------------------------
