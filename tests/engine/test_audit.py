@@ -289,6 +289,21 @@ async def test_an_erasure_is_a_record_that_explains_the_missing_texts(project):
     assert b"Zoe Doe" not in (project / FILE).read_bytes()
 
 
+async def test_a_receipt_names_the_sinks_and_exports_that_may_have_the_data(project):
+    async with cue_on(project, memory__sink="summaries.jsonl") as cue:
+        await run_turns(cue)
+        first = await cue.memory.forget(user="nobody")
+        assert first.remains == "the sink file:summaries.jsonl"
+        assert [each async for each in cue.memory.export(user="zoe")] == []
+        assert [each async for each in cue.memory.export_everything(user="zoe")]
+        await cue.audit.record_export("conversations", user="zoe")
+        receipt = await cue.memory.forget(user="zoe")
+        assert receipt.remains == "the sink file:summaries.jsonl, the exports and backups of audit records 7, 8, 9"
+        assert (await cue.audit.get(7)).input_context is None, "the name of the exported user is erased"
+        assert cue.memory.verify_receipt(receipt, name="zoe").ok
+        assert (await cue.audit.verify()).ok
+
+
 async def test_without_its_mirror_the_table_is_verified_alone(project):
     async with cue_on(project) as cue:
         await run_turns(cue)

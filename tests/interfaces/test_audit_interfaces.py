@@ -195,17 +195,17 @@ def test_verify_reports_a_damaged_checkpoint(audited: Path, here: CommandRunner)
 
 def test_exported_lines_are_valid_json_and_can_be_verified(audited: Path, here: CommandRunner, tmp_path: Path) -> None:
     lines = here("audit", "export").splitlines()
-    assert [json.loads(line)["event"] for line in lines] == KINDS
+    assert [json.loads(line)["event"] for line in lines] == [*KINDS, "export"]
     assert json.loads(lines[1])["interpolated_text"] == "Be kind to zoe."
     file = tmp_path / "audit.jsonl"
-    assert here.json("audit", "export", "-o", str(file)) == {"file": str(file), "records": 5}
+    assert here.json("audit", "export", "-o", str(file)) == {"file": str(file), "records": 7}
     assert file.read_bytes() == (audited / MIRROR).read_bytes()
-    assert here.json("audit", "verify", "--mirror", str(file)) == {"ok": True, "records": 5, "signed": 5}
+    assert here.json("audit", "verify", "--mirror", str(file)) == {"ok": True, "records": 7, "signed": 7}
     file.write_text(file.read_text().replace("Be kind to zoe.", "Be kind to bob.", 1))
     assert here.json("audit", "verify", "--mirror", str(file), code=1)["firstBad"] == 2
     file.write_bytes((audited / MIRROR).read_bytes()[:-9])
     assert "torn" in here("audit", "verify", "--mirror", str(file), code=1)
-    assert here.json("audit", "verify") == {"ok": True, "records": 5, "signed": 5}
+    assert here.json("audit", "verify") == {"ok": True, "records": 7, "signed": 7}
     assert "no-such" in here("audit", "verify", "--mirror", str(tmp_path / "no-such.jsonl"), code=1)
     (tmp_path / "notes.txt").write_text("hello\n")
     assert "Not an audit log" in here("audit", "verify", "--mirror", str(tmp_path / "notes.txt"), code=1)
@@ -237,7 +237,7 @@ def test_replay_reports_a_deleted_prompt_version_as_gone(audited: Path, here: Co
 def test_empty_audit_log_is_valid(bare: Path, here: CommandRunner) -> None:
     assert here.json("audit", "tail") == {"items": []}
     assert here("audit", "tail").startswith("no records yet")
-    assert here("audit", "export") == ""
     assert here.json("audit", "checkpoints") == {"items": []}
     assert here("audit", "checkpoints").startswith("no checkpoints yet")
     assert here.json("audit", "verify") == {"ok": True, "records": 0}
+    assert json.loads(here("audit", "export"))["event"] == "export"

@@ -171,3 +171,22 @@ def test_forget_requires_a_target_and_yes_in_a_pipe(tmp_path: Path) -> None:
     done = cuebook("memory", "forget", "--user", "ann", cwd=tmp_path / "project", stdin="y\n")
     assert (done.returncode, done.stdout) == (1, "")
     assert "--yes" in done.stderr
+
+
+def test_the_import_of_an_old_export_of_a_forgotten_user_asks(here: CommandRunner, tmp_path: Path) -> None:
+    old, new = tmp_path / "old.json", tmp_path / "new.json"
+    old.write_text(json.dumps([{"role": "user", "content": "I like plums"}]))
+    here("conversation", "import", str(old), "--conversation", "c1", "--user", "ann")
+    here("conversation", "export", "c1", "-o", str(new))
+    assert "exports and backups of audit records" in here("memory", "forget", "--user", "ann", "--yes")
+    for file in (old, new):
+        refusal = here("conversation", "import", str(file), "--conversation", "c2", "--user", "ann", code=1)
+        assert "c2: its user was forgotten on " in refusal
+        assert "Nothing was imported. Use --yes to skip the confirmation." in refusal
+    assert here.json("conversation", "list")["items"] == []
+    here("conversation", "import", str(new), "--conversation", "c2", "--yes")
+    returned = json.loads(new.read_text())
+    for post in returned["posts"]:
+        post["timestamp"] = "2099-01-01T00:00:00Z"
+    new.write_text(json.dumps(returned))
+    assert "1 of 1 post new" in here("conversation", "import", str(new), "--conversation", "c3")

@@ -14,6 +14,8 @@ WHOLE = {
     "places_of_user", "windows_naming",
     # a restore may have to erase any row
     "conversation_names", "memory_names", "user_names",
+    # a receipt names all exports
+    "audit_exports",
     # counts and short lists of all rows
     "audit_checkpoints", "audit_last", "conversation_counts", "embedded_counts", "key_any", "keys_of", "optimizations",
     "outsiders", "prompt_observed", "prompt_tenants", "receipts_last",

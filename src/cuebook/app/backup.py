@@ -30,11 +30,13 @@ from cuebook.engine.jobs.audit_mirror import verifying_key
 from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.providers.clock_and_ids import SystemClock
 from cuebook.records.answer import Answer, Time
+from cuebook.records.audit import EXPORT, plain_record
 from cuebook.records.erasure import Receipt, Target, salted
 from cuebook.records.expression import counted
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.storage.database import postgres_dump
 from cuebook.storage.database.sqlite_files import MEMORY, rows_in, snapshot
+from cuebook.storage.store import open_store
 
 #: Called with the pages copied and their total.
 Progress = Callable[[int, int], None]
@@ -132,6 +134,7 @@ def back_up(
         copied = folder / database_name
         copied.parent.mkdir(parents=True, exist_ok=True)
         created_at = str(Time(SystemClock().now()))
+        asyncio.run(_record_export(database, target.name, created_at))
         if on_server:
             schema = postgres_dump.dump(database, copied, with_keys=with_keys)
         else:
@@ -155,6 +158,18 @@ def back_up(
         file=str(target), created_at=created_at, bytes=target.stat().st_size, files=len(manifest.files),
         encrypted=bool(passphrase), with_keys=with_keys, outside=manifest.outside,
     )  # fmt: skip
+
+
+async def _record_export(database: str, name: str, created_at: str) -> None:
+    """Record a backup in the audit log, so that the receipts of later erasures name it."""
+    with suppress(BackendError):  # a read-only or full database can still be backed up
+        store = await asyncio.to_thread(open_store, database)
+        try:
+            await store.audit.append(
+                Scope(), [plain_record(EXPORT, "backup", timestamp=created_at, selection={"file": name})]
+            )
+        finally:
+            await store.aclose()
 
 
 def _source(config: Config) -> str:

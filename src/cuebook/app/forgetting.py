@@ -1,6 +1,6 @@
 """Delete (forget) data of a user, conversation, persona or organization, and check the signed deletion receipts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -199,6 +199,16 @@ class Forgetting(Namespace):
         if user is not None and salted(user, found.salt) not in found.concerns:
             raise no_receipt(receipt)
         return found if found.state == "done" else await forgetting.finish(self._services, Scope(), found)
+
+    async def earlier_erasures(
+        self, *, users: Collection[str] = (), conversations: Collection[str] = ()
+    ) -> Sequence[Receipt]:
+        """Return the receipts of erasures that named one of these users or conversations, newest first."""
+        named: Mapping[str, Collection[str]] = {"user": users, "conversation": conversations}
+        found = await self._services.store.erasure.receipts(Scope(), limit=MOST)
+        return [
+            each for each in found if any(salted(name, each.salt) in each.asked for name in named.get(each.kind, ()))
+        ]
 
     async def receipts(self, *, limit: int = 100) -> Sequence[Receipt]:
         """Return the newest receipts, newest first."""

@@ -19,6 +19,8 @@ PERSONAL = ("input_context", "interpolated_text", "output_summary")
 GENESIS = "0" * 64
 #: The event of an erasure. `selection.records` has the records whose texts it removed, as ranges [first, last].
 FORGET = "forget"
+#: The event of an export or a backup, which may contain texts that are erased later.
+EXPORT = "export"
 #: The event of a record whose row is damaged.
 UNREADABLE = "unreadable"
 
@@ -57,19 +59,27 @@ class Record(Struct, frozen=True, kw_only=True, omit_defaults=True):
     texts: Mapping[str, CommittedText] = {}  # by field name; JSON for `input_context`
 
 
-def unreadable(seq: int) -> Record:
-    """Return a placeholder for an unreadable record, which fails verification."""
+def plain_record(
+    event: str, about: str = "", *, timestamp: str = "", seq: int = 0, selection: Mapping[str, Any] | None = None
+) -> Record:
+    """Return a record without texts."""
     return Record(
-        timestamp="",
+        timestamp=timestamp,
         agent="",
-        prompt_id="",
+        prompt_id=about,
         version="",
         input_context="",
         interpolated_text="",
         output_summary="",
-        event=UNREADABLE,
+        event=event,
         seq=seq,
+        selection=selection,
     )
+
+
+def unreadable(seq: int) -> Record:
+    """Return a placeholder for an unreadable record, which fails verification."""
+    return plain_record(UNREADABLE, seq=seq)
 
 
 class AuditRecord(Answer, frozen=True, kw_only=True):

@@ -36,6 +36,11 @@ class AuditStore(Noun):
         return current_epoch(transaction, "audit")
 
     @read
+    def exports(self, transaction: Transaction) -> list[int]:
+        """Return the records of exports and backups, newest first."""
+        return [seq for (seq,) in transaction.run("audit_exports")]
+
+    @read
     def checkpoints(self, transaction: Transaction) -> list[Checkpoint]:
         """Return the checkpoints, smallest first."""
         return [_signed(*row) for row in transaction.run("audit_checkpoints")]

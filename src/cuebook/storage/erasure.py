@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cuebook.errors import BackendError
 from cuebook.memory.scopes import owner_of
 from cuebook.records.answer import Time
-from cuebook.records.audit import FORGET, Record
+from cuebook.records.audit import FORGET, Record, plain_record
 from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, PathPost, digest_of
 from cuebook.records.erasure import (
     STAYS,
@@ -194,10 +194,8 @@ def _document(transaction: Transaction, tally: ErasureTally, receipt: Receipt | 
     selection: dict[str, object] = {"records": ranges}
     if receipt is not None:
         selection |= {"kind": receipt.kind, "asked": list(receipt.asked), "salt": receipt.salt}
-    bare = Record(
-        timestamp=str(Time(tally.now)), agent="", prompt_id=receipt.id if receipt else "", version="",
-        input_context="", interpolated_text="", output_summary="", event=FORGET, seq=0, selection=selection,
-    )  # fmt: skip
+    about = receipt.id if receipt else ""
+    bare = plain_record(FORGET, about, timestamp=str(Time(tally.now)), selection=selection)
     chained(transaction, [bare])
 
 

@@ -1200,6 +1200,10 @@ UPDATE prompt_observation SET user_id = :user, body = :body WHERE no = :no;
 SELECT seq, body, texts FROM audit_record WHERE tenant = :tenant AND length(texts) > 2
     AND (instr(CAST(body AS TEXT), :needle) > 0 OR instr(CAST(texts AS TEXT), :inside) > 0) ORDER BY seq;
 
+-- name: audit_exports
+-- Select the records of exports and backups, newest first.
+SELECT seq FROM audit_record WHERE tenant = :tenant AND instr(CAST(body AS TEXT), '"event":"export"') > 0 ORDER BY seq DESC;
+
 -- name: audit_erase
 -- Erase the texts of a record; its commitments stay.
 UPDATE audit_record SET texts = :texts WHERE tenant = :tenant AND seq = :seq;

@@ -14,7 +14,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.turn.compare import render_again
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.records.answer import Time, to_json, to_wire
-from cuebook.records.audit import Record, audit_record
+from cuebook.records.audit import EXPORT, Record, audit_record
 from cuebook.records.conversation import Conversation
 from cuebook.records.conversation_answers import conversation_entry, ids_of, post_entry
 from cuebook.records.key import Caller
@@ -57,7 +57,7 @@ class PersonalData(Namespace):
         caller.acts_as(user)
         if caller.user is None:
             caller.need("owner", "Exporting other users' data")
-        record = receipt(self._services, "personal-data", "export", agent=by or user, context={"user": user})
+        record = receipt(self._services, "personal-data", EXPORT, agent=by or user, context={"user": user})
         await self._services.audit.append(Scope(), [record])
         archive = _Archive()
         async for name, lines in self._files(user):

@@ -22,6 +22,7 @@ from cuebook.app.arguments import (
 )
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
+from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.context_limits import limits_of, recorded_limits, target_of
 from cuebook.engine.core.conversation_items import as_memory, item_of, parted
 from cuebook.engine.core.recall import answers
@@ -37,6 +38,7 @@ from cuebook.memory.recall import Query
 from cuebook.memory.scopes import PROJECT, SCOPES, owner_of, persona_place
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
+from cuebook.records.audit import EXPORT
 from cuebook.records.conversation import is_guest
 from cuebook.records.key import Caller
 from cuebook.records.memory import KINDS, Correction, Dense, Hit, Item, Memory, Place, Scope
@@ -372,7 +374,13 @@ class MemoryReading(Namespace):
     async def export(
         self, *, user: str | None = None, organization: str | None = None, caller: Caller = OWNER
     ) -> AsyncGenerator[StoredMemory, None]:
-        """Yield all memories of a user or an organization with their sources, including ended ones."""
+        """Yield all memories of a user or an organization with their sources, including ended ones.
+
+        The audit log records it.
+        """
+        context = {"user": user, "organization": organization}
+        record = receipt(self._services, "memories", EXPORT, agent=caller.user or "", context=context)
+        await self._services.audit.append(Scope(), [record])
         cursor: str | None = None
         while True:
             page = await self.list(

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct, structs
 from cuebook.app.arguments import Cursor, PageSize
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
+from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.instructions import own_versions
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.jobs.audit_mirror import mirror_state, read_anchor, rebuild_mirror, verifying_key
@@ -22,7 +23,16 @@ from cuebook.prompts.inherit import text_of
 from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
 from cuebook.records.answer import Page
-from cuebook.records.audit import AuditRecord, Checkpoint, MirrorReport, Record, ReplayedRender, Verdict, audit_record
+from cuebook.records.audit import (
+    EXPORT,
+    AuditRecord,
+    Checkpoint,
+    MirrorReport,
+    Record,
+    ReplayedRender,
+    Verdict,
+    audit_record,
+)
 from cuebook.records.memory import Scope
 
 _PAGE = 1000
@@ -121,6 +131,11 @@ class Audit(Namespace):
                     )
             end = start
         return FoundRecords(records=tuple(map(audit_record, records)), before=end if end > 1 else None)
+
+    async def record_export(self, what: str, *, user: str | None = None) -> None:
+        """Record that data is exported, so that the receipts of later erasures name the copy."""
+        record = receipt(self._services, what, EXPORT, agent=user or "", context={"user": user})
+        await self._services.audit.append(Scope(), [record])
 
     async def export(self) -> AsyncIterator[Record]:
         """Yield all records, oldest first."""

@@ -59,6 +59,7 @@ def export(
 ) -> None:
     """Export all records as JSON lines. Includes checkpoints, for `cuebook audit verify --mirror FILE`."""
     with state.open() as cue:
+        cue.audit.record_export("audit-log")  # first: the file then has all records that a checkpoint covers
         lines = mirror_lines(cue.audit.export())
         if output is None:
             for line in lines:

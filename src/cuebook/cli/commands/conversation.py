@@ -1,13 +1,15 @@
 """Commands `cuebook conversation`: list, show, import, export, compress, share and delete conversations."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from cuebook import Posted
 from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.conversations import Conversations
 from cuebook.app.files import write_whole
@@ -88,8 +90,9 @@ def import_(
     user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Owner of the conversation.")] = None,
     persona: Annotated[str | None, typer.Option("--persona", metavar="ID", help="Persona of the answers.")] = None,
     time_zone: TimeZone = None,
+    yes: Yes = False,
 ) -> None:
-    """Import transcripts. Importing the same file again stores only new posts.
+    """Import transcripts. Importing the same file again stores only new posts. Asks before it restores erased data.
 
     Formats: OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message or a conversation on each line),
     Cuebook exports, bodies of `POST /api/conversations/{id}/posts`, TaskWeaver JSON and YAML, and LoCoMo.
@@ -100,6 +103,8 @@ def import_(
         raise InvalidInput(msg, where="conversation")
     done = []
     with state.open() as cue:
+        if not yes:
+            _confirm_erased(cue, transcripts, conversation=conversation, user=user)
         for each in transcripts:
             name = conversation or each.conversation
             with screen.progress(f"importing {name}") as advance:
@@ -115,6 +120,21 @@ def import_(
     if state.json or any(each["stored"] for each in done):
         hint = "Run `cuebook settle` to summarize now; `cuebook chat` and `cuebook serve` do this in the background."
         state.report({"items": done}, hint)
+
+
+def _confirm_erased(
+    cue: BlockingCuebook, transcripts: Sequence[Transcript], *, conversation: str | None, user: str | None
+) -> None:
+    """Ask before posts are imported that are older than an erasure of their user or conversation."""
+    for each in transcripts:
+        name, posts = conversation or each.conversation, [post for post in each.posts if isinstance(post, Posted)]
+        users = {sender for sender in (user or each.user, *(post.sender for post in posts)) if sender}
+        times = [post.created_at or 0.0 for post in posts] if len(posts) == len(each.posts) else []
+        for found in cue.memory.earlier_erasures(users=users, conversations=[name]):
+            if min(times, default=0.0) < datetime.fromisoformat(found.requested_at).timestamp():
+                what = f"{name}: its {found.kind} was forgotten on {found.requested_at[:10]} ({found.id})."
+                screen.confirm(f"{what} Import the erased data again?", f"{what} Nothing was imported.")
+                break
 
 
 def _read(file: str) -> list[Transcript]:
@@ -151,6 +171,7 @@ def export(
             msg = f"--format taskweaver-yaml allows one conversation, not {len(names)}. Export each separately."
             raise InvalidInput(msg, where="format")
         one_line = len(names) != 1 or all_
+        cue.audit.record_export("conversations", user=user)
         with screen.progress("exporting") as advance:
             texts = []
             for number, name in enumerate(names, 1):

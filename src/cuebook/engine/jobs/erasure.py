@@ -41,6 +41,8 @@ _KEPT = ("persona", "organization")
 _ONES = ("user", "conversation")
 #: Receipts checked for erasures since a time, and the precision of their times in seconds.
 RECEIPTS, _TICK_S = 100, 0.001
+#: Exports that a receipt names.
+_NAMED = 20
 #: Name of the audit texts among a receipt's counts.
 _AUDIT = "auditTexts"
 
@@ -167,13 +169,26 @@ async def _removed(services: Services, receipts: Sequence[Receipt], *, large: bo
 
 async def _signed(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
     services.failpoint("forget.log")
-    now, remains = str(Time(services.clock.now())), await services.store.database.remains()
+    now, remains = str(Time(services.clock.now())), await _copies(services, scope)
     done = replace(receipt, state="done", finished_at=now, remains=remains)
     signed = sign(done, signing_key(services.settings.key))
     if not await services.store.erasure.finish(scope, signed):
         signed = await services.store.erasure.receipt(scope, receipt.id)  # another process was first
     services.failpoint("forget.signed")
     return signed
+
+
+async def _copies(services: Services, scope: Scope) -> str:
+    """Return where copies of erased data may be: in the database's system, sinks and exports; "" for nowhere."""
+    exports = await services.audit.exports(scope)
+    shown = ", ".join(map(str, sorted(exports[:_NAMED])))
+    more = f" and {len(exports) - _NAMED} older" if len(exports) > _NAMED else ""
+    copies = [
+        await services.store.database.remains(),
+        *(f"the sink {name}" for name in services.sinks),
+        f"the exports and backups of audit records {shown}{more}" if exports else "",
+    ]
+    return ", ".join(filter(None, copies))
 
 
 # ---- Background jobs ------------------------------------------------------------------------------------------------
