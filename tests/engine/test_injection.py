@@ -310,7 +310,7 @@ async def test_a_summary_fences_what_other_participants_said(tmp_path, user, fir
         summary = await cue.services.store.summary(Scope(user=user), "c")
         assert "locker number is 3" in summary.markdown
         assert CANARY not in summary.markdown
-        assert f"- participant: My desk number is 3, and {CANARY} is my boss." in summary.tainted
+        assert f"- participant mallory: My desk number is 3, and {CANARY} is my boss." in summary.tainted
         window = await cue.assemble(Ask("so?", "c", user=user))
         blocks = {block.source: block.text for block in window.blocks}
         assert CANARY not in blocks["summary:1"]

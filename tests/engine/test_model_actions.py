@@ -5,7 +5,7 @@ import json
 import pytest
 from turn_helpers import cue_on
 
-from cuebook import Ask
+from cuebook import Ask, Posted
 from cuebook.errors import Conflict
 from cuebook.records.memory import CATEGORIES
 from cuebook.testing import FrozenClock, ScriptedModel
@@ -85,3 +85,48 @@ async def test_a_model_ends_and_merges_quotes_and_a_restore_undoes_it(tmp_path):
         await cue.settle()
         assert STATED[0] in (await current(cue))[0], "a model ends nothing that was restored"
         assert [each.event for each in (await cue.audit.list(limit=50)).items].count("restore") == 2
+
+
+# ---- several people -------------------------------------------------------------------------------------------------
+
+
+def terse(request):
+    """Return a summary that leaves out what matters."""
+    fact = {"text": "The participants talk about tiles.", "sources": [document_of(request)["new_turns"][-1]["id"]]}
+    return json.dumps({"summary_markdown": "- They talk about tiles.", "memory_json": EMPTY | {"facts": [fact]}})
+
+
+@pytest.mark.parametrize("model", [None, terse], ids=["quotes", "model"])
+@pytest.mark.parametrize("owner", ["ann", None])
+async def test_opposite_statements_of_two_people_stay_under_their_names(tmp_path, model, owner):
+    clock = FrozenClock()
+    async with cue_on(tmp_path, clock=clock) as cue:
+        cue.services.work_model = ScriptedModel(default=model) if model else None
+        said = [("ann", "I am not allergic to nuts."), ("bob", "I am allergic to nuts."), ("bob", "I never eat fish.")]
+        said += [("ann", "I never eat fish.")]
+        said += [
+            (("bob", "ann")[n % 2], f"The {n} boxes of tiles number {n * 7} came on {n} March.") for n in range(30)
+        ]
+        if owner:
+            await cue.append("team", [Posted(sender="ann", message="Hello.")], user=owner)
+            await cue.conversations.participants("team", ["ann", "bob"])
+        for n, (who, text) in enumerate(said):
+            posts = [Posted(sender=who, message=text), Posted(sender="assistant", message=f"Noted {n}.")]
+            await cue.append("team", posts, user=owner)
+            if n % 5 == 4:
+                clock.advance(100)
+                await cue.settle()
+        summary = await cue.conversations.summary("team", user=owner)
+        assert (summary.made_by == "quotes") == (model is None)
+        window = await cue.assemble(Ask("What is for dinner?", "team", user=owner, token_budget=3_000))
+        texts = {block.source: block.text for block in window.blocks if block.source.startswith("summary:")}
+        own, others = (next(texts[name] for name in texts if name.endswith(":tools") == fenced) for fenced in (0, 1))
+        assert "ann: I am not allergic to nuts." in own
+        assert "ann: I never eat fish." in own
+        assert "I am allergic" not in own, "the system prompt has only the user's own words"
+        assert "- participant bob: I am allergic to nuts." in others
+        assert "- participant bob: I never eat fish." in others
+        items = (await cue.memory.items("team", user=owner)).items
+        assert {(each.speaker, each.superseded_by) for each in items if "nuts" in each.text} == {
+            ("ann", None), ("bob", None)
+        }  # fmt: skip

@@ -90,7 +90,8 @@ def ending(request: ModelRequest) -> str:
 
 
 async def test_only_the_user_restores_an_item_that_a_model_ended() -> None:
-    async with served(where=Config(), model=ScriptedModel(default="Noted.")) as keyed:
+    settings = ConfigSections(store=StoreConfig(url=":memory:"))
+    async with served(where=Config(settings=settings), model=ScriptedModel(default="Noted.")) as keyed:
         keyed.cue.services.work_model = ScriptedModel(default=ending)
         ann, bob = await keyed.client_as("editor", "ann"), await keyed.client_as("editor", "bob")
         posts = [{"sendFrom": "ann", "message": text} for text in SAID]

@@ -109,14 +109,17 @@ def act(
 def _ended(quotes: Sequence[Item], lines: Sequence[Line]) -> Item | None:
     """Return a quote as ended by later posts of its own speaker, None without one."""
     for quote in quotes:
-        later = [line.when for line in lines if line.seq > quote.seq and _voice(line) == quote.trust]
+        own = (
+            line for line in lines if _voice(line) == quote.trust and (not quote.voice or line.speaker == quote.voice)
+        )
+        later = [line.when for line in own if line.seq > quote.seq]
         return replace(quote, valid_to=max(*later, quote.valid_from)) if later else None
     return None
 
 
 def _merged(quotes: Sequence[Item], text: str) -> Item | None:
     """Return the item that replaces several quotes of one speaker, one of them or a new one in their words."""
-    if len(quotes) <= 1 or len({each.trust for each in quotes}) > 1:
+    if len(quotes) <= 1 or len({(each.trust, each.voice) for each in quotes}) > 1:
         return None
     for each in quotes:
         if normal(each.text) == normal(text):
@@ -126,7 +129,7 @@ def _merged(quotes: Sequence[Item], text: str) -> Item | None:
         return None
     return replace(
         newest,
-        id=item_id(newest.category, text),
+        id=item_id(newest.category, text, newest.voice),
         text=text,
         sources=tuple(dict.fromkeys(source for each in quotes for source in each.sources)),
         subject=subject_of(text),
@@ -183,18 +186,20 @@ class _Evidence:
         expanded = (self.quotes[each].sources if each in self.quotes else (each,) for each in cited)
         return tuple(dict.fromkeys(post for posts in expanded for post in posts))
 
-    def trust(self, posts: Sequence[str], text: str) -> Trust:
-        """Return whose words an item repeats: a person's if theirs support it, else at most the assistant's."""
+    def trust(self, posts: Sequence[str], text: str) -> tuple[Trust, str]:
+        """Return whose words an item repeats, with the person's name: theirs if they support it, else at most the
+        assistant's.
+        """
         for trust in ("user", "participant"):
             for speaker in self._speakers(posts, trust):
                 if supports(self._own(posts, trust, speaker), text, speaker=speaker):
-                    return trust
-        return min((self._origin(post) for post in posts), key=_TRUSTS.index, default="tool")
+                    return trust, speaker
+        return min((self._origin(post) for post in posts), key=_TRUSTS.index, default="tool"), ""
 
     def restates(self, item: Item) -> bool:
         """Return whether one quote of an item's posts contains all of it."""
         quotes = [each for post in item.sources for each in self.held.get(post, ()) if each.trust == item.trust]
-        return any(supports([each.text], item.text) for each in quotes)
+        return any(supports([each.text], item.text, speaker=item.speaker) for each in quotes)
 
     def newest(self, posts: Sequence[str]) -> tuple[int, float] | None:
         """Return the seq and the time of the newest post, None if no post is known."""
@@ -203,16 +208,18 @@ class _Evidence:
         return max(known, default=None)
 
     def _speakers(self, posts: Sequence[str], trust: Trust) -> list[str]:
-        """Return the senders of cited posts with a trust, and "" for earlier posts, of which only quotes are left."""
+        """Return the names of the people with a trust who wrote the cited posts."""
         names = [self.lines[post].speaker for post in posts if post in self.lines and _voice(self.lines[post]) == trust]
-        return list(dict.fromkeys(names)) or [""]
+        names += [each.speaker for post in posts for each in self.held.get(post, ()) if each.trust == trust]
+        return list(dict.fromkeys(names))
 
     def _own(self, posts: Sequence[str], trust: Trust, speaker: str) -> list[str]:
         own: list[str] = []
         for post in posts:
             line = self.lines.get(post)
             if line is None:
-                own += [each.text for each in self.held.get(post, ()) if each.trust == trust]
+                quotes = [each for each in self.held.get(post, ()) if each.trust == trust]
+                own += [each.text for each in quotes if trust == "user" or each.speaker == speaker]
             elif _voice(line) == trust and (trust == "user" or line.speaker == speaker):
                 text = own_words(line.text)
                 own += sentences(text, language(detect(text)))
@@ -240,13 +247,15 @@ def _item(category: Category, raw: Mapping[str, Any], evidence: _Evidence, *, wh
     sources = evidence.posts(raw["sources"])
     seq, since = evidence.newest(sources) or (0, when)
     category = filed(category, text) if category in {"decisions", "projects"} else category
+    trust, speaker = evidence.trust(sources, text)
     return Item(
-        id=item_id(category, text),
+        id=item_id(category, text, speaker if trust == "participant" else ""),
         category=category,
         text=text,
         sources=sources,
         subject=subject_of(text),
-        trust=evidence.trust(sources, text),
+        trust=trust,
+        speaker=speaker,
         confidence=float(raw.get("confidence", 0.5)),
         valid_from=since,
         name=raw.get("name", "") if named else "",

@@ -288,7 +288,7 @@ def _item(line: Line, text: str, signs: Counter[str], lists: Language, weight: f
     category = category_of(signs)
     people = names_of(text, lists) if category == "people" else []
     return Item(
-        id=item_id(category, text),
+        id=item_id(category, text, "" if line.own else line.speaker),
         category=category,
         text=text,
         sources=(line.id,),
@@ -299,6 +299,7 @@ def _item(line: Line, text: str, signs: Counter[str], lists: Language, weight: f
         name=people[0] if people else "",
         seq=line.seq,
         weight=round(weight, 4),
+        speaker=line.speaker,
     )
 
 

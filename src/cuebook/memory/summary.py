@@ -40,6 +40,9 @@ OVERHEAD: Final = 4
 #: The lines of others take at most this part of the room in the fenced block, or what the user's own leave of it.
 TAINTED_SHARE: Final = 0.25
 MAX_TAGS: Final = 8
+#: Least tokens of a line of others, and most characters of a person's name.
+LEAST_LINE: Final = 12
+LONGEST_NAME: Final = 40
 _MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _YEAR: Final = re.compile(r"^## (\d{4})$")
 _QUOTE: Final = re.compile(rf"^- (?:(\d\d?) ({'|'.join(_MONTHS)}): )?(.*)$")
@@ -56,15 +59,16 @@ def write(items: Sequence[Item], *, previous: str, max_tokens: int, count: Count
     """Return the summary of `items` within `max_tokens`, and their `memory_json` within as many again.
 
     `previous` is the current summary: if the new quotes fit after it, its bytes stay unchanged. The markdown has only
-    items of user trust. Those of others go to the fenced text: a participant may be hostile, and the assistant may
-    repeat a poisoned page.
+    items of user trust, with their name if others speak too. Those of others go to the fenced text: a participant may
+    be hostile, and the assistant may repeat a poisoned page.
     """
     current = [replace(each, valid_from=on_the_wall(each.valid_from, zone)) for each in items if each.valid_to is None]
     entries = sorted((each for each in current if each.trust == "user"), key=lambda each: (each.valid_from, each.seq))
-    markdown = _appended(entries, previous, max_tokens, count) or _markdown(
-        _choose([_line(each) for each in entries], int(max_tokens * FILLED), count)
-    )
     others = [each for each in current if each.trust != "user"]
+    own = [replace(each, text=f"{_name(each)}: {each.text}") for each in entries] if _are_several(others) else entries
+    markdown = _appended(own, previous, max_tokens, count) or _markdown(
+        _choose([_line(each) for each in own], int(max_tokens * FILLED), count)
+    )
     tainted = _tainted(others, max(int(max_tokens * TAINTED_SHARE), max_tokens - count(markdown)), count)
     return markdown, _memory_json(entries, max_tokens, count), tainted
 
@@ -255,13 +259,26 @@ def _entry(item: Item) -> dict[str, Any]:
 
 
 def _tainted(items: Sequence[Item], budget: int, count: Count) -> str:
-    remaining: list[str] = []
-    for item in sorted(items, key=lambda each: each.weight, reverse=True):
-        line = f"- {item.trust}: {_flat(item)} ({_said(item.valid_from)})"
-        if count("\n".join((*remaining, line))) > budget:
+    """Return the lines of others that fit: participants first, and of each first health and rules."""
+    lines: list[str] = []
+    for item in sorted(items, key=lambda each: (each.trust != "participant", _class(each), -each.weight)):
+        who = f"participant {_name(item)}" if item.trust == "participant" else item.trust
+        line = f"- {who}: {_flat(item)} ({_said(item.valid_from)})"
+        cost = count(f"{line}\n")
+        if cost <= budget:
+            lines.append(line)
+            budget -= cost
+        elif budget < LEAST_LINE:
             break
-        remaining.append(line)
-    return "\n".join(remaining)
+    return "\n".join(lines)
+
+
+def _are_several(others: Sequence[Item]) -> bool:
+    return any(each.trust == "participant" for each in others)
+
+
+def _name(item: Item) -> str:
+    return " ".join(item.speaker.split())[:LONGEST_NAME] or "user"
 
 
 def _flat(item: Item) -> str:

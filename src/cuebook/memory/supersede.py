@@ -160,7 +160,7 @@ class _Board:
     def __init__(self, held: Sequence[Item]) -> None:
         self.items: dict[str, Item] = {}
         self.held = {item.id for item in held}
-        self.texts: dict[str, str] = {}
+        self.texts: dict[tuple[str, str], str] = {}
         self.index: dict[str, list[str]] = {}
         self.df: Counter[str] = Counter()
         for item in held:
@@ -173,7 +173,7 @@ class _Board:
             for word in topic:
                 self.index.setdefault(word, []).append(item.id)
         self.items[item.id] = item
-        self.texts[normal(item.text)] = item.id
+        self.texts[item.voice, normal(item.text)] = item.id
 
     def add(self, item: Item) -> None:
         near = self.near(item)
@@ -237,10 +237,14 @@ class _Board:
     def _repeated(self, item: Item, near: Sequence[tuple[Item, Shares]]) -> str | None:
         """Return the stored quote that states the same, or that contains all of the new one."""
         text = normal(item.text)
-        if text in self.texts:
-            return self.texts[text]
+        if (item.voice, text) in self.texts:
+            return self.texts[item.voice, text]
         for older, _ in near:
-            if older.trust == item.trust and len(text) > LETTERS and text in normal(older.text):
+            if (
+                (older.trust, older.voice) == (item.trust, item.voice)
+                and len(text) > LETTERS
+                and text in normal(older.text)
+            ):
                 return older.id
         return None
 
@@ -272,7 +276,11 @@ def _linked(item: Item, other: Item, shares: Shares) -> bool:
     shorter, longer = shares
     older, newer = (other, item) if other.seq <= item.seq else (item, other)
     old, new = read_words(older.text), read_words(newer.text)
-    if newer.trust != older.trust or new.adds or not set(newer.sources).isdisjoint(older.sources):  # of the same post
+    if (
+        (newer.trust, newer.voice) != (older.trust, older.voice)
+        or new.adds
+        or not set(newer.sources).isdisjoint(older.sources)
+    ):  # of the same post
         return False
     if new.names and old.names and not new.names & old.names and not new.update:
         return False

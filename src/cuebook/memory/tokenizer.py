@@ -294,9 +294,10 @@ def _drop_foreign(tokens: list[str]) -> list[str]:
 WORDS = 3
 
 
-def item_id(category: Category, text: str) -> str:
-    """Return an item's stable id: 16 hex digits of SHA-256 over category and normalized text."""
-    return hashlib.sha256(f"{category}|{normal(text)}".encode()).hexdigest()[:16]
+def item_id(category: Category, text: str, voice: str = "") -> str:
+    """Return an item's stable id: 16 hex digits of SHA-256 over category, normalized text and a participant's name."""
+    said = f"{category}|{voice}|{normal(text)}" if voice else f"{category}|{normal(text)}"
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def normal(text: str) -> str:

@@ -76,6 +76,12 @@ class Item(Struct, frozen=True, kw_only=True):
     status: str = ""  # projects
     seq: int = 0  # the newest source's seq
     weight: float = 0.0  # priority in a short summary, in [0, 1]
+    speaker: str = ""  # the person whose words it repeats
+
+    @property
+    def voice(self) -> str:
+        """Return the participant who states it, "" for the conversation's user and for what nobody states."""
+        return self.speaker if self.trust == "participant" else ""
 
 
 class Summary(Struct, frozen=True, kw_only=True):

@@ -118,6 +118,7 @@ class ItemEntry(Answer, frozen=True, kw_only=True):
     text: str
     sources: tuple[str, ...]
     trust: Trust
+    speaker: str
     confidence: float
     valid_from: Time
     valid_to: Time | None

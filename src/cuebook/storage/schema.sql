@@ -71,7 +71,7 @@ CREATE TABLE item (
     category TEXT NOT NULL, text TEXT NOT NULL, subject TEXT NOT NULL, name TEXT NOT NULL, status TEXT NOT NULL,
     sources TEXT NOT NULL, trust TEXT NOT NULL, confidence REAL NOT NULL, weight REAL NOT NULL,
     valid_from REAL NOT NULL, valid_to REAL, supersedes TEXT, superseded_by TEXT, seq INTEGER NOT NULL,
-    PRIMARY KEY (tenant, conversation, id, made_in)
+    speaker TEXT NOT NULL DEFAULT '', PRIMARY KEY (tenant, conversation, id, made_in)
 ) WITHOUT ROWID;
 
 CREATE TABLE blob (

@@ -321,9 +321,9 @@ VALUES (:tenant, :no, :version, :previous, :upto_seq, :upto_at, :path_digest, :m
 -- name: item_insert
 -- Insert an item's form after a pass created, repeated or ended it.
 INSERT INTO item (tenant, conversation, id, made_in, ended_in, category, text, subject, name, status, sources, trust, confidence, weight,
-    valid_from, valid_to, supersedes, superseded_by, seq)
+    valid_from, valid_to, supersedes, superseded_by, seq, speaker)
 VALUES (:tenant, :no, :id, :made_in, :ended_in, :category, :text, :subject, :name, :status, :sources, :trust, :confidence, :weight,
-    :valid_from, :valid_to, :supersedes, :superseded_by, :seq) ON CONFLICT DO NOTHING;
+    :valid_from, :valid_to, :supersedes, :superseded_by, :seq, :speaker) ON CONFLICT DO NOTHING;
 
 -- name: items_of
 -- Select all forms of a conversation's items, oldest first.

@@ -29,8 +29,9 @@ async def items_at_head(services: Services, scope: Scope, conversation: str) -> 
     items = corrected(items, written, since=summary.corrected if summary else 0)
     reach = summary.upto_seq if summary else 0
     posts = await services.store.posts(scope, conversation, last=UNREAD + 1)
+    own = own_senders(await services.store.conversation(scope, conversation), [post.sender for post in posts])
     before = [line_of(post) for post in posts if post.seq <= reach][-1:]
-    entries = quotes_of([line_of(post) for post in posts if post.seq > reach], before=before)
+    entries = quotes_of([line_of(post, own) for post in posts if post.seq > reach], before=before)
     current = unmarked([item for item in items if item.valid_to is None])
     kept, added = merge(current, corrected(entries, written, news=True))
     past = [item for item in items if item.valid_to is not None]

@@ -390,13 +390,13 @@ def _from_answer(
     stored, restored = {each.id for each in source.items}, {normal(each.text) for each in source.corrections}
     items, actions, refused = act([*kept, *new], answer, quotes=quotes, lines=lines, restored=restored)
     markdown, _, others = write(
-        items,
+        [each for each in items if each.trust in ("user", "participant")],  # the rest is in the model's summary
         previous=source.previous.markdown if source.previous else "",
         max_tokens=max(summarized.most // 2, summarized.most - services.count(text)),
         count=services.count,
         zone=summarized.zone,
     )
-    tainted = "\n".join(filter(None, (text, others)))
+    tainted = "\n".join(filter(None, (others, text)))
     derived = [each for each in items if each.id in stored], [each for each in items if each.id not in stored]
     return (_made(services, summarized, markdown, memory_json, tainted=tainted, **more), derived), actions, refused
 
@@ -409,7 +409,13 @@ def _messages(summarized: Pass, instruction: str, quotes: Mapping[str, Item]) ->
             "memory_json": previous.memory_json if previous else {},
         },
         "quotes": [
-            {"id": id_, "date": day_of(each.valid_from, zone), "text": each.text, "sources": each.sources}
+            {
+                "id": id_,
+                "date": day_of(each.valid_from, zone),
+                "name": each.speaker,
+                "text": each.text,
+                "sources": each.sources,
+            }
             for id_, each in quotes.items()
         ],
         "new_turns": [

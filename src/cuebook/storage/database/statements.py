@@ -63,6 +63,7 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
             PRIMARY KEY (tenant, conversation, task, model, currency)
         ) WITHOUT ROWID""",
     ),
+    ("ALTER TABLE item ADD COLUMN speaker TEXT NOT NULL DEFAULT ''",),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
