@@ -17,7 +17,8 @@ from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.key import Caller
 from cuebook.storage.database.copying import tables
 from cuebook.storage.database.postgres_key import stored_key
-from cuebook.storage.personal import LEFT_OUT
+from cuebook.storage.database.statements import load_statements
+from cuebook.storage.personal import LEFT_OUT, OF_USER
 from cuebook.storage.writes import TABLES
 from cuebook.testing import ScriptedModel
 
@@ -62,6 +63,7 @@ async def store_data(cue):
     await cue.append(
         "team", [Posted(sender="ann", message="I live in quokka48."), Posted(sender="assistant", message="quokka49!")]
     )
+    await cue.documents.put([{"space": ["notes"], "key": "k", "value": {"text": "quokka51"}}], user="ann")
     await cue.settle()
 
 
@@ -95,7 +97,7 @@ async def test_an_export_has_everything_that_a_forget_erases(tmp_path, url):
     exported = b"".join(archive.read(name) for name in archive.namelist())
     erased = {name: rows - after[name] for name, rows in before.items() if rows - after[name]}
     marks = {mark for rows in erased.values() for row in rows for text in row for mark in MARK.findall(text)}
-    assert len(marks) == 40, "every kind of data"
+    assert len(marks) == 41, "every kind of data"
     assert marks - set(MARK.findall(exported)) == set()
     manifest = json.loads(archive.read("manifest.json"))
     files = {name.rsplit("/", 1)[-1].removesuffix(".jsonl") for name in manifest["files"]}
@@ -110,6 +112,9 @@ async def test_an_export_has_everything_that_a_forget_erases(tmp_path, url):
     assert {
         name for plain, name in plural.items() if plain not in files and names.get(name) not in files
     } <= BOOKKEEPING
+    deletes = {name for name, sql in load_statements().items() if sql.startswith("DELETE")}
+    of_user = {name for name in deletes if name.endswith("_of_user")}
+    assert of_user == {"embedded_of_user", "places_of_user", *OF_USER.values()}, "embedded, place: bookkeeping"
     assert set(manifest["leftOut"]) == set(LEFT_OUT) <= set(TABLES)
     assert b"Rome" not in exported, "it has no words of others"
     prompts = archive.read("conversations/1/prompts.jsonl").splitlines()

@@ -42,6 +42,8 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "posts": "exported as messages",
     "conversation": "exported as conversation.json",
 }
+#: What an export has of a user outside conversations, by the statement that deletes it.
+OF_USER: Final[Mapping[str, str]] = {"requests": "keys_of_user", "documents": "documents_of_user"}
 
 
 class PersonalConversation(Struct, frozen=True, kw_only=True):
@@ -75,12 +77,12 @@ class PersonalReader(Noun):
     def elsewhere(self, transaction: Transaction, user: str) -> dict[str, list[Any]]:
         """Return what is stored of a user outside conversations, by kind."""
         known = transaction.records(Memory, "memories_of_user", user=user)
-        prefix = access.own_key(Scope(user=user), "")
+        values = {"user": user, "prefix": access.own_key(Scope(user=user), "")}
         receipts = (decode(Receipt, body) for (body,) in transaction.run("receipts_last", limit=LARGEST))
         return {
             "memories": memories.with_sources(transaction, known),
             "observations": _observations(transaction, user=user),
-            "requests": transaction.rows(f"keys_of_user{ROWS}", prefix=prefix),
+            **{kind: transaction.rows(f"{statement}{ROWS}", **values) for kind, statement in OF_USER.items()},
             "audit": _audit(transaction, "", lambda each: was_told(each, user), user=user),
             "receipts": [each for each in receipts if salted(user, each.salt) in each.concerns],
             "keys": [

@@ -27,6 +27,7 @@ from cuebook.storage.personal import LEFT_OUT, PersonalConversation
 FILES: Final[Mapping[str, str]] = {
     "memories.jsonl": "memories of the user, with history and sources",
     "observations.jsonl": "scores of prompts by the user's feedback",
+    "documents.jsonl": "documents that programs stored for the user",
     "requests.jsonl": "stored answers of requests with an Idempotency-Key",
     "audit.jsonl": "audit records of prompts that name the user",
     "receipts.jsonl": "receipts of earlier deletions",
