@@ -61,7 +61,8 @@ async def test_without_one_the_built_in_instruction_is_used_and_replayable(tmp_p
         instruction = await compact()
         assert instruction.startswith("You keep the rolling memory of a conversation.")
         assert (await cue.conversations.summary(NAME)).prompt == f"prompt:{KEY}@built-in:0"
-        [render] = await cue.audit.list()
+        render, answer = await cue.audit.list()
+        assert (answer.event, answer.input_context) == ("answer", {"outcome": "accepted", "dropped": []})
         assert render.interpolated_text == instruction
         assert (await cue.audit.replay(render.seq)).verdict == "identical"
     assert not [each for each in caplog.records if each.name == "cuebook.prompts"], "no warning is expected"
@@ -112,14 +113,17 @@ async def test_an_instruction_of_a_failed_call_is_audited_too(tmp_path, caplog):
     async with compacting(tmp_path, "no JSON") as (cue, _, compact):
         await compact()
         assert await cue.conversations.summary(NAME) is None
-        assert [(each.event, each.agent) for each in await cue.audit.list()] == [("render", "compactor")]
+        render, answer = await cue.audit.list()
+        assert (render.event, render.agent) == ("render", "compactor")
+        reason = "the answer contains no JSON object"
+        assert (answer.event, answer.input_context) == ("answer", {"outcome": "refused", "reason": reason})
 
 
 async def test_conversation_text_is_never_a_variable_of_an_instruction(tmp_path):
     async with compacting(tmp_path) as (cue, model, compact):
         assert "Oslo" not in await compact()
         assert "Oslo" in json.loads(model.requests[-1].messages[1])["content"]
-        [render] = await cue.audit.list()
+        render, _ = await cue.audit.list()
         assert render.input_context.keys() == {"max_summary_tokens"}
 
 
