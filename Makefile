@@ -2,7 +2,7 @@
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check bench chaos clients docs house snapshot clean
+.PHONY: help setup demo test test-all check bench chaos clients integrations docs house snapshot clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +30,9 @@ chaos: setup  ## run the fault tests: kills, crashes, full disks
 
 clients: setup  ## run real client programs directly and through Cuebook; ARGS=--relock updates them
 	@scripts/clients $(ARGS)
+
+integrations: setup  ## test the adapters, each with its framework in an environment of its own
+	@scripts/integrations $(ARGS)
 
 snapshot: setup  ## compare public surfaces with the saved snapshot; ARGS=--save accepts changes, ARGS=--prose lists sentences
 	@scripts/snapshot $(ARGS)

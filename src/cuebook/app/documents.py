@@ -44,15 +44,29 @@ class Documents(Namespace):
 
     @operation("GET /api/documents", role="viewer")
     async def list(
-        self, space: Space = (), *, user: User = None, limit: PageSize = LIMIT, cursor: Cursor = None
+        self,
+        space: Space = (),
+        *,
+        back: Annotated[bool, Meta(description="Begin with the last one.")] = False,
+        user: User = None,
+        limit: PageSize = LIMIT,
+        cursor: Cursor = None,
     ) -> Page[Document]:
         """List the documents of a place and of the places in it, by place and key."""
-        *names, key = map(str, read_cursor(cursor, "documents") if cursor is not None else ("",))
-        store, now = self._services.store.documents, self._services.clock.now()
-        found = await store.page(Scope(user=user), space, after=(path_of(names), key), limit=limit + 1, now=now)
+        after, store = None, self._services.store.documents
+        if cursor is not None:
+            *names, key = map(str, read_cursor(cursor, "documents"))
+            after = (path_of(names), key.encode())
+        now = self._services.clock.now()
+        found = await store.page(Scope(user=user), space, after=after, back=back, limit=limit + 1, now=now)
         last = found[limit - 1] if len(found) > limit else None
         more = write_cursor("documents", *last.space, last.key) if last else None
         return Page(items=tuple(found[:limit]), next=more)
+
+    @operation("DELETE /api/documents", role="editor", wrap="deleted")
+    async def delete(self, space: Space, *, user: User = None) -> int:
+        """Delete the documents of a place and of the places in it. Return how many."""
+        return await self._services.store.documents.delete(Scope(user=user), space)
 
     @operation("GET /api/documents/spaces", role="viewer")
     async def spaces(self, space: Space = (), *, user: User = None) -> Spaces:

@@ -39,15 +39,19 @@ class LoopThread:
         finally:
             self._loop.close()
 
+    def submit(self, make: Make[T]) -> "concurrent.futures.Future[T]":
+        """Run a coroutine and return its future."""
+        with self._guard:
+            if self._closed:
+                raise _closed()
+            return asyncio.run_coroutine_threadsafe(self._tracked(make), self._loop)
+
     def run(self, make: Make[T]) -> T:
         """Run a coroutine and return its result. An interrupt (Ctrl-C) cancels it."""
         if threading.current_thread() is self._thread:
             msg = "Deadlock: called from Cuebook's own thread. Call from another thread, or use Cuebook with await."
             raise CuebookError(msg)
-        with self._guard:
-            if self._closed:
-                raise _closed()
-            future = asyncio.run_coroutine_threadsafe(self._tracked(make), self._loop)
+        future = self.submit(make)
         try:
             return future.result()
         except concurrent.futures.CancelledError:

@@ -42,20 +42,35 @@ class DocumentStore(Noun):
 
     @read
     def page(
-        self, transaction: Transaction, space: Sequence[str], *, after: tuple[bytes, str], limit: int, now: float
+        self,
+        transaction: Transaction,
+        space: Sequence[str],
+        *,
+        after: tuple[bytes, bytes] | None = None,
+        back: bool = False,
+        limit: int,
+        now: float,
     ) -> list[Document]:
-        """Return documents of a place and the places in it, by place and key; `after` is the last one's."""
-        first = path_of(space)
-        values = {"user": transaction.scope.user or "", "first": first, "last": first + b"\xff"}
-        rows = transaction.rows("documents_page", after=after[0], key=after[1].encode(), limit=limit, now=now, **values)
+        """Return documents of a place and the places in it, by place and key, or `back` from the last one.
+
+        `after` is the stored place and key of the one before.
+        """
+        values = _range(transaction, space)
+        place, key = after or ((values["last"] if back else b""), b"")
+        statement = "documents_back" if back else "documents_page"
+        rows = transaction.rows(statement, after=place, key=key, limit=limit, now=now, **values)
         return [_document(row) for row in rows]
+
+    @write
+    def delete(self, transaction: Transaction, space: Sequence[str]) -> int:
+        """Delete the documents of a place and the places in it. Return how many."""
+        return transaction.run("documents_delete", **_range(transaction, space)).rowcount
 
     @read
     def spaces(self, transaction: Transaction, space: Sequence[str], *, now: float) -> list[tuple[str, ...]]:
         """Return the places in a place that contain documents, in order."""
-        first = path_of(space)
-        values = {"user": transaction.scope.user or "", "first": first, "last": first + b"\xff"}
-        return [_names(row["space"]) for row in transaction.rows("documents_spaces", now=now, **values)]
+        rows = transaction.rows("documents_spaces", now=now, **_range(transaction, space))
+        return [_names(row["space"]) for row in rows]
 
 
 def path_of(space: Sequence[str]) -> bytes:
@@ -65,6 +80,12 @@ def path_of(space: Sequence[str]) -> bytes:
             msg = f"space: {name!r} contains a control character. Use visible characters."
             raise InvalidInput(msg, where="space")
     return "".join(name + _END for name in space).encode()
+
+
+def _range(transaction: Transaction, space: Sequence[str]) -> dict[str, Any]:
+    """Return the user, and the range of a place and the places in it."""
+    first = path_of(space)
+    return {"user": transaction.scope.user or "", "first": first, "last": first + b"\xff"}
 
 
 def _names(path: bytes) -> tuple[str, ...]:

@@ -1562,11 +1562,12 @@ DELETE FROM claim WHERE until < :before;
 -- ---- documents --------------------------------------------------------------------------------------------
 
 -- name: document_put
--- Store a document, or replace its value.
+-- Store a document, or replace its value; an equal value keeps its time.
 INSERT INTO document (tenant, user_id, space, key, body, created_at, updated_at, expires_at)
 VALUES (:tenant, :user, :space, :key, :body, :now, :now, :until)
 ON CONFLICT (tenant, user_id, space, key)
-DO UPDATE SET body = excluded.body, updated_at = excluded.updated_at, expires_at = excluded.expires_at;
+DO UPDATE SET body = excluded.body, expires_at = excluded.expires_at,
+    updated_at = CASE WHEN document.body = excluded.body THEN document.updated_at ELSE excluded.updated_at END;
 
 -- name: document_get
 -- Select a document that has not expired.
@@ -1582,6 +1583,16 @@ DELETE FROM document WHERE tenant = :tenant AND user_id = :user AND space = :spa
 SELECT space, key, body, created_at, updated_at, expires_at FROM document
 WHERE tenant = :tenant AND user_id = :user AND space >= :first AND space < :last AND (space, key) > (:after, :key)
     AND (expires_at IS NULL OR expires_at > :now) ORDER BY space, key LIMIT :limit;
+
+-- name: documents_back
+-- Select the documents of a range of places before one, by place and key, the last first.
+SELECT space, key, body, created_at, updated_at, expires_at FROM document
+WHERE tenant = :tenant AND user_id = :user AND space >= :first AND space < :last AND (space, key) < (:after, :key)
+    AND (expires_at IS NULL OR expires_at > :now) ORDER BY space DESC, key DESC LIMIT :limit;
+
+-- name: documents_delete
+-- Delete the documents of a range of places.
+DELETE FROM document WHERE tenant = :tenant AND user_id = :user AND space >= :first AND space < :last;
 
 -- name: documents_spaces
 -- Select the places of a range that have documents.

@@ -7,7 +7,6 @@ from cuebook.testing.doubles import BEGINNING
 
 NOW = BEGINNING
 HERE, ELSEWHERE, ANN = Scope("here"), Scope("elsewhere"), Scope("here", "ann")
-FIRST = (b"", "")
 
 
 def put(path: str, value: object = 1, ttl_s: float | None = None) -> DocumentChange:
@@ -20,7 +19,7 @@ def put(path: str, value: object = 1, ttl_s: float | None = None) -> DocumentCha
 async def paths(store: Store, scope: Scope = HERE, space: str = "", *, now: float = NOW) -> list[str]:
     """Return the documents in a place."""
     names = tuple(space.split("/")) if space else ()
-    found = await store.documents.page(scope, names, after=FIRST, limit=9, now=now)
+    found = await store.documents.page(scope, names, limit=9, now=now)
     return ["/".join((*each.space, each.key)) for each in found]
 
 
@@ -37,9 +36,14 @@ class DocumentsContract:
 
     async def test_a_page_continues_after_the_last_one(self, store: Store) -> None:
         await store.documents.apply(HERE, [put(f"s{n}/k{m}") for n in range(2) for m in range(2)], now=NOW)
-        [first] = await store.documents.page(HERE, (), after=FIRST, limit=1, now=NOW)
-        rest = await store.documents.page(HERE, (), after=(b"s0\x1f", first.key), limit=9, now=NOW)
+        [first] = await store.documents.page(HERE, (), limit=1, now=NOW)
+        rest = await store.documents.page(HERE, (), after=(b"s0\x1f", first.key.encode()), limit=9, now=NOW)
         assert [(each.space, each.key) for each in rest] == [(("s0",), "k1"), (("s1",), "k0"), (("s1",), "k1")]
+        [last] = await store.documents.page(HERE, ("s0",), back=True, limit=1, now=NOW)
+        back = await store.documents.page(HERE, (), after=(b"s0\x1f", last.key.encode()), back=True, limit=9, now=NOW)
+        assert [each.key for each in (last, *back)] == ["k1", "k0"]
+        assert await store.documents.delete(HERE, ("s0",)) == 2
+        assert await paths(store) == ["s1/k0", "s1/k1"]
 
     async def test_a_value_is_replaced_and_deleted(self, store: Store) -> None:
         await store.documents.apply(HERE, [put("a/k")], now=NOW)

@@ -4,11 +4,16 @@ It is thread-safe: calls of several threads run concurrently. Its namespaces are
 """
 
 import copy
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from cuebook.app.blocking.generated.parts import BlockingParts
+from cuebook.app.cuebook import Cuebook
 from cuebook.config import Config
+
+T = TypeVar("T")
 
 
 class BlockingCuebook(BlockingParts):
@@ -29,6 +34,10 @@ class BlockingCuebook(BlockingParts):
     def close(self) -> None:
         """Stop background jobs and running calls, close the store and all connections, and end the thread."""
         self._host.close()
+
+    def submit(self, work: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Run `work` of the asynchronous `Cuebook` on its own thread, and return its future."""
+        return self._host.submit(work)
 
     @property
     def config(self) -> Config:

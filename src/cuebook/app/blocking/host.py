@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from cuebook.app.cuebook import Cuebook
@@ -26,6 +27,10 @@ class Host:
     def run(self, call: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> T:
         """Return the result of an asynchronous method, waiting for it."""
         return self._opened().run(lambda: call(self.cue))
+
+    def submit(self, call: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> Future[T]:
+        """Return the future of an asynchronous method, without waiting for it."""
+        return self._opened().submit(lambda: call(self.cue))
 
     def iterate(self, call: Callable[[Cuebook], AsyncIterator[T]]) -> Iterator[T]:
         """Yield the items of an asynchronous iterator."""

@@ -1,0 +1,101 @@
+"""Connect an adapter to a project, for frameworks that call it with `await` and without, from any thread."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from cuebook.app.blocking.cuebook import BlockingCuebook
+from cuebook.app.cuebook import Cuebook
+from cuebook.errors import CuebookError
+from cuebook.records.document import Document
+
+T = TypeVar("T")
+#: A project: an open `Cuebook` or `BlockingCuebook`, its folder or cuebook.toml, a database's file or URL, or None.
+Where = Cuebook | BlockingCuebook | Path | str | None
+#: An asynchronous method of an adapter, which gets the Cuebook as its first argument.
+Work = Callable[..., Coroutine[Any, Any, T]]
+#: Documents that are read at once.
+PAGE = 1000
+#: Endings of database files.
+_FILES = (".db", ".sqlite", ".sqlite3")
+
+
+class Connection:
+    """Base of the adapters. It is a context manager, and closes only a project that it has opened itself."""
+
+    def __init__(self, where: Where = None) -> None:
+        """Connect to a project; without one, in memory. Raises InvalidInput."""
+        self._own = not isinstance(where, Cuebook | BlockingCuebook)
+        self._cue = where if isinstance(where, Cuebook | BlockingCuebook) else _opened(where)
+
+    def _run(self, work: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of an operation, waiting for it."""
+        if isinstance(self._cue, Cuebook):
+            msg = "An adapter of a Cuebook has only asynchronous methods. Pass a path or a BlockingCuebook for others."
+            raise CuebookError(msg)
+        return self._cue.submit(work).result()
+
+    async def _await(self, work: Callable[[Cuebook], Coroutine[Any, Any, T]]) -> T:
+        """Return the result of an operation."""
+        if isinstance(self._cue, Cuebook):
+            return await work(self._cue)
+        return await asyncio.wrap_future(self._cue.submit(work))
+
+    def close(self) -> None:
+        """Close the project, if this adapter has opened it."""
+        if self._own and isinstance(self._cue, BlockingCuebook):
+            self._cue.close()
+
+    async def aclose(self) -> None:
+        """Close the project, if this adapter has opened it."""
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+def both(work: Work[T]) -> tuple[Callable[..., T], Work[T]]:
+    """Return an adapter's method without and with `await`; `work` gets the adapter, the Cuebook and the arguments."""
+
+    @wraps(work)
+    def blocking(self: Connection, *arguments: Any, **options: Any) -> T:
+        return self._run(lambda cue: work(self, cue, *arguments, **options))
+
+    @wraps(work)
+    async def asynchronous(self: Connection, *arguments: Any, **options: Any) -> T:
+        return await self._await(lambda cue: work(self, cue, *arguments, **options))
+
+    return blocking, asynchronous
+
+
+async def documents_in(cue: Cuebook, space: tuple[str, ...], *, user: str | None = None) -> list[Document]:
+    """Return all documents in a place."""
+    page = await cue.documents.list(space, user=user, limit=PAGE)
+    found = [*page]
+    while page.next is not None:
+        page = await cue.documents.list(space, user=user, limit=PAGE, cursor=page.next)
+        found += page
+    return found
+
+
+def _opened(where: Path | str | None) -> BlockingCuebook:
+    text = str(where) if where is not None else ""
+    if "://" in text or text.endswith(_FILES):
+        return BlockingCuebook(arguments={"store.url": text})
+    return BlockingCuebook(where)
