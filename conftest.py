@@ -24,7 +24,7 @@ def run_console(example: Example) -> str | None:
             env={**os.environ, "PATH": path, "NO_COLOR": "1"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
     return f"{script}\nexited {done.returncode}\n{done.stdout}{done.stderr}" if done.returncode else None

@@ -10,7 +10,7 @@ from msgspec import Struct
 from cuebook import Cuebook
 from cuebook.config import Config, build
 from storage.audit import audit
-from storage.databases import database_files, on_server, wait_until_unused
+from storage.databases import content_of, database_files, on_server, wait_until_unused
 
 
 class Project(Struct, frozen=True):
@@ -63,5 +63,5 @@ class Project(Struct, frozen=True):
         return {
             "database" if file in database else str(file.relative_to(self.folder))
             for file in {*database, *(file for file in self.folder.rglob("*") if file.is_file())}
-            if any(needle in file.read_bytes().lower() for needle in needles)
+            if any(needle in content_of(file).lower() for needle in needles)
         }

@@ -20,7 +20,7 @@ from cuebook.interfaces import ModelRequest, Piece
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.erasure import Receipt
 from hashing_embedder import HashingEmbedder
-from storage.databases import database_files
+from storage.databases import content_of, database_files
 from storage.history import losses
 
 READER_WRITER = Path(__file__).with_name("reader_writer.py")
@@ -162,7 +162,7 @@ async def test_a_user_is_forgotten_under_load(
         forgotten_texts = [text for text in embedder.asked if CANARY in text]
         assert forgotten_texts, "they had vectors"
         vectors = {bytes(each) for each in await embedder.embed(forgotten_texts[:50])}
-        content = b"".join(file.read_bytes() for file in database_files(project.database))
+        content = b"".join(map(content_of, database_files(project.database)))
         assert not [each for each in vectors if each in content]
     assert project.audit() == []
 

@@ -19,6 +19,7 @@ from cuebook.records.memory import Scope
 from cuebook.storage.database.postgres import PostgresDatabase, upgrade
 from cuebook.storage.database.postgres_key import stored_key
 from cuebook.storage.database.statements import MIGRATIONS, VERSION
+from storage.databases import content_of
 
 SECRET = {"CUEBOOK_KEY_SECRET": "a long secret"}
 
@@ -60,7 +61,7 @@ async def test_a_forget_leaves_no_byte_in_the_tables(
         def occurrences() -> int:
             connection.execute("CHECKPOINT")
             files = (file for file in Path(folder, "base", str(database)).iterdir() if file.is_file())
-            return sum(file.read_bytes().lower().count(b"quokka") for file in files)
+            return sum(content_of(file).lower().count(b"quokka") for file in files)
 
         async with Cuebook.open(project(tmp_path / "ann", postgres_url), worker=False) as cue:
             for number in range(20):

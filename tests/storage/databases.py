@@ -81,6 +81,14 @@ def database_files(url: str) -> list[Path]:
     return [each for each in Path(folder, "base", str(number)).iterdir() if each.is_file()]
 
 
+def content_of(file: Path) -> bytes:
+    """Return a file's bytes, none if PostgreSQL has just removed it."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
 def wait_until_unused(url: str) -> None:
     """Wait until PostgreSQL has ended the connections of killed processes: it still runs their last message."""
     if not on_server(url):
