@@ -111,3 +111,10 @@ def mounted(size: str) -> Iterator[Path]:
     yield place
     subprocess.run(["umount", "-l", str(place)], check=True)
     place.rmdir()
+
+
+def wait_until_waiting(url: str, count: int) -> None:
+    """Wait until so many connections wait for a lock of a PostgreSQL database."""
+    with psycopg.connect(url, autocommit=True) as server:
+        while len(server.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall()) < count:
+            time.sleep(0.005)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from itertools import count
@@ -22,7 +23,7 @@ from cuebook.storage.store import Store, open_store
 from storage.contract import StoreContract
 from storage.contract.keys import HERE, KEY, NOW
 from storage.contract.posts import OWNER, say
-from storage.databases import NOT_SYNCED
+from storage.databases import NOT_SYNCED, wait_until_waiting
 from storage.makers import draft, drafts
 
 _COLUMNS = r"""SELECT t.name, c.name, c."notnull" FROM sqlite_master t JOIN pragma_table_info(t.name) c
@@ -115,6 +116,31 @@ async def test_concurrent_changes_of_an_organization_are_all_stored(store: Store
     await asyncio.gather(*(store.keys.change_organization(HERE, "acme", each, now=NOW) for each in changes))
     memory = (await store.keys.organization(HERE, "acme")).memory.long_term_memory
     assert (memory.enabled, memory.allow_writes, memory.default_retrieval_enabled) == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "subject", "waits"), [(OWNER.tenant, "a", False), (OWNER.tenant, "", True), ("", "", True)]
+)
+async def test_a_write_waits_only_for_writes_that_may_concern_it(
+    store: Store, url: str, tenant: str, subject: str, *, waits: bool
+) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def stay(transaction: Transaction) -> None:
+        transaction.value("claims_count")
+        inside.set()
+        leave.wait(30)
+
+    first = asyncio.create_task(store.database.write(stay, tenant=tenant, subject=subject))
+    await asyncio.to_thread(inside.wait, 30)
+    others = [asyncio.create_task(say(store, name, draft("x", "apples"))) for name in ("a", "b")]
+    if not waits:
+        await others[1]
+    await asyncio.to_thread(wait_until_waiting, url, 1 + waits)
+    assert not others[0].done()
+    leave.set()
+    await asyncio.gather(first, *others)
+    assert (await store.check())["conversations"] == 2
 
 
 async def test_a_text_that_cannot_be_stored_is_invalid_input(store: Store) -> None:

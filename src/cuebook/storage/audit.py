@@ -56,6 +56,7 @@ def chained(transaction: Transaction, records: Sequence[Record]) -> list[Record]
     """Append records inside a transaction; return them as stored in the chain."""
     if not records:
         return []
+    transaction.lock("audit log")
     seq, prev = _last(transaction)
     found: list[Record] = []
     for record in records:

@@ -5,12 +5,14 @@ A claim ends with its work or after its time, by the clock of the database.
 
 import json
 import secrets
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from cuebook.storage.database.transaction import Database, Noun, Transaction
+from cuebook.storage.database.transaction import ALL, Database, Noun, Transaction
+
+T = TypeVar("T")
 
 #: Seconds that finished work stays claimed: other workers may use a list of due work that still contains it.
 REST_S: Final = 2.0
@@ -54,7 +56,7 @@ class ClaimStore(Noun):
                     return place
             return None
 
-        return await self.database.write(run)
+        return await self._write(run)
 
     async def renew(self, holder: str, *, lease_s: float) -> None:
         """Extend the claims of a worker, unless their time is over."""
@@ -63,18 +65,21 @@ class ClaimStore(Noun):
             now = transaction.value("claims_now")
             transaction.run("claims_renew", holder=holder, now=now, until=now + lease_s)
 
-        await self.database.write(run)
+        await self._write(run)
 
     async def end(self, ended: Sequence[tuple[Claim, bool]]) -> None:
         """End claims. Work that is finished stays claimed for REST_S, other work is free at once."""
-        await self.database.write(lambda transaction: _end(transaction, ended))
+        await self._write(lambda transaction: _end(transaction, ended))
 
     async def sweep(self) -> None:
         """Delete claims whose time is over."""
         if await self.database.read(lambda transaction: transaction.value("claims_count")):
-            await self.database.write(
+            await self._write(
                 lambda transaction: transaction.run("claims_drop", before=transaction.value("claims_now") - self.rest_s)
             )
+
+    async def _write(self, work: Callable[[Transaction], T]) -> T:
+        return await self.database.write(work, tenant=ALL, subject="claims")
 
 
 def _end(transaction: Transaction, ended: Sequence[tuple[Claim, bool]]) -> float:

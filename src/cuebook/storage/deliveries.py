@@ -22,7 +22,16 @@ from cuebook.storage import access, corrections, memories, reads, summaries
 from cuebook.storage.access import ConversationRow, corrections_of, current_epoch, keep_corrections, last_correction
 from cuebook.storage.audit import chained
 from cuebook.storage.database.columns import Row, record
-from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write, write_all
+from cuebook.storage.database.transaction import (
+    Database,
+    Noun,
+    Transaction,
+    read,
+    read_all,
+    write,
+    write_all,
+    write_conversation,
+)
 from cuebook.storage.keys import settings_of
 from cuebook.storage.search import SearchCache
 from cuebook.storage.tree import Runs, on_path, runs_to
@@ -199,7 +208,7 @@ class MemoryStore(Noun):
             corrections=corrections_of(row),
         )
 
-    @write
+    @write_conversation
     def deliver(
         self, transaction: Transaction, read: DeliveryInput, changes: Sequence[PlaceChange], *, now: float
     ) -> bool:
@@ -207,6 +216,8 @@ class MemoryStore(Noun):
         row = access.unchanged(transaction, read.conversation)
         if row is None or not _stands(row, read, changes):
             return False
+        for place in sorted(f"{change.place.kind} {change.place.id}" for change in changes):
+            transaction.lock(place)
         for change in changes:
             memories.change_place(transaction, change, now=now)
         due = row.head != read.seq or summaries.head_summary(row) != read.version

@@ -298,7 +298,9 @@ class ErasureStore(Noun):
     async def would_forget(self, scope: Scope, erasing: ErasureInput) -> ForgetPreview:
         """Return what `forget` would delete, and what forbids it. Change nothing. It takes as long."""
         try:
-            await self.database.write(lambda transaction: _would_forget(transaction.within(scope), erasing))
+            await self.database.write(
+                lambda transaction: _would_forget(transaction.within(scope), erasing), tenant=scope.tenant
+            )
         except _UndoneError as undone:
             preview: ForgetPreview = undone.args[0]
             return preview

@@ -12,7 +12,7 @@ from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained
 from cuebook.storage.database.columns import Row, decode, encode
-from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write, write_conversation
 from cuebook.storage.prompts import observed, revised
 
 #: An observation to store, and its audit record.
@@ -33,7 +33,7 @@ class OutcomeStore(Noun):
         row = access.need(transaction, conversation)
         return [decode(Outcome, body) for (body,) in row.run("outcomes_lately", limit=limit)]
 
-    @write
+    @write_conversation
     def give(self, transaction: Transaction, conversation: str, turn: int, outcome: Outcome) -> StoredOutcome:
         """Replace an outcome. Its earlier observations become due for correction.
 

@@ -12,7 +12,7 @@ from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.audit import chained
 from cuebook.storage.database.columns import Row, decode, encode_json, record
-from cuebook.storage.database.transaction import Cursor, Noun, Transaction, read, read_all, write
+from cuebook.storage.database.transaction import Cursor, Noun, Transaction, read, read_all, write, write_conversation
 from cuebook.storage.tree import Runs, on_path, runs_to
 
 # ---- the last turn of a path ----------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class ReflectionStore(Noun):
             )
         ]
 
-    @write
+    @write_conversation
     def save(
         self,
         transaction: Transaction,

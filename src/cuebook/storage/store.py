@@ -76,7 +76,9 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
 
     async def finish(self, request: KeyedRequest, answer: bytes) -> bytes:
         """Store the answer of a request, and return the first one stored. Raises KeyReused."""
-        return await self.database.write(lambda transaction: request.finish(transaction, answer))
+        return await self.database.write(
+            lambda transaction: request.finish(transaction, answer), tenant=request.tenant, subject=request.subject
+        )
 
     @read_all
     def due_pairs(

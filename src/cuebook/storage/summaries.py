@@ -8,7 +8,7 @@ from cuebook.storage import access, reads
 from cuebook.storage.access import ConversationRow, corrections_of, last_correction
 from cuebook.storage.audit import chained
 from cuebook.storage.database.columns import LARGEST, columns, record
-from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write_conversation
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import backlog, mark_on, on_path, runs_to, tip_at
 
@@ -65,7 +65,7 @@ class SummaryStore(Noun):
             speakers=tuple(row.speakers),
         )
 
-    @write
+    @write_conversation
     def save_summary(self, transaction: Transaction, compacted: CompactionResult) -> bool:
         """Store a pass's result, unless its path is no longer the head's or another pass came first."""
         transaction.failpoint("summary.begin")
@@ -91,7 +91,7 @@ class SummaryStore(Noun):
         transaction.failpoint("summary.stored")
         return True
 
-    @write
+    @write_conversation
     def postpone(self, transaction: Transaction, conversation: str, *, until: float, failed: bool, mark: int) -> None:
         """Delay the next pass until a time."""
         access.find(transaction, conversation)

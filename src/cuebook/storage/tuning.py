@@ -12,7 +12,7 @@ from cuebook.records.turn import WorkUsage
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.database.columns import Row, columns, decode, encode, encode_json, record
-from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write, write_conversation
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import on_path, runs_to, with_bodies
 
@@ -50,7 +50,7 @@ class TuningStore(Noun):
         last = row.one("tuning_get")
         return (decode(TuningState, last["tuning"]), last["updated_at"]) if last else None
 
-    @write
+    @write_conversation
     def keep(
         self,
         transaction: Transaction,

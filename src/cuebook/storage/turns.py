@@ -18,7 +18,16 @@ from cuebook.storage.access import ConversationRow, current_epoch
 from cuebook.storage.audit import chained
 from cuebook.storage.database.columns import Row, decode, encode, encode_json
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.transaction import Database, Noun, Transaction, read, read_all, write, write_all
+from cuebook.storage.database.transaction import (
+    Database,
+    Noun,
+    Transaction,
+    read,
+    read_all,
+    write_all,
+    write_conversation,
+    write_lease,
+)
 from cuebook.storage.tree import (
     SHIFT,
     Tip,
@@ -57,7 +66,7 @@ class TurnStore(Noun):
             raise access.moved(opening.conversation)
         return lease
 
-    @write
+    @write_conversation
     def _open(self, transaction: Transaction, opening: StepStart) -> Lease | None:
         """Store the caller's posts, the step and its manifest, and take the lease; the query is durable from here on.
 
@@ -98,7 +107,7 @@ class TurnStore(Noun):
         transaction.failpoint("open.stored")
         return lease
 
-    @write_all
+    @write_lease
     def replan(self, transaction: Transaction, lease: Lease, opening: StepStart) -> None:
         """Replace the window of an open step, before the model answers. Raises LeaseLost if the lease was lost."""
         row = _held(transaction, lease)
@@ -108,7 +117,7 @@ class TurnStore(Noun):
         row.run("step_manifest", turn=lease.turn, n=lease.step, manifest=manifest)
         row.run("turn_metadata", n=lease.turn, metadata=encode_json(opening.metadata))
 
-    @write_all
+    @write_lease
     def checkpoint(
         self, transaction: Transaction, lease: Lease, partial: Draft | None, *, now: float, lease_s: float
     ) -> None:
@@ -123,7 +132,7 @@ class TurnStore(Noun):
             row.run("step_partial", turn=lease.turn, n=lease.step, partial=raw)
         transaction.failpoint("checkpoint.stored")
 
-    @write_all
+    @write_lease
     def close(self, transaction: Transaction, lease: Lease, closing: StepEnd) -> int:
         """Store the reply and end the step; return its seq, 0 for none. Raises LeaseLost if the lease was lost."""
         transaction.failpoint("close.begin")

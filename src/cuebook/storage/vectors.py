@@ -16,7 +16,7 @@ from cuebook.records.memory import Dense, Place, Scope
 from cuebook.storage import access
 from cuebook.storage.access import conversation_epoch
 from cuebook.storage.database.columns import LARGEST, record
-from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write, write_conversation
 
 
 class EmbeddingBacklog(Struct, frozen=True, kw_only=True):
@@ -223,7 +223,7 @@ class VectorStore(Noun):
             for row in rows
         ]
 
-    @write
+    @write_conversation
     def keep(self, transaction: Transaction, due: EmbeddingBacklog, embedded: NewVectors) -> bool:
         """Store vectors of posts.
 

@@ -12,7 +12,7 @@ from cuebook.storage import access
 from cuebook.storage.access import ConversationRow, raise_epoch
 from cuebook.storage.audit import chained
 from cuebook.storage.database.columns import encode_json
-from cuebook.storage.database.transaction import Noun, Transaction, write, write_all
+from cuebook.storage.database.transaction import Noun, Transaction, write, write_all, write_conversation
 from cuebook.storage.tree import SHIFT, grow, settle_head, tip_at, turn_to
 
 #: What `take_out` deletes, in this order: the conversation's own row is last.
@@ -26,7 +26,7 @@ TABLES: Final = (
 class ConversationWriter(Noun):
     """Changes conversations."""
 
-    @write
+    @write_conversation
     def append(self, transaction: Transaction, batch: Batch) -> Appended:
         """Store posts after the head or a named parent. A post already stored with the same content is skipped."""
         transaction.failpoint("append.begin")

@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from cuebook.config import SERVERS, without_secret
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.storage.database.postgres import ALL, connected, is_copying, schema_of, upgrade
+from cuebook.storage.database.postgres import connected, is_copying, schema_of, upgrade
 from cuebook.storage.database.sqlite_files import connect, prepare, schema_version
 from cuebook.storage.database.statements import FULL_TEXT, VERSION, ddl
-from cuebook.storage.database.transaction import Failpoints
+from cuebook.storage.database.transaction import ALL, Failpoints
 
 #: Rows per transaction.
 AT_ONCE: Final = 2_000

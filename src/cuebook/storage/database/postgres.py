@@ -1,13 +1,12 @@
-"""The PostgreSQL database: snapshots and serializable transactions on a pool of connections, in threads.
+"""The PostgreSQL database: snapshots, and writes under advisory locks, on a pool of connections, in threads.
 
-A write that conflicts with another one is run again, so that no update is lost. The statements are those of SQLite with
-other placeholders; `postgres.sql` replaces the ones that must differ. Each statement sees the rows of its tenant only:
-row-level security checks it a second time.
+A write locks its subject, its tenant or everything before it reads, so that no update is lost. The statements are
+those of SQLite with other placeholders; `postgres.sql` replaces the ones that must differ. Each statement sees the rows
+of its tenant only: row-level security checks it a second time.
 """
 
 import asyncio
 import logging
-import random
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +28,7 @@ from cuebook.storage.database.statements import (
     prepared_statements,
     translated,
 )
-from cuebook.storage.database.transaction import Failpoints, Transaction
+from cuebook.storage.database.transaction import ALL, Failpoints, Transaction
 
 T = TypeVar("T")
 
@@ -39,12 +38,10 @@ CONNECTIONS: Final = 8
 CONNECT_S: Final = 5.0
 #: Connections that a transaction may lose before it fails, each to a server that has restarted.
 LOST: Final = CONNECTIONS
-#: Seconds for which a write that conflicts with others is repeated, as long as SQLite waits for its lock.
+#: Seconds for which a write waits for others, as long as SQLite waits for its lock.
 PATIENCE_S: Final = 30.0
-#: Attempts beside other writes; later ones run alone.
-TOGETHER: Final = 5
-#: The longest pause before the second attempt, in seconds; it doubles up to half a second.
-PAUSE_S: Final = 0.005
+#: Seconds before a write that lost against another one runs again.
+PAUSE_S: Final = 0.01
 #: Seconds after which the server ends a transaction without a next statement: of a process that was cut off or stopped,
 #: whose locks would delay the others.
 SILENT_S: Final = 15
@@ -74,16 +71,13 @@ log: Final = logging.getLogger("cuebook.storage")
 #: The advisory lock under which one process creates or migrates the tables.
 _CREATE: Final = 0x63756562
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
-#: The advisory lock that writes share, and that one takes for itself which conflicts again and again.
-_WRITES: Final = 0x63756577
-_WRITE: Final = f"BEGIN ISOLATION LEVEL SERIALIZABLE;SELECT pg_advisory_xact_lock_shared({_WRITES});"
+_WRITE: Final = f"BEGIN ISOLATION LEVEL READ COMMITTED;SET LOCAL lock_timeout = '{PATIENCE_S}s';"
+_LOCK: Final = "SELECT pg_advisory_xact_lock(%s)"
 _TENANT: Final = "SELECT set_config('cuebook.tenant', %s, true);"
 #: How libpq describes a failed connection: host or socket, port, and the cause.
 _FAILED: Final = re.compile(
     r'connection to server (?:at|on socket) "([^"]+)"(?:, port (\d+))? failed: (?:FATAL: +)?(.+)'
 )
-#: The tenant of a transaction over all tenants, which no tenant can have as its name.
-ALL: Final = "*"
 
 
 class PostgresDatabase:
@@ -99,7 +93,7 @@ class PostgresDatabase:
         self.is_full = False
         self._failpoints = failpoints or Failpoints()
         self._statements = prepared_statements("postgresql")
-        self._begin = {begin: begin + (f"SET LOCAL ROLE {ROLE};" if role else "") for begin in (_READ, _WRITE)}
+        self._role = f"SET LOCAL ROLE {ROLE};" if role else ""
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="cuebook-postgres")
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # each call that fails says it
         self._pool = ConnectionPool(
@@ -123,8 +117,8 @@ class PostgresDatabase:
     async def read(self, work: Callable[[Transaction], T]) -> T:
         return await self._run(lambda: self._read(work))
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
-        return await self._run(lambda: self._write(work))
+    async def write(self, work: Callable[[Transaction], T], *, tenant: str = "", subject: str = "") -> T:
+        return await self._run(lambda: self._write(work, _WRITE + _locks(tenant, subject)))
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._pool.closed:
@@ -135,11 +129,11 @@ class PostgresDatabase:
     def _read(self, work: Callable[[Transaction], T]) -> T:
         return self._tried(lambda connection: work(self._transaction(connection, _READ)))
 
-    def _write(self, work: Callable[[Transaction], T]) -> T:
+    def _write(self, work: Callable[[Transaction], T], begin: str) -> T:
         from psycopg import OperationalError
 
         def attempt(connection: Any) -> T:
-            transaction = self._transaction(connection, _WRITE)
+            transaction = self._transaction(connection, begin)
             result = work(transaction)
             self._failpoints("commit.before")
             try:
@@ -162,21 +156,25 @@ class PostgresDatabase:
     def _tried(self, work: Callable[[Any], T]) -> T:
         """Run work on a connection; again after a conflict with other writes, or if the connection was lost."""
         from psycopg import Error, OperationalError
-        from psycopg.errors import DeadlockDetected, FeatureNotSupported, SerializationFailure, UniqueViolation
+        from psycopg.errors import (
+            DeadlockDetected,
+            FeatureNotSupported,
+            LockNotAvailable,
+            SerializationFailure,
+            UniqueViolation,
+        )
         from psycopg_pool import PoolTimeout
 
         lost, until = 0, time.monotonic() + PATIENCE_S
-        attempt = 0
         while True:
             try:
-                with self._pool.connection() as connection, _alone(connection, enabled=attempt >= TOGETHER):
+                with self._pool.connection() as connection:
                     return work(connection)
-            except (DeadlockDetected, SerializationFailure, UniqueViolation) as error:  # UniqueViolation: of numbers
+            except (DeadlockDetected, LockNotAvailable, SerializationFailure, UniqueViolation) as error:
                 if time.monotonic() > until:
-                    msg = f"The store is busy: a write conflicted with others for {PATIENCE_S:.0f} s. Try again."
+                    msg = f"The store is busy: a write waited for others for {PATIENCE_S:.0f} s. Try again."
                     raise BackendError(msg, retryable=True) from error
-                time.sleep(random.random() * min(0.5, PAUSE_S * 2**attempt))  # noqa: S311  # not a secret
-                attempt = min(attempt + 1, 9)
+                time.sleep(PAUSE_S)
             except PoolTimeout as error:
                 raise explain(error) from error
             except FeatureNotSupported as error:  # a newer process added a column: prepare the statement again
@@ -191,7 +189,7 @@ class PostgresDatabase:
                 raise explain(error) from error
 
     def _transaction(self, connection: Any, begin: str) -> "_PostgresTransaction":
-        session = _Session(connection, self._begin[begin])
+        session = _Session(connection, begin + self._role)
         return _PostgresTransaction(session, self._statements, self._failpoints)
 
     async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:
@@ -349,20 +347,24 @@ class _PostgresTransaction(Transaction):
     def within(self, scope: Scope) -> Transaction:
         return _PostgresTransaction(self.session, self._statements, self.failpoint, scope)
 
+    def lock(self, name: str) -> None:
+        self._execute(_LOCK, (_lock_key(self.scope.tenant, name),))
 
-@contextmanager
-def _alone(connection: Any, *, enabled: bool) -> Iterator[None]:
-    """Let no other write run, if enabled. The lock comes before the transaction, whose snapshot must be newer."""
-    if not enabled:
-        yield
-        return
-    connection.execute(f"SELECT set_config('idle_session_timeout', '{SILENT_S}s', false), pg_advisory_lock({_WRITES})")
-    try:
-        yield
-    finally:
-        if not connection.broken:
-            connection.rollback()
-            connection.execute(f"SELECT pg_advisory_unlock({_WRITES}), set_config('idle_session_timeout', '0', false)")
+
+def _locks(tenant: str, subject: str) -> str:
+    """Return the statement that locks everything, a tenant or one of its subjects, and shares the locks above it."""
+    *shared, last = [
+        _lock_key(),
+        *([_lock_key(tenant)] if tenant else []),
+        *([_lock_key(tenant, subject)] if subject else []),
+    ]
+    return f"SELECT {''.join(f'pg_advisory_xact_lock_shared({key}), ' for key in shared)}pg_advisory_xact_lock({last});"
+
+
+def _lock_key(*names: str) -> int:
+    """Return the number of a lock: 64 bits of a hash of its names."""
+    digest = sha256("\0".join(names).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def _unknown(error: BaseException) -> BackendError:

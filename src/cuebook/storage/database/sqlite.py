@@ -96,7 +96,7 @@ class SqliteDatabase:
     def shared(self) -> bool:
         return self.holders.has_others()
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
+    async def write(self, work: Callable[[Transaction], T], *, tenant: str = "", subject: str = "") -> T:  # noqa: ARG002  # a file has one writer
         return await asyncio.wrap_future(
             self._writer.submit(lambda connection: work(transaction_on(connection, self._failpoints)))
         )

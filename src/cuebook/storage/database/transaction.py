@@ -2,7 +2,8 @@
 
 A noun of the store is a subclass of `Noun`. Its methods are written as synchronous functions of a transaction;
 `@read` and `@write` turn them into coroutines that run in a thread for a caller's scope, `@read_all` and `@write_all`
-into ones over all tenants.
+into ones over all tenants. A write runs alone in its tenant. Only those marked with `@write_conversation` or
+`@write_lease` run at the same time, if of different conversations. What these share, they lock (`Transaction.lock`).
 """
 
 import os
@@ -37,6 +38,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 N = TypeVar("N", bound="Noun")
 S = TypeVar("S", bound=Struct)
+#: The tenant of a transaction over all tenants, which no tenant can have as its name.
+ALL: Final = "*"
 #: The result of a statement; psycopg's cursor has the same methods.
 Cursor = sqlite3.Cursor
 
@@ -177,6 +180,12 @@ class Transaction:
         row = self.run(name, **values).fetchone()
         return None if row is None else row[0]
 
+    def lock(self, name: str) -> None:
+        """Wait until no other write of the tenant has a lock of this name. It ends with the transaction.
+
+        A SQLite file has one writer, which needs none.
+        """
+
 
 # ---- Idempotency-Keys ----------------------------------------------------------------------------------------------
 
@@ -198,6 +207,8 @@ class KeyedRequest:
     """
 
     def __init__(self, *, tenant: str, key: str, digest: bytes, name: str, at: float) -> None:
+        self.tenant = tenant
+        self.subject = f"key {key}"
         self._place = {"tenant": tenant, "key": key}
         self._name = name
         self._digest = digest
@@ -227,6 +238,7 @@ class KeyedRequest:
         """
         if self._ended:
             return work()
+        transaction.within(Scope(self.tenant)).lock(self.subject)
         row = self._row(transaction)
         if row is not None and row["response"][:1] != _UNFINISHED:
             raise AnsweredError
@@ -300,8 +312,11 @@ class Database(Protocol):
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Run a function in one snapshot, in a thread."""
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run a function in one transaction, in a thread. An exception undoes all its changes."""
+    async def write(self, work: Callable[[Transaction], T], *, tenant: str = "", subject: str = "") -> T:
+        """Run a function in one transaction, in a thread. An exception undoes all its changes.
+
+        No other write runs at the same time: none at all, none of the tenant, or none of the tenant about the subject.
+        """
 
     async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:
         """Remove erased data from files; return False while another reader uses them.
@@ -345,18 +360,32 @@ def write_all(
     method: Callable[Concatenate[N, Transaction, P], T],
 ) -> Callable[Concatenate[N, P], Coroutine[Any, Any, T]]:
     """Make a method of a noun write in one transaction, once for each request with an Idempotency-Key."""
+    return _writing(method, lambda *_: ("", ""))
+
+
+def write_lease(
+    method: Callable[Concatenate[N, Transaction, P], T],
+) -> Callable[Concatenate[N, P], Coroutine[Any, Any, T]]:
+    """Make a method of a noun write about the conversation of a lease, its first argument."""
+    return _writing(method, lambda lease, *_: (lease.scope.tenant, lease.conversation))
+
+
+def _writing(
+    method: Callable[Concatenate[N, Transaction, P], T], subject_of: Callable[..., tuple[str, str]]
+) -> Callable[Concatenate[N, P], Coroutine[Any, Any, T]]:
     returns = cache(lambda: get_type_hints(method)["return"])
 
     @wraps(method)
     async def call(noun: N, /, *args: P.args, **values: P.kwargs) -> T:
+        tenant, subject = subject_of(*args)
         request = _RUNNING.get()
-        if request is None:
-            return await noun.database.write(lambda transaction: method(noun, transaction, *args, **values))
-        return await noun.database.write(
-            lambda transaction: request.replay_or_run(
-                transaction, lambda: method(noun, transaction, *args, **values), returns()
-            )
-        )
+
+        def work(transaction: Transaction) -> T:
+            if request is None:
+                return method(noun, transaction, *args, **values)
+            return request.replay_or_run(transaction, lambda: method(noun, transaction, *args, **values), returns())
+
+        return await noun.database.write(work, tenant=tenant, subject=subject)
 
     return call
 
@@ -372,7 +401,19 @@ def write(
     method: Callable[Concatenate[N, Transaction, P], T],
 ) -> Callable[Concatenate[N, Scope, P], Coroutine[Any, Any, T]]:
     """Make a method of a noun write in one transaction of a caller, whose scope is its first argument."""
-    return write_all(_scoped(method))
+    return _writing(_scoped(method), lambda scope, *_: (scope.tenant, ""))
+
+
+def write_conversation(
+    method: Callable[Concatenate[N, Transaction, P], T],
+) -> Callable[Concatenate[N, Scope, P], Coroutine[Any, Any, T]]:
+    """Make a method of a noun write about one conversation: that of its first argument after the scope."""
+
+    def subject_of(scope: Scope, about: Any, *_: Any) -> tuple[str, str]:
+        conversation = getattr(about, "conversation", about)
+        return scope.tenant, getattr(conversation, "id", conversation)
+
+    return _writing(_scoped(method), subject_of)
 
 
 def _scoped(method: Callable[Concatenate[N, Transaction, P], T]) -> Callable[Concatenate[N, Transaction, Scope, P], T]:
