@@ -9,9 +9,11 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from hashlib import sha256
+from select import select
 from sqlite3 import Cursor  # psycopg's has the same methods
 from typing import Any, Final, TypeVar
 
@@ -70,10 +72,13 @@ WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace"""
 log: Final = logging.getLogger("cuebook.storage")
 #: The advisory lock under which one process creates or migrates the tables.
 _CREATE: Final = 0x63756562
-_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"
-_WRITE: Final = f"BEGIN ISOLATION LEVEL READ COMMITTED;SET LOCAL lock_timeout = '{PATIENCE_S}s';"
-_LOCK: Final = "SELECT pg_advisory_xact_lock(%s)"
-_TENANT: Final = "SELECT set_config('cuebook.tenant', %s, true);"
+_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_TENANT: Final = "SELECT set_config('cuebook.tenant', %s, true)"
+_ROLE: Final = f", set_config('role', '{ROLE}', true)"
+_WAITS: Final = f", set_config('lock_timeout', '{PATIENCE_S}s', true)"
+_LOCK: Final = "pg_advisory_xact_lock(%s)"
+_SHARE: Final = "pg_advisory_xact_lock_shared(%s)"
 #: How libpq describes a failed connection: host or socket, port, and the cause.
 _FAILED: Final = re.compile(
     r'connection to server (?:at|on socket) "([^"]+)"(?:, port (\d+))? failed: (?:FATAL: +)?(.+)'
@@ -93,7 +98,7 @@ class PostgresDatabase:
         self.is_full = False
         self._failpoints = failpoints or Failpoints()
         self._statements = prepared_statements("postgresql")
-        self._role = f"SET LOCAL ROLE {ROLE};" if role else ""
+        self._role = _ROLE if role else ""
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="cuebook-postgres")
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # each call that fails says it
         self._pool = ConnectionPool(
@@ -118,7 +123,7 @@ class PostgresDatabase:
         return await self._run(lambda: self._read(work))
 
     async def write(self, work: Callable[[Transaction], T], *, tenant: str = "", subject: str = "") -> T:
-        return await self._run(lambda: self._write(work, _WRITE + _locks(tenant, subject)))
+        return await self._run(lambda: self._write(work, _lock_keys(tenant, subject)))
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._pool.closed:
@@ -127,25 +132,30 @@ class PostgresDatabase:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        return self._tried(lambda connection: work(self._transaction(connection, _READ)))
+        def attempt(session: _Session) -> T:
+            result = work(self._transaction(session))
+            session.end()
+            return result
 
-    def _write(self, work: Callable[[Transaction], T], begin: str) -> T:
+        return self._tried(attempt, _READ, self._role)
+
+    def _write(self, work: Callable[[Transaction], T], locks: Sequence[int]) -> T:
         from psycopg import OperationalError
 
-        def attempt(connection: Any) -> T:
-            transaction = self._transaction(connection, begin)
-            result = work(transaction)
+        def attempt(session: _Session) -> T:
+            result = work(self._transaction(session))
             self._failpoints("commit.before")
             try:
-                transaction.session.commit()
+                session.commit()
             except OperationalError as error:
-                if connection.broken:  # it may be stored
+                if session.connection.broken:  # it may be stored
                     raise _unknown(error) from error
                 raise
             return result
 
+        settings = ", ".join((self._role + _WAITS, *[_SHARE] * (len(locks) - 1), _LOCK))
         try:
-            result = self._tried(attempt)
+            result = self._tried(attempt, _WRITE, settings, locks)
         except StoreFull:
             self.is_full = True
             raise
@@ -153,7 +163,7 @@ class PostgresDatabase:
         self._failpoints("commit.after")
         return result
 
-    def _tried(self, work: Callable[[Any], T]) -> T:
+    def _tried(self, work: Callable[["_Session"], T], begin: str, settings: str, locks: Sequence[int] = ()) -> T:
         """Run work on a connection; again after a conflict with other writes, or if the connection was lost."""
         from psycopg import Error, OperationalError
         from psycopg.errors import (
@@ -168,8 +178,8 @@ class PostgresDatabase:
         lost, until = 0, time.monotonic() + PATIENCE_S
         while True:
             try:
-                with self._pool.connection() as connection:
-                    return work(connection)
+                with self._pool.connection() as connection, connection.pipeline() as pipeline:
+                    return work(_Session(pipeline, connection, begin, settings, locks))
             except (DeadlockDetected, LockNotAvailable, SerializationFailure, UniqueViolation) as error:
                 if time.monotonic() > until:
                     msg = f"The store is busy: a write waited for others for {PATIENCE_S:.0f} s. Try again."
@@ -188,8 +198,7 @@ class PostgresDatabase:
             except (Error, UnicodeError, OverflowError) as error:
                 raise explain(error) from error
 
-    def _transaction(self, connection: Any, begin: str) -> "_PostgresTransaction":
-        session = _Session(connection, begin + self._role)
+    def _transaction(self, session: "_Session") -> "_PostgresTransaction":
         return _PostgresTransaction(session, self._statements, self._failpoints)
 
     async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:
@@ -278,7 +287,8 @@ def _vacuumed(connection: Any, what: str) -> bool:
 
 
 def _configure(connection: Any) -> None:
-    """Let a connection prepare every statement that it runs often. The server infers the types of numbers."""
+    """Let a connection prepare frequent statements and count rows. The server infers the types of numbers."""
+    from psycopg import Cursor
     from psycopg.types.numeric import FloatDumper
 
     class Number(FloatDumper):
@@ -289,42 +299,58 @@ def _configure(connection: Any) -> None:
 
     for kind in (int, float):
         connection.adapters.register_dumper(kind, Number)
+
+    class PipelinedCursor(Cursor[Any]):
+        @property
+        def rowcount(self) -> int:
+            if self.pgresult is None:  # it was not sent yet
+                with self.connection.pipeline():  # its end waits for all results
+                    pass
+            return super().rowcount
+
     connection.prepared_max = PREPARED
+    connection.cursor_factory = PipelinedCursor
     connection.execute(f"SET idle_in_transaction_session_timeout = '{SILENT_S}s'")
 
 
 class _Session:
-    """A transaction of a connection. Its first statement begins it, in the same message.
+    """A transaction of a connection, begun by its first statement.
 
-    A message of several statements has its values in its text. Other statements are prepared.
+    Its connection is in pipeline mode: a statement is sent with the next one whose result is read.
     """
 
-    def __init__(self, connection: Any, begin: str) -> None:
-        self._connection = connection
-        self._before = begin
+    def __init__(self, pipeline: Any, connection: Any, begin: str, settings: str, locks: Sequence[int]) -> None:
+        self.connection = connection
+        self._pipeline = pipeline
+        self._begin, self._settings, self._locks = begin, settings, locks
         self._tenant = ""
         self.kinds: set[str] = set()  # of the work that it leaves
 
     def execute(self, sql: str, values: tuple[Any, ...], *, tenant: str) -> Cursor:
         """Run a statement for a tenant, or for ALL."""
-        from psycopg import ClientCursor
+        if tenant != self._tenant:
+            if self._begin:
+                self.connection.execute(self._begin)
+            self.connection.execute(_TENANT + self._settings, (tenant, *self._locks))
+            self._begin, self._settings, self._locks, self._tenant = "", "", (), tenant
+        cursor: Cursor = self.connection.execute(sql, values)
+        server = self.connection.pgconn
+        while server.flush():  # psycopg waits for results before it has sent large values
+            if select([server.socket], [server.socket], [])[0]:
+                server.consume_input()
+        return cursor
 
-        if tenant == self._tenant:
-            return self._connection.execute(sql, values)  # type: ignore[no-any-return]
-        before, self._before, self._tenant = self._before + _TENANT, "", tenant
-        cursor: Any = ClientCursor(self._connection).execute(before + sql, (tenant, *values))
-        for _ in range(before.count(";")):
-            cursor.nextset()  # the results of the statements before it
-        return cursor  # type: ignore[no-any-return]
+    def end(self) -> None:
+        """End the transaction with the next message."""
+        if self._tenant:
+            self.connection.execute("COMMIT")
 
     def commit(self) -> None:
         """Commit, and wake the workers for the work that it leaves."""
-        from psycopg import ClientCursor
-
         if self.kinds:
-            ClientCursor(self._connection).execute("SELECT wake(%s);COMMIT", (sorted(self.kinds),))
-        else:
-            self._connection.commit()
+            self.connection.execute("SELECT wake(%s)", (sorted(self.kinds),))
+        self.end()
+        self._pipeline.sync()
 
 
 class _PostgresTransaction(Transaction):
@@ -348,17 +374,13 @@ class _PostgresTransaction(Transaction):
         return _PostgresTransaction(self.session, self._statements, self.failpoint, scope)
 
     def lock(self, name: str) -> None:
-        self._execute(_LOCK, (_lock_key(self.scope.tenant, name),))
+        self._execute(f"SELECT {_LOCK}", (_lock_key(self.scope.tenant, name),))
 
 
-def _locks(tenant: str, subject: str) -> str:
-    """Return the statement that locks everything, a tenant or one of its subjects, and shares the locks above it."""
-    *shared, last = [
-        _lock_key(),
-        *([_lock_key(tenant)] if tenant else []),
-        *([_lock_key(tenant, subject)] if subject else []),
-    ]
-    return f"SELECT {''.join(f'pg_advisory_xact_lock_shared({key}), ' for key in shared)}pg_advisory_xact_lock({last});"
+def _lock_keys(tenant: str, subject: str) -> list[int]:
+    """Return the locks of a write about everything, a tenant or a subject of it: shared ones, and its own last."""
+    names = ((), (tenant,), (tenant, subject))
+    return [_lock_key(*each) for each in names[: 1 + bool(tenant) + bool(subject)]]
 
 
 def _lock_key(*names: str) -> int:
