@@ -148,12 +148,35 @@ async def test_a_text_that_cannot_be_stored_is_invalid_input(store: Store) -> No
         await store.keys.add(HERE, msgspec.structs.replace(KEY, name="\x00"), b"digest")
 
 
+def numbered(sql: str) -> str:
+    """Return a statement with the placeholders of the server."""
+    number = count(1)
+    return re.sub("%s", lambda _: f"${next(number)}", prepared(sql, "postgresql")[0]).replace("%%", "%")
+
+
 def test_the_server_infers_the_type_of_each_value(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         for name, sql in load_statements("postgresql").items():
-            text, number = prepared(sql, "postgresql")[0], count(1)
-            text = re.sub("%s", lambda _, number=number: f"${next(number)}", text).replace("%%", "%")
-            connection.execute(f"PREPARE {name} AS {text}".encode())
+            connection.execute(f"PREPARE {name} AS {numbered(sql)}".encode())
+
+
+@pytest.mark.parametrize(
+    "name", ["search_posts", "search_posts_of_owner", "search_count", "memory_find", "memory_counts"]
+)
+def test_a_search_for_words_needs_no_scan_of_a_table_under_policies(url: str, name: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("SET LOCAL ROLE cuebook_app")
+        connection.execute("SET LOCAL enable_seqscan = off")  # only a plan without an alternative scans a table
+        sql = numbered(load_statements("postgresql")[name])
+        plan = connection.execute(f"EXPLAIN (GENERIC_PLAN) {sql}".encode()).fetchall()
+    assert not [step for (step,) in plan if "Seq Scan on" in step]
+
+
+def test_a_superuser_lets_policies_use_the_index_of_words(url: str) -> None:
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT proleakproof FROM pg_proc WHERE proname = 'ts_match_vq'").fetchone() == (
+            True,
+        )
 
 
 def test_no_join_uses_a_cast_value_which_row_level_security_checks_after_reading_all_rows() -> None:

@@ -136,8 +136,8 @@ def akin_among(min_similarity: float, count: int) -> float:
     return min_similarity * (1 - LONE * (1 - min(1.0, math.log(max(1, count)) / math.log(MANY))))
 
 
-def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, str | None] | None:
-    """Return the values of a full-text search, None without a term: `match` for FTS5, or lists `words` and `scopes`.
+def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, str] | None:
+    """Return the values of a full-text search, None without a term: `match` for FTS5, or the list `words`.
 
     `scope` is a token, or several of which a row has one. Every second post contains a speaker's name, so names are
     searched only if the query has nothing else. Without a token the caller limits the rows itself: bm25 would scan all
@@ -153,7 +153,6 @@ def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, s
     return {
         "match": f"scope : {within} AND " * (scope is not None) + f"key : ({wanted})",
         "words": json.dumps(list(words)),
-        "scopes": None if scope is None else json.dumps(list(tokens)),
     }
 
 

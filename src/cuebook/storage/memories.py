@@ -159,7 +159,7 @@ def matching(
     match = match_values(query, token)
     if match is None:
         return MemoryMatches(held=here.held, frequencies=counts)
-    results = transaction.run("memory_find", **match, at=memory_query.at, limit=memory_query.limit)
+    results = transaction.run("memory_find", **match, token=token, at=memory_query.at, limit=memory_query.limit)
     return MemoryMatches(found=tuple(no for (no,) in results), held=here.held, frequencies=counts)
 
 

@@ -1,21 +1,31 @@
 -- Statements that differ on PostgreSQL: full-text search, lists as one row, and functions with other names.
--- Functions of SQLite that PostgreSQL lacks are in `postgres_schema.sql`.
+-- Functions of SQLite that PostgreSQL lacks are in `postgres_schema.sql`. A query of words is computed in a subquery, once: the plan of a
+-- prepared statement would compute it for each row.
 
 -- name: search_posts
--- Select the best full-text matches in a row range, by BM25 over all matches there.
-WITH found AS MATERIALIZED (
-    SELECT rowid, string_to_array(key, ' ') AS terms FROM post_text WHERE rowid BETWEEN :first AND :last
-        AND words @@ any_of(:words) AND (CAST(:scopes AS TEXT) IS NULL OR scopes @@ any_of(:scopes))
-), counted AS (
-    SELECT rowid, length, term, count(*) AS count FROM (SELECT rowid, cardinality(terms) AS length, unnest(terms) AS term FROM found) f
-    WHERE term IN (SELECT value FROM json_each(:words)) GROUP BY rowid, length, term
-), usual AS (SELECT count(*) AS posts, avg(cardinality(terms)) AS length FROM found)
-SELECT c.rowid FROM counted c JOIN (SELECT term, count(*) AS posts FROM counted GROUP BY term) t ON t.term = c.term, usual u
-GROUP BY c.rowid ORDER BY sum(bm25(c.count, t.posts, c.length, u.posts, u.length)) DESC, c.rowid LIMIT :limit;
+-- Select the best full-text matches of a conversation, by BM25 over all matches there.
+SELECT r.no FROM (SELECT array_agg(rowid) AS nos, array_agg(key) AS keys FROM post_text
+    WHERE rowid BETWEEN :first AND :last AND words @@ (SELECT any_of(:words))) f, ranked(f.nos, f.keys, :words) r
+ORDER BY r.score DESC, r.no LIMIT :limit;
+
+-- name: search_posts_of_owner
+-- Select the best full-text matches in the conversations of a user and those that they joined, by BM25 over all matches there.
+SELECT r.no FROM (SELECT array_agg(rowid) AS nos, array_agg(key) AS keys FROM (
+    SELECT rowid, key FROM post_text WHERE tenant = :tenant AND owner = :owner AND words @@ (SELECT any_of(:words))
+    UNION ALL
+    SELECT t.rowid, t.key FROM (SELECT value << 32 AS first, (value << 32) + 4294967295 AS last FROM json_numbers(:joined) OFFSET 0) j
+    JOIN post_text t ON t.rowid BETWEEN j.first AND j.last WHERE t.tenant = :tenant AND t.words @@ (SELECT any_of(:words))) t
+) f, ranked(f.nos, f.keys, :words) r ORDER BY r.score DESC, r.no LIMIT :limit;
+
+-- name: search_posts_of_tenant
+-- Select the best full-text matches in a tenant, by BM25 over all matches there.
+SELECT r.no FROM (SELECT array_agg(rowid) AS nos, array_agg(key) AS keys FROM post_text
+    WHERE tenant = :tenant AND owner <> '' AND words @@ (SELECT any_of(:words))) f, ranked(f.nos, f.keys, :words) r
+ORDER BY r.score DESC, r.no LIMIT :limit;
 
 -- name: search_count
 -- Count the matches of a full-text query in a row range.
-SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :last AND words @@ any_of(:words);
+SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :last AND words @@ (SELECT any_of(:words));
 
 -- name: found_posts
 -- Select posts for recall with their indexed words, by seq.
@@ -33,20 +43,15 @@ SELECT 1;
 
 -- name: memory_find
 -- Select the best full-text matches among memories that are valid, or were at a time, by BM25 over all matches.
-WITH found AS MATERIALIZED (
-    SELECT t.rowid, string_to_array(t.key, ' ') AS terms FROM memory_text t JOIN memory m ON m.no = t.rowid
-    WHERE t.tenant = :tenant AND t.scope = CAST(:scopes AS JSONB) ->> 0 AND t.words @@ any_of(:words)
-        AND CASE WHEN CAST(:at AS TEXT) IS NULL THEN m.valid_to IS NULL ELSE m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) END
-), counted AS (
-    SELECT rowid, length, term, count(*) AS count FROM (SELECT rowid, cardinality(terms) AS length, unnest(terms) AS term FROM found) f
-    WHERE term IN (SELECT value FROM json_each(:words)) GROUP BY rowid, length, term
-), usual AS (SELECT count(*) AS posts, avg(cardinality(terms)) AS length FROM found)
-SELECT c.rowid FROM counted c JOIN (SELECT term, count(*) AS posts FROM counted GROUP BY term) t ON t.term = c.term, usual u
-GROUP BY c.rowid ORDER BY sum(bm25(c.count, t.posts, c.length, u.posts, u.length)) DESC, c.rowid LIMIT :limit;
+SELECT r.no FROM (SELECT array_agg(t.rowid) AS nos, array_agg(t.key) AS keys FROM memory_text t JOIN memory m ON m.no = t.rowid
+    WHERE t.tenant = :tenant AND t.scope = :token AND t.words @@ (SELECT any_of(:words))
+    AND CASE WHEN CAST(:at AS TEXT) IS NULL THEN m.valid_to IS NULL ELSE m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) END
+) f, ranked(f.nos, f.keys, :words) r ORDER BY r.score DESC, r.no LIMIT :limit;
 
--- name: memory_count_of_word
--- Count the index rows of a place with a word.
-SELECT count(*) FROM memory_text WHERE tenant = :tenant AND scope = CAST(:scopes AS JSONB) ->> 0 AND words @@ any_of(:words);
+-- name: memory_counts
+-- Count the index rows of a place with each of some words.
+WITH word AS MATERIALIZED (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words))
+SELECT w.value, (SELECT count(*) FROM memory_text t WHERE t.tenant = :tenant AND t.scope = :token AND t.words @@ w.query) FROM word w;
 
 -- name: memory_keys
 -- Select the indexed words of a place's valid memories.

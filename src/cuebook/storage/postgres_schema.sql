@@ -29,3 +29,15 @@ CREATE FUNCTION bm25(count BIGINT, found BIGINT, length INTEGER, all_texts BIGIN
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ln(1 + (all_texts - found + 0.5::float8) / (found + 0.5::float8)) * count * 2.2::float8
         / (count + 1.2::float8 * (0.25::float8 + 0.75::float8 * length / average));
+
+-- The BM25 scores of texts by their words. The matches of a query are all that is counted.
+CREATE FUNCTION ranked(nos BIGINT[], keys TEXT[], words TEXT) RETURNS TABLE (no BIGINT, score DOUBLE PRECISION) LANGUAGE sql IMMUTABLE PARALLEL SAFE
+AS $$
+    WITH found AS MATERIALIZED (SELECT t.no, string_to_array(t.key, ' ') AS terms FROM unnest(nos, keys) AS t (no, key)
+    ), counted AS (
+        SELECT f.no, length, term, count(*) AS count FROM (SELECT e.no, cardinality(terms) AS length, unnest(terms) AS term FROM found e) f
+        WHERE term IN (SELECT value FROM json_each(words)) GROUP BY f.no, length, term
+    ), usual AS (SELECT count(*) AS posts, avg(cardinality(terms)) AS length FROM found)
+    SELECT c.no, sum(bm25(c.count, t.posts, c.length, u.posts, u.length)) FROM counted c
+    JOIN (SELECT term, count(*) AS posts FROM counted GROUP BY term) t ON t.term = c.term, usual u GROUP BY c.no
+$$;

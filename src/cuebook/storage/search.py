@@ -13,14 +13,12 @@ from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_values, read_query
 from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
-from cuebook.storage.database.columns import LARGEST
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.tree import SHIFT, Runs, on_path, owner_token, runs_to, tenant_token, text_of
 from cuebook.storage.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
 
 NOTHING = SearchResult()
 _SEQ = (1 << SHIFT) - 1
-_ALL_ROWS = {"first": 0, "last": LARGEST}
 #: A conversation with at most so many posts is searched for every query word.
 SMALL = 2_000
 #: A larger one is searched for the rarest words, up to about so many posts in total: a word that occurs everywhere
@@ -131,10 +129,9 @@ def rarest_words(transaction: Transaction, words: Words, query: Query, token: st
 
     Counting costs the memories with a word, once for each state of the place.
     """
-    for term in query.terms:
-        if term not in words.counts:
-            values = match_values(Query(text="", terms=(term,)), token) or {}
-            words.counts[term] = transaction.value("memory_count_of_word", **values)
+    if missing := [term for term in query.terms if term not in words.counts]:
+        found = transaction.run("memory_counts", words=json.dumps(missing), token=token)
+        words.counts |= dict.fromkeys(missing, 0) | dict(found.fetchall())
     counts = {term: words.counts[term] for term in query.terms}
     return Query(text=query.text, terms=tuple(rarest(counts))), counts
 
@@ -190,7 +187,11 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
         topic = {term: count for term, count in frequencies.items() if term not in query.names}
         if chosen := rarest(topic):  # speakers' names alone are not searched
             query = Query(text=query.text, terms=tuple(chosen))
-    hits = [rowid & _SEQ for rowid in _match(row.transaction, query, None, rows_of(row.no), search_look.limit)]
+    values = match_values(query, None)
+    matched = (
+        row.transaction.run("search_posts", **values, **rows_of(row.no), limit=search_look.limit) if values else ()
+    )
+    hits = [rowid & _SEQ for (rowid,) in matched]
     if posts <= SMALL and len(hits) >= search_look.limit:
         frequencies = {term: search_cache.count(row, term) for term in query.terms}
     close = _close(row, search_look, search_cache)
@@ -228,13 +229,15 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
 
     Only head paths are searched. Vectors are compared in the conversations with full-text hits and in the newest.
     """
-    tokens: list[str] = [tenant_token(transaction.scope.tenant)]
-    joined: list[int] = []
-    if transaction.scope.user is not None:
+    tenant, user = transaction.scope.tenant, transaction.scope.user
+    statement, owner, joined = "search_posts_of_tenant", tenant_token(tenant), list[int]()
+    if user is not None:
         joined = [no for (no,) in transaction.run("conversations_joined", limit=JOINED)]
-        tokens = [owner_token(transaction.scope.tenant, transaction.scope.user), *(f"c{no}" for no in joined)]
+        statement, owner = "search_posts_of_owner", owner_token(tenant, user)
+    values = match_values(read_query(search_look.text), [owner, *(f"c{no}" for no in joined)])
+    place = {"owner": owner, "joined": json.dumps(joined), "limit": search_look.limit}
     by_conversation: dict[int, list[int]] = {}
-    for rowid in _match(transaction, read_query(search_look.text), tokens, _ALL_ROWS, search_look.limit):
+    for (rowid,) in transaction.run(statement, **values, **place) if values else ():
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
     if search_look.dense is not None and transaction.scope.user:
         own = scopes_of(transaction, transaction.scope.user, search_look.dense.model, limit=CONVERSATIONS)
@@ -288,15 +291,6 @@ def rows_of(no: int) -> dict[str, int]:
     It limits a search without an additional term.
     """
     return {"first": no << SHIFT, "last": no << SHIFT | _SEQ}
-
-
-def _match(
-    transaction: Transaction, query: Query, tokens: Sequence[str] | None, bounds: Mapping[str, int], limit: int
-) -> list[int]:
-    values = match_values(query, tokens)
-    if values is None:
-        return []
-    return [rowid for (rowid,) in transaction.run("search_posts", **values, limit=limit, **bounds)]
 
 
 def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> list[PostMatch]:

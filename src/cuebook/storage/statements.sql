@@ -393,6 +393,14 @@ DELETE FROM idempotency WHERE (tenant, key) IN (
 -- Select the best full-text matches in a range of rows.
 SELECT rowid FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :first AND :last ORDER BY bm25(post_text, 0.0, 1.0) LIMIT :limit;
 
+-- name: search_posts_of_owner
+-- Select the best full-text matches in the conversations of a user and those that they joined.
+SELECT rowid FROM post_text WHERE post_text MATCH :match ORDER BY bm25(post_text, 0.0, 1.0) LIMIT :limit;
+
+-- name: search_posts_of_tenant
+-- Select the best full-text matches in a tenant.
+SELECT rowid FROM post_text WHERE post_text MATCH :match ORDER BY bm25(post_text, 0.0, 1.0) LIMIT :limit;
+
 -- name: search_count
 -- Count the rows of a range with a term.
 SELECT count(*) FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :first AND :last;
@@ -668,9 +676,10 @@ LIMIT :limit;
 SELECT m.* FROM json_each(:said) j CROSS JOIN memory m
     ON m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.said = CAST(j.value AS INTEGER);
 
--- name: memory_count_of_word
--- Count the index rows of a place with a word.
-SELECT count(*) FROM memory_text WHERE memory_text MATCH :match;
+-- name: memory_counts
+-- Count the index rows of a place with each of some words.
+SELECT value, (SELECT count(*) FROM memory_text WHERE memory_text MATCH 'scope : "' || :token || '" AND key : "' || value || '"')
+FROM json_each(:words);
 
 -- name: memory_held
 -- Count the valid memories of a place.

@@ -12,7 +12,7 @@ from cuebook.records.turn import WorkUsage
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
 from cuebook.storage.database.columns import Row, columns, decode, encode, encode_json, record
-from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write, write_conversation
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write_conversation
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import on_path, runs_to, with_bodies
 
@@ -110,7 +110,7 @@ class TuningStore(Noun):
         newest = transaction.value("tuning_latest", **whose)
         return runs, saved, decode(TuningState, newest) if newest else None
 
-    @write
+    @write_conversation
     def add_work(self, transaction: Transaction, conversation: str, usages: Sequence[WorkUsage]) -> None:
         """Add the usage of background model calls to a conversation, unless it is gone."""
         row = access.find(transaction, conversation)

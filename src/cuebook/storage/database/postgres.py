@@ -333,7 +333,7 @@ class _Session:
                 self.connection.execute(self._begin)
             self.connection.execute(_TENANT + self._settings, (tenant, *self._locks))
             self._begin, self._settings, self._locks, self._tenant = "", "", (), tenant
-        cursor: Cursor = self.connection.execute(sql, values)
+        cursor: Cursor = self.connection.execute(sql, values, binary=True)
         server = self.connection.pgconn
         while server.flush():  # psycopg waits for results before it has sent large values
             if select([server.socket], [server.socket], [])[0]:

@@ -82,11 +82,10 @@ _PARAMETER = re.compile(r"'[^']*'|(?<!:):(?P<name>\w+)|%")
 #: What PostgreSQL writes differently in the schema.
 _FULL_TEXT_TABLE = r"""CREATE \1 (
     rowid BIGINT PRIMARY KEY, tenant TEXT NOT NULL DEFAULT current_setting('cuebook.tenant'),
-    scope TEXT NOT NULL, key TEXT NOT NULL,
-    words TSVECTOR NOT NULL GENERATED ALWAYS AS (words_of(key)) STORED,
-    scopes TSVECTOR NOT NULL GENERATED ALWAYS AS (words_of(scope)) STORED
+    scope TEXT NOT NULL, key TEXT NOT NULL, owner TEXT NOT NULL GENERATED ALWAYS AS (split_part(scope, ' ', 2)) STORED,
+    words TSVECTOR NOT NULL GENERATED ALWAYS AS (words_of(key)) STORED
 );
-CREATE INDEX \2_words ON \2 USING gin (words, scopes)"""
+CREATE INDEX \2_words ON \2 USING gin (words)"""
 #: The same for statements, apart from those that `postgres.sql` replaces.
 _POSTGRES_STATEMENTS: Final = (
     # a cast of a joined value keeps row-level security from using an index
@@ -111,6 +110,7 @@ _POSTGRES_SCHEMA: Final = (
     (r"(memory_(?:standing|always) ON .+ confidence)\)", r"\1, no)"),  # SQLite's indexes end with it
     (r"CREATE VIRTUAL (TABLE (\w+)) USING .+\)", _FULL_TEXT_TABLE),
     (r"(CREATE INDEX memory_text)_words.+", r"\g<0>;\n\1_scope ON memory_text (tenant, scope)"),  # one per memory
+    (r"(CREATE INDEX post_text)_words.+", r"\g<0>\n\1_owner ON post_text (tenant, owner);"),
 )
 
 
