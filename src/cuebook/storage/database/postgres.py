@@ -297,7 +297,7 @@ def _configure(connection: Any) -> None:
         def dump(self, obj: float) -> bytes:
             return (int if isinstance(obj, int) else float).__repr__(obj).encode()
 
-    for kind in (int, float):
+    for kind in (int, float, bool):
         connection.adapters.register_dumper(kind, Number)
 
     class PipelinedCursor(Cursor[Any]):
