@@ -51,7 +51,7 @@ def scale(run: Run) -> Iterator[Figure]:
             figures, database = _processes(run, url)
             yield from figures
         if run.peers:
-            yield from _simulated(run, {"app": app, "database": database, "messages": 40, **_NETWORK})
+            yield from _simulated(run, {"app": app, "database": database, "messages": 33, **_NETWORK})
         with _database(server) as url:
             yield from asyncio.run(_memories(run, url))
 
