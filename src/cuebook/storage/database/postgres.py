@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from select import select
 from sqlite3 import Cursor  # psycopg's has the same methods
@@ -288,7 +288,7 @@ def _vacuumed(connection: Any, what: str) -> bool:
 
 def _configure(connection: Any) -> None:
     """Let a connection prepare frequent statements and count rows. The server infers the types of numbers."""
-    from psycopg import Cursor
+    from psycopg import Cursor, ProgrammingError
     from psycopg.types.numeric import FloatDumper
 
     class Number(FloatDumper):
@@ -303,9 +303,9 @@ def _configure(connection: Any) -> None:
     class PipelinedCursor(Cursor[Any]):
         @property
         def rowcount(self) -> int:
-            if self.pgresult is None:  # it was not sent yet
-                with self.connection.pipeline():  # its end waits for all results
-                    pass
+            if self.pgresult is None:
+                with suppress(ProgrammingError):  # it has no rows
+                    self.scroll(0)  # waits for its result
             return super().rowcount
 
     connection.prepared_max = PREPARED
