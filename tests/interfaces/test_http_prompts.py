@@ -606,3 +606,12 @@ def test_clusters_use_the_embedder_and_fall_back_to_words() -> None:
         embedder.fails = True
         result = cue.prompts.clusters()
         assert (result.by, bool(result.instead)) == ("words", True)
+
+
+def test_a_prompt_with_a_secret_is_stored_only_by_force(client: httpx.Client) -> None:
+    body = {"slug": "deploy", "sections": {"body": "Log in with password: hunter2"}}
+    text = check_problem(client.post("/api/prompts", json=body), 400, "sections.body")
+    assert "password" in text
+    assert "hunter2" not in text
+    assert client.get("/api/prompts/deploy").status_code == 404
+    assert client.post("/api/prompts", json=body | {"force": True}).status_code == 201

@@ -337,7 +337,7 @@ def test_endless_data_of_a_server_is_refused(field: Field) -> None:
 
 def test_a_prompt_with_a_secret_is_not_published(field: Field, tmp_path: Path) -> None:
     with opened(tmp_path / "cas") as cas:
-        cas.prompts.save("greet", {"body": f"Use the token {SECRET}."}, sync=True)
+        cas.prompts.save("greet", {"body": f"Use the token {SECRET}."}, sync=True, force=True)
         with pytest.raises(SyncRefused, match=r"Prompt 'greet' .* contains a secret"):
             cas.prompt_sync.sync(field.location)
     assert not (field.space / "cas").exists()

@@ -73,6 +73,7 @@ def _no_secrets() -> frozenset[str]:
 
 
 _PART = re.compile(r"<<(\w+)>>")
+_KEY_WORD = Expression(r"[!-~]{15}")  # each key of a known format has as many characters without a space
 _PEM = Expression(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\+[nrt]){0,16}(?=[A-Za-z0-9+/=]{16}|[A-Za-z-]{4,20}:)"
 )
@@ -159,7 +160,7 @@ def _mentions(text: str) -> bool:
     """Return whether a text has a part of a secret that is no card."""
     lower = _lower(text)
     return (
-        any(map(text.__contains__, _hints()))
+        (_KEY_WORD.search(text) is not None and any(map(text.__contains__, _hints())))
         or any(map(lower.__contains__, _announcing()))
         or "PRIVATE KEY" in text
         or ("://" in text and "@" in text)

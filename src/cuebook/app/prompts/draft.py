@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from cuebook.app.prompts.answers import VersionIdentity
 from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.reading import standing
-from cuebook.app.prompts.writing import Prompts, save_writes
+from cuebook.app.prompts.writing import Prompts, check_no_secret, save_writes
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family, Write
@@ -76,8 +76,14 @@ def read_draft(before: Version, base: int, text: str | bytes, *, name: str = "")
     return next_version(version, before, keys) if base else version
 
 
-async def save_draft(services: Services, version: Version, base: int, *, by: str = "") -> VersionIdentity:
-    """Store an edited draft. Raises InvalidInput, and Conflict if the branch's head is not `base` anymore."""
+async def save_draft(
+    services: Services, version: Version, base: int, *, by: str = "", force: bool = False
+) -> VersionIdentity:
+    """Store an edited draft. Raises InvalidInput, also for a secret unless `force` is set, and Conflict if the branch's
+    head is not `base` anymore.
+    """
+    if not force:
+        check_no_secret(version)
     version = replace(version, number=base + 1)
     await Prompts(services).check([version])
     families = await services.prompts.families(Scope(), [version.slug], ancestors=False)

@@ -62,6 +62,7 @@ from cuebook.records.prompt import (
     TaskOutcome,
     Version,
 )
+from cuebook.records.redaction import spans
 
 #: Default of `inherits`: keep the current value. No prompt can have this name.
 KEEP: Literal["(keep)"] = "(keep)"
@@ -97,12 +98,14 @@ class Prompts(PromptReading):
         base: Annotated[
             int | None, Meta(ge=0, le=HIGHEST, description="The version that the edit started from; 0 for none.")
         ] = None,
+        force: Annotated[bool, Meta(description="Store it even if it contains a secret.")] = False,
         by: By = "",
         idempotency_key: IdempotencyKey = None,
     ) -> VersionIdentity:
         """Store a new version of a prompt, or a new prompt; omitted fields keep their values.
 
-        Raises Conflict if the head is newer than `base`, or if another text has the given `semver`.
+        Raises InvalidInput if a section contains a secret, unless `force` is set. Raises Conflict if the head is newer
+        than `base`, or if another text has the given `semver`.
         """
         branch = check_branch(branch or MAIN)
         changes: dict[str, Any] = {
@@ -124,6 +127,8 @@ class Prompts(PromptReading):
         changes |= {} if inherits == KEEP else {"inherits": inherits}
         start = before or Version(slug=own)
         version = replace(start, branch=branch, number=0, digest="", author=author or "", **changes)
+        if not force:
+            check_no_secret(version)
         ready = await _numbered(version, before, semver)
         stored = await self.store([ready], base=base, by=author or by, named=semver is not None)
         return as_answer(VersionIdentity, stored[0])
@@ -444,6 +449,16 @@ class Prompts(PromptReading):
                 check_section(name, where=place)
                 check_text(text, f"{place}.{name}")
         write_file(version)  # raises for content that a file cannot represent
+
+
+def check_no_secret(version: Version) -> None:
+    """Check that a version's texts contain no secret. Raises InvalidInput naming the section."""
+    for place, texts in (("sections", version.sections), ("overrideSections", version.override_sections)):
+        for name, text in texts.items():
+            for _, _, family in spans(text)[:1]:
+                where, what = f"{place}.{name}", family.replace("_", " ")
+                msg = f"{where}: contains a secret ({what}). Use a parameter, or set force (`--force`) to store it."
+                raise InvalidInput(msg, where=where)
 
 
 async def save_writes(services: Services, writes: Sequence[Write], *, by: str) -> list[Version]:

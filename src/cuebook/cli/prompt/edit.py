@@ -54,6 +54,7 @@ Semver = Annotated[
 Base = Annotated[
     int | None, typer.Option("--base", metavar="N", min=0, help="Expected head version; fail if it has changed.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Store it even if it contains a secret.")]
 Author = Annotated[str, typer.Option("--author", metavar="NAME", help="Author of the version.")]
 
 
@@ -84,6 +85,7 @@ async def new(
     base: Base = None,
     author: Author = "",
     sync: Annotated[bool | None, typer.Option("--sync/--no-sync", help="Share it with `prompt sync`, or not.")] = None,
+    force: Force = False,
 ) -> None:
     """Create a prompt, or write a new version of it.
 
@@ -110,26 +112,26 @@ async def new(
         msg = "FILE cannot be combined with text options. Use one of them"
         raise typer.BadParameter(msg, param_hint="FILE")
     if file is None and not (sections or data):
-        await _edit(state, prompt, branch, author=author, new=True)
+        await _edit(state, prompt, branch, author=author, new=True, force=force)
         return
     async with state.open_async() as cue:
         if file is not None:
-            made = await _save_file(cue, prompt, branch, file, base=base, author=author)
+            made = await _save_file(cue, prompt, branch, file, base=base, author=author, force=force)
         else:
-            made = await _save(cue, prompt, branch, sections, data | {"base": base, "author": author})
+            made = await _save(cue, prompt, branch, sections, data | {"base": base, "author": author, "force": force})
         await write_through(cue, made.slug)
     state.report(made, f"wrote {made}")
 
 
 async def _save_file(
-    cue: Cuebook, prompt: str, branch: str | None, file: str, *, base: int | None, author: str
+    cue: Cuebook, prompt: str, branch: str | None, file: str, *, base: int | None, author: str, force: bool
 ) -> VersionIdentity:
     draft, head = await drafts.draft_of(cue.services, prompt, branch, new=True)
     if base not in (None, head):
         msg = f"Prompt {draft.slug!r} has changed: head of {draft.branch!r} is {head}, not {base}. Retry."
         raise Conflict(msg)
     edited = drafts.read_draft(draft, head, read_input(file), name=file)
-    return await drafts.save_draft(cue.services, edited, head, by=author)
+    return await drafts.save_draft(cue.services, edited, head, by=author, force=force)
 
 
 async def _save(
@@ -156,16 +158,18 @@ def _read_at(text: str) -> str:
 @command(
     app, "cuebook prompt edit persona/kind", "EDITOR='code --wait' cuebook prompt edit persona/kind@trial", name="edit"
 )
-async def edit(state: State, prompt: Prompt, *, branch: Branch = None, author: Author = "") -> None:
+async def edit(
+    state: State, prompt: Prompt, *, branch: Branch = None, author: Author = "", force: Force = False
+) -> None:
     """Edit a prompt in $EDITOR and write a new version.
 
     $VISUAL takes precedence over $EDITOR. If the prompt changed meanwhile or the file is invalid, nothing is written
     and your file is kept.
     """
-    await _edit(state, prompt, branch, author=author, new=False)
+    await _edit(state, prompt, branch, author=author, new=False, force=force)
 
 
-async def _edit(state: State, prompt: str, branch: str | None, *, author: str, new: bool) -> None:
+async def _edit(state: State, prompt: str, branch: str | None, *, author: str, new: bool, force: bool) -> None:
     async with state.open_async() as cue:
         draft, base = await drafts.draft_of(cue.services, prompt, branch, new=new)
     text = write_file(draft)
@@ -183,7 +187,7 @@ async def _edit(state: State, prompt: str, branch: str | None, *, author: str, n
         version = drafts.read_draft(draft, base, data, name=file.name)
         if not base or write_file(version) != text:
             async with state.open_async() as cue:
-                made = await drafts.save_draft(cue.services, version, base, by=author)
+                made = await drafts.save_draft(cue.services, version, base, by=author, force=force)
                 await write_through(cue, made.slug)
     except CuebookError as error:
         target = f"{draft.slug}@{draft.branch}" if draft.branch != MAIN else draft.slug
