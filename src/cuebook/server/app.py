@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -28,14 +29,15 @@ from litestar.typing import FieldDefinition
 from msgspec import Struct
 
 from cuebook import Config, Cuebook
-from cuebook.errors import BackendError, CuebookError, InvalidInput
+from cuebook.errors import BackendError, Busy, CuebookError, InvalidInput
 from cuebook.server import klp
 from cuebook.server.anthropic import messages
 from cuebook.server.api import chat, conversations, memories
 from cuebook.server.api import operations as derived
 from cuebook.server.authorization import admit
-from cuebook.server.caller import AnyRequest
-from cuebook.server.concurrency_limits import Measures
+from cuebook.server.caller import AnyRequest, known_caller
+from cuebook.server.concurrency_limits import KeyRates, Measures
+from cuebook.server.connections import CROWDED, Connection, most_connections
 from cuebook.server.error_responses import answer_error
 from cuebook.server.guard import Guard, methods_by_path
 from cuebook.server.mcp import route as mcp
@@ -117,10 +119,17 @@ def hand_over(app: Litestar, cue: Cuebook, *, host: str | None = None, port: int
     app.state = State(
         {"cue": cue, "running": RunningTurns(), "known_query": {}, "exposed": exposed, "error_page": site.error_page}
         | {"watching": Counter(), "measures": Measures()}  # live connections by key, and expensive requests
+        | {"rates": KeyRates(cue.config.settings.server), "is_crowded": lambda: False}
     )
     shadow = cue.config.settings.upstream.shadow
     app.asgi_handler = Guard(
-        app.asgi_handler, methods=methods_by_path(_V1), host=host, port=port, exposed=exposed, shadow=shadow
+        app.asgi_handler,
+        methods=methods_by_path(_V1),
+        charge=app.state.rates.charge,
+        host=host,
+        port=port,
+        exposed=exposed,
+        shadow=shadow,
     )
     return app
 
@@ -171,6 +180,11 @@ async def _warmed(cue: Cuebook) -> AsyncIterator[None]:
 
 async def _enter(request: AnyRequest) -> None:
     await admit(request)
+    caller, state = known_caller(request), request.app.state
+    if caller is not None:
+        if state.is_crowded() and not caller.may("owner"):
+            raise Busy("Too many open connections. Try again later, or raise server.connections.", retry_after=5.0)
+        state.rates.admit(caller.key)
     await refuse_unknown_query(request)
 
 
@@ -321,8 +335,10 @@ class Server(uvicorn.Server):
     """Uvicorn with graceful shutdown: running turns get `grace_s`, then they are cancelled and stored as partial."""
 
     def __init__(self, app: Litestar, *, grace_s: float = GRACE_S) -> None:
+        most = most_connections(app.state.cue.config.settings.server.connections)
         config = uvicorn.Config(
             app,
+            http=partial(Connection, most=most),  # type: ignore[arg-type]  # called like a class
             access_log=False,
             lifespan="on",
             log_config=None,
@@ -337,6 +353,7 @@ class Server(uvicorn.Server):
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         logging.getLogger("cuebook.relay").setLevel(logging.INFO)  # logged once per conversation
         self.when_started: Callable[[], None] = lambda: None
+        app.state.is_crowded = lambda: len(self.server_state.connections) > CROWDED * most
         self._running: RunningTurns = app.state.running
         self._grace_s = grace_s
 
@@ -344,6 +361,14 @@ class Server(uvicorn.Server):
         """Start, then call `when_started`."""
         await super().startup(sockets)
         self.when_started()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close connections on which requests arrive too slowly, once a second."""
+        if counter % 10 == 0:
+            now = asyncio.get_running_loop().time()
+            for each in list(self.server_state.connections):
+                each.drop_if_slow(now)  # type: ignore[union-attr]
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop accepting requests, and cancel what still runs after the grace period."""

@@ -5,7 +5,7 @@ no path may contain, so that a name stays one segment; `name_in` decodes it.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -74,19 +74,21 @@ class Guard:
         app: ASGIApp,
         *,
         methods: Mapping[str, tuple[str, ...]],
+        charge: Callable[[str, int], None],
         host: str | None = None,
         port: int | None = None,
         exposed: bool = False,
         shadow: bool = False,
     ) -> None:
-        """`methods` are those of the OpenAI wire by path. `host` is the bound name besides loopback names; without
-        `port` any port is allowed.
+        """`methods` are those of the OpenAI wire by path. `charge` counts the bytes that an API key sent. `host` is the
+        bound name besides loopback names; without `port` any port is allowed.
 
         `exposed`: other machines can reach it under unknown names; keys identify callers. `shadow`: everything on the
         OpenAI wire is passed through.
         """
         self.inner_app = app
         self._methods = methods
+        self._charge = charge
         self._shadow = shadow
         names = {*LOOPBACK, *((_bracketed(host.lower()),) if host else ())}
         self._names = frozenset(name.encode() for name in names)
@@ -119,7 +121,25 @@ class Guard:
         meant["path"] = path
         if scope["method"] == "HEAD" and path != PASS_THROUGH:
             meant["method"] = "GET"  # the HTTP server leaves the body out
-        await self.inner_app(meant, receive, send)
+        await self._count(meant, receive, send)
+
+    async def _count(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
+        """Answer a request, and charge its bytes to its API key."""
+        received = 0
+
+        async def counted() -> Any:
+            nonlocal received
+            message = await receive()
+            if message["type"] == "http.request":
+                received += len(message["body"])
+            return message
+
+        try:
+            await self.inner_app(scope, counted, send)
+        finally:
+            caller: Any = scope["state"].get("caller")
+            if caller is not None:
+                self._charge(caller.key, received)
 
     def _check(self, headers: Any) -> None:
         hosts = [value for name, value in headers if name == b"host"]
