@@ -197,6 +197,7 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     connections: Annotated[int, Meta(ge=10, le=100_000)] = 512  # most open ones, at most half of the file limit
     line: Count = 64  # most queued turns per conversation
     max_calls: Count = 200  # most model calls per request
+    log: Literal["none", "requests"] = "none"  # requests: a line of JSON per request, without content
     watchers: Watchers = 100  # most concurrent live views and listening /mcp clients
     watchers_of_key: Watchers = 20  # most of them per API key
 

@@ -54,6 +54,7 @@ from cuebook.engine.core.drafts import Posted, check_text
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.audit_mirror import keep_mirror
 from cuebook.engine.jobs.embedding import load
+from cuebook.engine.jobs.job import DueQuery
 from cuebook.engine.jobs.worker import Worker
 from cuebook.engine.proxy.relay import relay
 from cuebook.engine.proxy.request import RelayCall
@@ -490,6 +491,10 @@ class Cuebook:
         if self._logs is not None:
             await self._logs.settle(timeout)
         return await self._worker.settle(timeout_s=timeout, conversation=conversation)
+
+    async def backlog(self) -> dict[str, int]:
+        """Return the pending background work by kind, up to 1,000 pieces of each."""
+        return {} if self._worker is None else await self._worker.backlog(DueQuery(limit=1_000))
 
     async def work(self) -> int:
         """Run the background jobs that are due now, once, as the worker would. Return how many ran."""

@@ -25,12 +25,13 @@ from litestar.openapi import OpenAPIConfig
 from litestar.openapi.spec import Components, Schema, SecurityScheme
 from litestar.params import ParameterKwarg
 from litestar.plugins import OpenAPISchemaPlugin
+from litestar.types import HTTPScope
 from litestar.typing import FieldDefinition
 from msgspec import Struct
 
 from cuebook import Config, Cuebook
 from cuebook.errors import BackendError, Busy, CuebookError, InvalidInput
-from cuebook.server import klp
+from cuebook.server import klp, metrics
 from cuebook.server.anthropic import messages
 from cuebook.server.api import chat, conversations, memories
 from cuebook.server.api import operations as derived
@@ -41,6 +42,7 @@ from cuebook.server.connections import CROWDED, Connection, most_connections
 from cuebook.server.error_responses import answer_error
 from cuebook.server.guard import Guard, methods_by_path
 from cuebook.server.mcp import route as mcp
+from cuebook.server.metrics import Metrics
 from cuebook.server.openai import chat_completions as v1
 from cuebook.server.openai import conversations as conversations_v1
 from cuebook.server.openai import responses
@@ -62,6 +64,8 @@ KEEP_S = 5
 #: Longer than clients keep an idle connection (httpx: 5 s), so that no client sends into a closing one.
 KEEP_ALIVE_S = 75
 BACKLOG = 2048
+#: Seconds between two ticks of uvicorn's server.
+TICK_S = 0.1
 #: Seconds after which a thread gives up the interpreter's lock. The event loop waits for it after each of its waits.
 SWITCH_S = 0.001
 _PAGES = [
@@ -91,6 +95,7 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
             *memories.ROUTES,
             *mcp.ROUTES,
             *klp.ROUTES,
+            *metrics.ROUTES,
             Router("/", route_handlers=_PAGES, include_in_schema=False, opt={"role": "viewer"}),
             Router("/", route_handlers=_V1, request_max_body_size=settings.max_v1_body, opt={"role": "editor"}),
         ],
@@ -122,10 +127,21 @@ def hand_over(app: Litestar, cue: Cuebook, *, host: str | None = None, port: int
         | {"rates": KeyRates(cue.config.settings.server), "is_crowded": lambda: False}
     )
     shadow = cue.config.settings.upstream.shadow
+    app.state.metrics = measured = Metrics(logs=cue.config.settings.server.log == "requests")
+    measured.gauge("cuebook_turns", "Running and waiting turns", lambda: cue.services.queue.waiting)
+    measured.gauge("cuebook_lease_conflicts", "Turns that others overtook", lambda: cue.services.caches.lease_conflicts)
+    measured.gauge("cuebook_live_views", "Live views and listening clients", app.state.watching.total)
+
+    def finished(scope: HTTPScope, *, received: int, **values: Any) -> None:
+        caller: Any = scope["state"].get("caller")
+        if caller is not None:
+            app.state.rates.charge(caller.key, received)
+        measured.finish(scope, received=received, **values)
+
     app.asgi_handler = Guard(
         app.asgi_handler,
         methods=methods_by_path(_V1),
-        charge=app.state.rates.charge,
+        finished=finished,
         host=host,
         port=port,
         exposed=exposed,
@@ -351,8 +367,12 @@ class Server(uvicorn.Server):
         super().__init__(config)
         # `error_responses` answers and logs failed requests; a client that disconnects is not an error.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        logging.getLogger("cuebook.relay").setLevel(logging.INFO)  # logged once per conversation
+        for name in ("relay", "requests"):  # logged once per conversation, and once per request by setting
+            logging.getLogger(f"cuebook.{name}").setLevel(logging.INFO)
         self.when_started: Callable[[], None] = lambda: None
+        self._metrics: Metrics = app.state.metrics
+        self._ticked = 0.0
+        self._metrics.gauge("cuebook_connections", "Open connections", lambda: len(self.server_state.connections))
         app.state.is_crowded = lambda: len(self.server_state.connections) > CROWDED * most
         self._running: RunningTurns = app.state.running
         self._grace_s = grace_s
@@ -363,9 +383,12 @@ class Server(uvicorn.Server):
         self.when_started()
 
     async def on_tick(self, counter: int) -> bool:
-        """Close connections on which requests arrive too slowly, once a second."""
+        """Note the lag of the event loop, and close connections on which requests arrive too slowly, once a second."""
+        now = asyncio.get_running_loop().time()
+        if self._ticked:
+            self._metrics.lag(max(0.0, now - self._ticked - TICK_S))
+        self._ticked = now
         if counter % 10 == 0:
-            now = asyncio.get_running_loop().time()
             for each in list(self.server_state.connections):
                 each.drop_if_slow(now)  # type: ignore[union-attr]
         return await super().on_tick(counter)

@@ -11,7 +11,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.response.base import ASGIResponse
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cuebook.errors import (
     BackendError,
@@ -103,6 +103,7 @@ class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
     status: int
     detail: str
     instance: str | None = None
+    request_id: str | None = field(default=None, name="requestId")  # as in the log
     where: str | None = None
     errors: list[FieldError] | None = None
     conflicts: list[SectionConflict] | None = None
@@ -148,10 +149,11 @@ class Failure(Struct, frozen=True, kw_only=True):
     conflicts: list[SectionConflict] | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
-    def problem(self, instance: str | None = None) -> Problem:
+    def problem(self, instance: str | None = None, request_id: str | None = None) -> Problem:
         """Return it as a problem document."""
         title = HTTPStatus(self.status).phrase if self.status in _STATUSES else "Error"
-        return as_answer(Problem, self, type=f"urn:cuebook:problem:{self.name}", title=title, instance=instance)
+        place = {"instance": instance, "request_id": request_id}
+        return as_answer(Problem, self, type=f"urn:cuebook:problem:{self.name}", title=title, **place)
 
     def openai(self) -> OpenAIError:
         """Return it as OpenAI's error object."""
@@ -252,10 +254,12 @@ def in_words(complaint: str) -> str:
     return f"{wanted[:1].lower()}{wanted[1:]}{got}{value}"
 
 
-def body_of(failure: Failure, rest: str | None, *, instance: str | None = None) -> tuple[bytes, str]:
+def body_of(
+    failure: Failure, rest: str | None, *, instance: str | None = None, request_id: str | None = None
+) -> tuple[bytes, str]:
     """Return an error's body and its media type; `rest` is the path after `/v1`, None elsewhere."""
     if rest is None:
-        return _encode(failure.problem(instance)), PROBLEM_TYPE
+        return _encode(failure.problem(instance, request_id)), PROBLEM_TYPE
     error = failure.anthropic() if rest.startswith("/messages") else failure.openai()
     return _encode(error), "application/json"
 
@@ -272,5 +276,6 @@ def answer_error(request: Request[Any, Any, Any], error: Exception) -> Response[
     if "text/html" in request.headers.get("accept", "") and (shown := request.app.state.error_page(request, failure)):
         return cast("Response[bytes]", shown)
     raw = request.scope.get("raw_path", b"").decode("ascii", "replace") or None
-    body, media_type = body_of(failure, place.rest if place else None, instance=raw)
+    id_ = request.scope["state"].get("request_id")
+    body, media_type = body_of(failure, place.rest if place else None, instance=raw, request_id=id_)
     return Response(body, media_type=media_type, status_code=failure.status, headers=dict(failure.headers))

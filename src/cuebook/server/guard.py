@@ -5,6 +5,8 @@ no path may contain, so that a name stays one segment; `name_in` decodes it.
 """
 
 import re
+import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -31,6 +33,8 @@ _PARAMETER = re.compile(r"\{[^}]*\}")
 _METHODS = ("GET", "HEAD", "POST", "DELETE")
 #: Headers of every answer except an upstream's.
 _PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_REQUEST_ID = b"x-request-id"
+_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 #: Characters that an upstream may treat as a slash.
 _PARTS = re.compile(r"[\x00\\]")
 
@@ -74,21 +78,21 @@ class Guard:
         app: ASGIApp,
         *,
         methods: Mapping[str, tuple[str, ...]],
-        charge: Callable[[str, int], None],
+        finished: Callable[..., None],
         host: str | None = None,
         port: int | None = None,
         exposed: bool = False,
         shadow: bool = False,
     ) -> None:
-        """`methods` are those of the OpenAI wire by path. `charge` counts the bytes that an API key sent. `host` is the
-        bound name besides loopback names; without `port` any port is allowed.
+        """`methods` are those of the OpenAI wire by path. `finished` counts each answered request. `host` is the bound
+        name besides loopback names; without `port` any port is allowed.
 
         `exposed`: other machines can reach it under unknown names; keys identify callers. `shadow`: everything on the
         OpenAI wire is passed through.
         """
         self.inner_app = app
         self._methods = methods
-        self._charge = charge
+        self._finished = finished
         self._shadow = shadow
         names = {*LOOPBACK, *((_bracketed(host.lower()),) if host else ())}
         self._names = frozenset(name.encode() for name in names)
@@ -106,6 +110,7 @@ class Guard:
             await respond(failure_of(error), rest)(scope, receive, send)
             return
         scope["state"]["place"] = place
+        scope["state"]["request_id"] = _request_id(scope["headers"])
         try:
             self._check(scope["headers"])
             _check_fetch(scope, place)
@@ -124,8 +129,8 @@ class Guard:
         await self._count(meant, receive, send)
 
     async def _count(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
-        """Answer a request, and charge its bytes to its API key."""
-        received = 0
+        """Answer a request, and count it. Its id is added to the answer."""
+        received, status, began = 0, 499, time.perf_counter()  # 499: the client disconnected
 
         async def counted() -> Any:
             nonlocal received
@@ -134,12 +139,19 @@ class Guard:
                 received += len(message["body"])
             return message
 
+        async def identified(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status, headers = message["status"], list(message.get("headers", ()))
+                if all(name != _REQUEST_ID for name, _ in headers):
+                    headers.append((_REQUEST_ID, scope["state"]["request_id"].encode()))
+                message = {**message, "headers": headers}
+            await send(message)
+
         try:
-            await self.inner_app(scope, counted, send)
+            await self.inner_app(scope, counted, identified)
         finally:
-            caller: Any = scope["state"].get("caller")
-            if caller is not None:
-                self._charge(caller.key, received)
+            self._finished(scope, status=status, seconds=time.perf_counter() - began, received=received)
 
     def _check(self, headers: Any) -> None:
         hosts = [value for name, value in headers if name == b"host"]
@@ -159,6 +171,14 @@ class Guard:
         if name not in self._names:
             return False
         return port == self._port if self._port is not None else port.isdigit()
+
+
+def _request_id(headers: Any) -> str:
+    """Return the id that the client gave a request, else a new one."""
+    for name, value in headers:
+        if name == _REQUEST_ID and _ID.fullmatch(value):
+            return str(value.decode())
+    return secrets.token_hex(8)
 
 
 def _kept_nowhere(send: Send) -> Send:

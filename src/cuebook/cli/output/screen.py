@@ -209,6 +209,8 @@ class _OneLine(logging.Formatter):
     """Format a log record as one line with the error type and location; its message may contain user data."""
 
     def format(self, record: logging.LogRecord) -> str:
+        if record.name == "cuebook.requests":  # JSON
+            return record.getMessage()
         kind, error, trace = record.exc_info or (None, None, None)
         frames = traceback.extract_tb(trace)
         if kind is None or error is None or not frames:

@@ -26,6 +26,11 @@ class ConversationQueue:
         self._locks: dict[tuple[str, str, bool], asyncio.Lock] = {}
         self._waiting: dict[tuple[str, str, bool], int] = {}
 
+    @property
+    def waiting(self) -> int:
+        """Return the number of waiting and running turns."""
+        return sum(self._waiting.values())
+
     @asynccontextmanager
     async def hold(self, tenant: str, conversation: str, *, parallel: bool = False) -> AsyncIterator[None]:
         """Wait for the turn's place in the queue and hold it. Raises Busy if the queue is full.

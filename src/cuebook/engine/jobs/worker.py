@@ -122,9 +122,12 @@ class Worker:
                 while (result := await self._round(query)).done or result.claimed:
                     if not result.done:
                         await asyncio.sleep(REST_S)
-        query = replace(query, limit=COUNTED)
-        counts = {job.name: sum(each.count for each in await job.due(self._services, query)) for job in self._jobs}
+        counts = await self.backlog(replace(query, limit=COUNTED))
         return {name: count for name, count in counts.items() if count}
+
+    async def backlog(self, query: DueQuery) -> dict[str, int]:
+        """Return the pending work of each job, at most the query's limit."""
+        return {job.name: sum(each.count for each in await job.due(self._services, query)) for job in self._jobs}
 
     async def _round(
         self, query: DueQuery, *, patience_s: float = float("inf"), jobs: Sequence[Job[Any]] | None = None

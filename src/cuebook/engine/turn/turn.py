@@ -90,10 +90,12 @@ async def open_step(
                 try:
                     lease = await store_step(services, scope, decision)
                 except Busy:  # another turn runs
+                    services.caches.lease_conflicts += 1
                     is_busy = in_parallel
                     if not in_parallel:
                         await wait_until_free(services, scope, name)
                 except Conflict:
+                    services.caches.lease_conflicts += 1
                     if request.key and await services.idempotency_record(scope, request.key):
                         return None
                 else:
