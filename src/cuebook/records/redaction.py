@@ -356,6 +356,8 @@ _LITERAL = Expression(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"|-?[0-9][0-9.eE+-]*+', re.D
 _COLON = Expression(r"[ \t\r\n]*:[ \t\r\n]*")
 #: A character of a JSON string in its escaped form.
 _CHARACTER = Expression(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+_DATA_MARK, _DATA_LENGTH = ";base64,", 1_000
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
 _HIDING = ("\\u", "\\/")  # escapes that can hide a hint in the raw document
 _SHORTEST = 6  # minimum characters of a text with a named secret: 密码=123
 _NUMBER_FAMILIES = frozenset({"pin", "password"})
@@ -386,14 +388,16 @@ class Redactor:
         becomes a string. Invalid JSON is treated as text.
         """
         text = document.decode("utf-8", "surrogateescape")
-        if not any(escape in text for escape in _HIDING) and not hinted(text):
+        short = _without_data(text, "")
+        if not any(escape in short for escape in _HIDING) and not hinted(short):
             return document
+        shown = _without_data(text, " ")
         try:
-            json.loads(text, parse_int=str)  # int() refuses more than 4300 digits
+            json.loads(shown, parse_int=str)  # int() refuses more than 4300 digits
         except (ValueError, RecursionError):
             clean = self.text(text)
         else:
-            clean = self._replaced(text, _json_secrets(text))
+            clean = self._replaced(text, _json_secrets(shown))
         return document if clean is text else clean.encode("utf-8", "surrogateescape")
 
     def fingerprint(self, value: str, family: str = "") -> str:
@@ -413,6 +417,20 @@ class Redactor:
             pieces += (text[done:start], f'"{token}"' if quoted else token)
             done = end
         return "".join((*pieces, text[done:])) if pieces else text
+
+
+def _without_data(text: str, blank: str) -> str:
+    """Return a JSON text with blanks for the base64 data of images and files, in which keys occur by chance."""
+    pieces: list[str] = []
+    at = 0
+    while (begin := text.find(_DATA_MARK, at)) >= 0:
+        begin += len(_DATA_MARK)
+        end = max(begin, text.find('"', begin))
+        data = text[begin:end]
+        is_data = len(data) >= _DATA_LENGTH and data.isascii() and not data.encode().translate(None, _BASE64)
+        pieces += (text[at:begin], blank * len(data) if is_data else data)
+        at = end
+    return "".join((*pieces, text[at:])) if pieces else text
 
 
 def _json_secrets(text: str) -> Iterator[_Secret]:

@@ -92,7 +92,7 @@ class Metrics:
             self._due.labels(job).set(count)
 
 
-@get("/metrics", role="viewer", include_in_schema=False)
+@get("/metrics", role="viewer", media_type="text/plain")
 async def metrics(request: AnyRequest) -> ASGIResponse:
     """Return the metrics of this process in Prometheus's text format."""
     found: Metrics = request.app.state.metrics

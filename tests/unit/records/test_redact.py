@@ -204,6 +204,14 @@ def test_json_keeps_every_byte_outside_the_secret(document, secret):
     assert clean == raw[:at] + token(SHAPES[secret], secret).encode() + raw[at + len(secret) :]
 
 
+def test_data_of_images_is_no_secret_but_what_surrounds_it_is():
+    url = "data:image/png;base64," + 40 * f"{AWS}/{RANDOM}+ghp9" + "=="
+    raw = json.dumps([url, "password: hunter2", url[:200], {"url": url}]).encode()
+    clean = json.loads(REDACTOR.json(raw))
+    assert clean == [url, f"password: {token('password', 'hunter2')}", clean[2], {"url": url}]
+    assert REDACTOR.json(json.dumps(url).encode().replace(b"==", b" password: hunter2")).count(b"hunter2") == 0
+
+
 def test_long_json_numbers_are_redacted():
     raw = b'{"n": %s, "pin": 1234, "text": "pass\\u0077ord: hunter2"}' % (b"1" * 5000)
     clean = REDACTOR.json(raw)
@@ -285,7 +293,7 @@ def test_only_the_value_after_a_secret_word_is_replaced(text, family, value):
         "glpat-my-little-token-name-here",
         "a pattern.of.words in patient notes", "precious" + "a" * 30, "key-value pairs",
         "en-us locale of 0123456789abcdef", "SKU 0123456789abcdef0123456789abcdef", "sk_test_mode_is_on", "whsec_...",
-        "hvs.the-quick-brown-fox-jumps-over", "dp.pt. is a prefix", "npm_config_registry=https://registry.example.org",
+        "hvs.the-quick-brown-fox-jumps-over", "dp.pt. is a prefix", "npm_config_of_the_whole_company_in_one_file",
         "gsk_" + "word_" * 9, "xai-explanations-of-models", "commit 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12",
         "sha256:" + "0123456789abcdef" * 4, "uuid 123e4567-e89b-12d3-a456-426614174000", "ya29. starts a token",
         "data:image/png;base64," + "iVBORw0KGgo" * 12, "secret_santa_list_of_the_whole_family_in_order_today",

@@ -125,7 +125,7 @@ async def decide_turn(services: Services, request: TurnRequest, position: Histor
         if choosing is not None and (prompt.texts or not ask.relayed):
             prompt = with_advice(prompt, *await choosing)
     contents = window_request(services, scene, request, position, prompt, query=query, memories=memories)
-    longest = max((post.tokens for post in contents.path), default=0)  # a token has about four characters
-    plan = await services.offload.run(4 * longest, partial(plan_window, services, scene, contents))
+    longest = max((4 * post.tokens + len(post.wire or b"") for post in contents.path), default=0)  # characters
+    plan = await services.offload.run(longest, partial(plan_window, services, scene, contents))
     plan = await compare_with_previous(services, request.scope, plan)
     return decision_of(services, request, position, prompt, plan, turn=turn, outcome=outcome)
