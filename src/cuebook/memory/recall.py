@@ -370,7 +370,7 @@ def _best_passage(places: Mapping[str, list[int]], head: int, idf: Mapping[str, 
             for number in (last - 1, last) if last else (0,):
                 counts = passages.setdefault(number, {})
                 counts[term] = counts.get(term, 0.0) + 1.0
-    best = max(passages.values(), key=lambda counts: sum(_bm25(counts, 1.0, idf).values()), default={})
+    best = max(passages.values(), key=lambda counts: _bm25(counts, 1.0, idf), default={})
     return {term: best.get(term, 0.0) + top.get(term, 0.0) for term in (*best, *top)}
 
 
@@ -450,16 +450,17 @@ def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[dict[str, 
 
 def _by_sentence(counts: Mapping[str, float], relative_length: float, weights: _Weights) -> float:
     """Fuse the BM25 of each sentence of the query: a post that explains one counts more than one that touches all."""
-    values = _bm25(counts, relative_length, weights.idf)
-    if len(weights.sentences) == 1 or not values:
-        return sum(values.values())
-    return math.hypot(*(sum(values.get(term, 0.0) for term in each) for each in weights.sentences))
+    if len(weights.sentences) == 1 or not counts:
+        return _bm25(counts, relative_length, weights.idf)
+    shares = ({term: counts[term] for term in sentence if term in counts} for sentence in weights.sentences)
+    return math.hypot(*(_bm25(each, relative_length, weights.idf) for each in shares))
 
 
-def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str, float]) -> dict[str, float]:
-    """Return the BM25 of each term."""
-    slope = K1 * (1 - B + B * relative_length)
-    return {term: (K1 + 1) * idf[term] * n / (n + slope) for term, n in counts.items()}
+def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str, float]) -> float:
+    slope, total = K1 * (1 - B + B * relative_length), 0.0
+    for term, n in counts.items():
+        total += idf[term] * n / (n + slope)
+    return total * (K1 + 1)
 
 
 def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
