@@ -11,7 +11,7 @@ import os
 import re
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from cuebook.providers.minilm.embedder import missing
 _LIMIT, _BUDGET = 50, 1_000
 #: R@10 and rec@1000t below which a kind of data counts as collapsed (docs/design/005).
 _FLOORS = {"chats": (85.0, 85.0), "tools": (75.0, 75.0)}
+_UNKNOWN = 100  # questions of the other sets
 _HEADLINE = (1, 2, 3, 4)
 
 
@@ -37,8 +38,10 @@ def recall(run: Run) -> Iterator[Figure]:
         sets["file"] = json.loads(Path(named).read_text("utf-8"))
     providers = ["none", *([] if missing() else ["minilm"])]
     for name, data in sets.items():
+        others = [sample for other, samples in sets.items() if other != name for sample in samples]
+        unknown = [text for sample in others for _, text, _ in _questions(sample)]
         for provider in providers:
-            yield from asyncio.run(_measured(name, data, provider))
+            yield from asyncio.run(_measured(name, data, provider, unknown[:: -(-len(unknown) // _UNKNOWN)]))
         if run.peers and not missing():
             yield from _peers(run, name, data)
         else:
@@ -80,7 +83,8 @@ def _questions(sample: dict[str, Any]) -> Iterator[tuple[int, str, set[str]]]:
             yield question["category"], question["question"], evidence
 
 
-async def _measured(name: str, data: list[dict[str, Any]], provider: str) -> list[Figure]:
+async def _measured(name: str, data: list[dict[str, Any]], provider: str, unknown: list[str]) -> list[Figure]:
+    """Return the figures of a set, and the share of unknown questions, those of the other sets, without an answer."""
     arguments = {"embedder.provider": provider, "embedder.timeout_s": 60.0}
     async with Cuebook.open(arguments=arguments, worker=False) as cue:
         for sample in data:
@@ -97,7 +101,12 @@ async def _measured(name: str, data: list[dict[str, Any]], provider: str) -> lis
                 hits = await cue.memory.search(question, conversation=place, user=place, limit=_LIMIT)
                 took.append(time.perf_counter() - began)
                 rows.append((kind, *_score(hits, evidence)))
-    return list(_figures(name, provider, rows, statistics.median(took), embedded))
+        place = data[0]["sample_id"]
+        empty = [not await cue.memory.search(question, conversation=place, user=place) for question in unknown]
+    left = Figure(
+        f"{name}, {provider}: empty answers to other sets' questions", f"{100 * statistics.mean(empty):.1f} %"
+    )
+    return [*_figures(name, provider, rows, statistics.median(took), embedded), left]
 
 
 def _figures(
@@ -130,7 +139,7 @@ def _posts(talk: dict[str, Any]) -> Iterator[Posted]:
             yield Posted(sender=turn["speaker"], message=text, id=turn["dia_id"], created_at=when)
 
 
-def _score(hits: list[Any], evidence: set[str]) -> tuple[float, float]:
+def _score(hits: Sequence[Any], evidence: set[str]) -> tuple[float, float]:
     """Return R@10, and the share of evidence in the hits before the first that exceeds the budget."""
     first = {source for hit in hits[:10] for source in hit.sources}
     used, within = 0, set()
