@@ -170,7 +170,7 @@ async def test_background_work_is_accepted_repaired_or_refused_with_a_reason(tmp
             assert outcome in ("accepted", "repaired") or (outcome == "refused" and reason)
         runs = [run for each in (await handle.mind.show(NAME)).reflections for run in each.runs]
         for run in runs:
-            print(f"{run.metaprompt}: {run.outcome}: {run.reason}")  # noqa: T201
+            print(f"{run.metaprompt}: {run.outcome}: {run.reason[:200]}")  # noqa: T201
             assert run.outcome in ("moved", "unchanged") or run.reason
         for work in (await handle.optimizer.status(NAME)).work:
             print(f"{work.task}: {work.calls} calls, {work.input_tokens} + {work.output_tokens} tokens")  # noqa: T201
