@@ -119,6 +119,7 @@ def test_subcommand_help_text(here: CommandRunner) -> None:
 Usage: cuebook conversation import [OPTIONS] {FILE}...
 
   Import transcripts. Importing the same file again stores only new posts.
+  Asks before it restores erased data.
 
   Formats: OpenAI messages (JSON, {"messages": [...]}, or JSONL with a message
   or a conversation on each line), Cuebook exports, bodies of `POST
@@ -133,6 +134,7 @@ Options:
   --persona ID       Persona of the answers.
   --time-zone ZONE   Resolve "yesterday" and the like in this time zone, such
                      as Europe/Oslo.
+  -y, --yes          Do not ask for confirmation.
   --json             Print JSON in the format of the HTTP API.
   --config FILE      Use this cuebook.toml.  [env var: CUEBOOK_CONFIG]
   -C DIR             Use the project in this directory.

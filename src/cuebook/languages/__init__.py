@@ -195,7 +195,7 @@ _LETTER: Final = re.compile(r"[^\W\d_]")
 _LATIN_WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 #: Text without a language: code, paths and quotations.
 _QUOTED: Final = re.compile(
-    r"`[^`\n]*`|\b\w+\(|\w*_\w+|\w+[./=]\w[\w./=-]*|(?<!\w)(?:'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|\u201c[^\u201d\n]{1,80}\u201d)(?!\w)"
+    r"`[^`\n]*`|\b\w+\(|\b\w*_\w+|\b\w+[./=]\w[\w./=-]*|(?<!\w)(?:'[^'\n]{1,80}'|\"[^\"\n]{1,80}\"|\u201c[^\u201d\n]{1,80}\u201d)(?!\w)"
 )
 _KANA: Final = re.compile(r"[\u3040-\u30ff]")
 #: Endings of English words that are rare in other languages.
