@@ -193,8 +193,8 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_posts: Count = 20_000  # most posts or messages of a request
     max_attachments: Count = 5_000  # most attachments and parts of a request
     requests_per_minute: Count = 600  # most requests per API key and server; 0 = any number
-    bytes_per_minute: Annotated[int, Meta(ge=0, le=1 << 40)] = 100_000_000  # most bytes that they send; 0 = any number
-    connections: Annotated[int, Meta(ge=10, le=100_000)] = 512  # most open ones, at most half of the file limit
+    bytes_per_minute: Annotated[int, Meta(ge=0, le=1 << 40)] = 100_000_000  # most bytes per API key; 0 = any number
+    connections: Annotated[int, Meta(ge=10, le=100_000)] = 512  # most open connections, at most half of the file limit
     line: Count = 64  # most queued turns per conversation
     max_calls: Count = 200  # most model calls per request
     log: Literal["none", "requests"] = "none"  # requests: a line of JSON per request, without content

@@ -69,7 +69,7 @@ class BackupReport(Answer, frozen=True, kw_only=True):
 
 
 class RepeatedErasure(Struct, frozen=True, kw_only=True, rename="camel"):
-    """An erasure of after the backup, repeated: its receipt, the new one, and how many rows it erased."""
+    """A repeated erasure that came after the backup: its receipt, the new one, and how many rows it erased."""
 
     receipt_id: str
     kind: str

@@ -17,7 +17,7 @@ app = new_app()
 #: The environment variable of the passphrase.
 PASSPHRASE = "CUEBOOK_BACKUP_PASSPHRASE"  # noqa: S105  # the variable's name
 
-Archive = Annotated[Path, typer.Argument(metavar="FILE", help="File of the backup.", show_default=False)]
+Archive = Annotated[Path, typer.Argument(metavar="FILE", help="Backup file.", show_default=False)]
 
 
 @command(
@@ -31,15 +31,16 @@ def backup(
     file: Archive,
     *,
     without_keys: Annotated[
-        bool, typer.Option("--without-keys", help="Leave out API keys and the key of receipts and the audit log.")
+        bool,
+        typer.Option("--without-keys", help="Leave out API keys and the key that signs receipts and the audit log."),
     ] = False,
     encrypt: Annotated[
-        bool, typer.Option("--encrypt", help=f"Encrypt with a passphrase: {PASSPHRASE}, or asked for.")
+        bool, typer.Option("--encrypt", help=f"Encrypt with the passphrase in {PASSPHRASE}, or ask for one.")
     ] = False,
 ) -> None:
     """Write a backup of the project to a new file: database, settings, prompts, personas, experiences and keys.
 
-    Servers and workers may run meanwhile. A PostgreSQL database needs pg_dump.
+    Servers and workers may keep running. A PostgreSQL database needs pg_dump.
     """
     config = state.project()
     passphrase = _passphrase(new=True) if encrypt else ""
@@ -49,7 +50,7 @@ def backup(
         )
     state.report(done, str(done))
     for each in done.outside:
-        screen.complain(f"Outside of the project, and not in the backup: {each}")
+        screen.complain(f"Not in the backup, because it is outside the project: {each}")
     if done.with_keys and not done.encrypted:
         screen.complain("The backup contains the keys. Keep it secret, or use --encrypt or --without-keys.")
 
@@ -69,19 +70,21 @@ def restore_(
         Path | None, typer.Option("--into", metavar="DIR", help="Restore into this directory. Default: the project's.")
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the files in the directory; the old directory is kept beside it.")
+        bool, typer.Option("--replace", help="Restore into a directory that is not empty. Keep the old one beside it.")
     ] = False,
     receipts: Annotated[
         str | None,
-        typer.Option("--receipts", metavar="FILE", help="Repeat these erasures: `memory receipt list --json`, or -."),
+        typer.Option(
+            "--receipts", metavar="FILE", help="Repeat erasures from `memory receipt list --json`; - for stdin."
+        ),
     ] = None,
     database: Annotated[
         str, typer.Option("--database", metavar="URL", help="New PostgreSQL database. Default: store.url.")
     ] = "",
 ) -> None:
-    """Restore a backup, after checking all of it. Stop the servers and workers of a project that is replaced.
+    """Check a backup and restore it. Stop the servers and workers of the replaced project first.
 
-    Erasures since the backup are repeated, as far as the replaced project or --receipts has their receipts.
+    Erasures since the backup are repeated if the replaced project or --receipts has their receipts.
     """
     repeated = receipts_in(read_input(receipts)) if receipts else ()
     passphrase = _passphrase(new=False) if is_encrypted(file) else ""

@@ -125,7 +125,7 @@ def import_(
 def _confirm_erased(
     cue: BlockingCuebook, transcripts: Sequence[Transcript], *, conversation: str | None, user: str | None
 ) -> None:
-    """Ask before posts are imported that are older than an erasure of their user or conversation."""
+    """Ask before importing posts that are older than an erasure of their user or conversation."""
     for each in transcripts:
         name, posts = conversation or each.conversation, [post for post in each.posts if isinstance(post, Posted)]
         users = {sender for sender in (user or each.user, *(post.sender for post in posts)) if sender}

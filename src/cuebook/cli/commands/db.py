@@ -63,7 +63,8 @@ def copy(
     target: Annotated[str, typer.Argument(metavar="TARGET", help="An empty database.", show_default=False)],
     *,
     without_keys: Annotated[
-        bool, typer.Option("--without-keys", help="Copy neither API keys nor the key of receipts and the audit log.")
+        bool,
+        typer.Option("--without-keys", help="Copy neither API keys nor the key that signs receipts and the audit log."),
     ] = False,
 ) -> None:
     """Copy a database to another one, from SQLite to PostgreSQL or back.

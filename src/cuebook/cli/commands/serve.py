@@ -74,7 +74,7 @@ def serve(
         typer.Option(
             "--work-model",
             metavar="NAME",
-            help="Model of all background jobs, at the server of [model] or the upstream; see work.model.",
+            help="Use this model for all background jobs, at the server of [model] or the upstream.",
         ),
     ] = None,
 ) -> None:
