@@ -150,7 +150,7 @@ async def test_memory_is_recalled_only_if_its_own_words_are_not_in_the_window(tm
         await client.say("And back?", "Later.")
         assert upstream.messages() == client.history[:-1]
         client.history = client.history[-2:]  # the client forgets it
-        await client.say("And now?", "At 9:45.")
+        await client.say("When is the ferry?", "At 9:45.")
         assert "leaves at 9:45" in upstream.messages()[-1]["content"]
         other = Client(cue, upstream, conversation=None, user_id="ann")
         await other.say("When does my ferry leave?", "At 9:45.")

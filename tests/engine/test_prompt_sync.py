@@ -51,8 +51,8 @@ async def exchange(ann: Cuebook, bob: Cuebook, stick: str) -> None:
     await ann.prompt_sync.sync(stick, trust=await key_of(bob))
 
 
-async def write(cue: Cuebook, slug: str = "greet", **sections: str) -> None:
-    await cue.prompts.save(slug, sections, sync=True, author="ann")
+async def write(cue: Cuebook, slug: str = "greet", *, force: bool = False, **sections: str) -> None:
+    await cue.prompts.save(slug, sections, sync=True, author="ann", force=force)
 
 
 async def texts(cue: Cuebook, slug: str = "greet", branch: str | None = None) -> dict[str, str]:
@@ -474,7 +474,7 @@ async def test_an_own_repository_without_its_root_is_refused(ann: Cuebook, tmp_p
 async def test_a_replaced_version_with_a_secret_stays_here(ann: Cuebook, bob: Cuebook, stick: str) -> None:
     await write(ann, body="Hello.")
     await exchange(ann, bob, stick)
-    await write(ann, body="Hello. Use ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8.")
+    await write(ann, force=True, body="Hello. Use ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8.")
     with pytest.raises(SyncRefused, match="contains a secret"):
         await ann.prompt_sync.sync(stick)
     await write(ann, body="Hello, you.")
@@ -614,7 +614,7 @@ async def test_a_bundle_is_written_like_other_files(ann: Cuebook, tmp_path: Path
 
 
 async def test_a_secret_is_not_bundled(ann: Cuebook, tmp_path: Path) -> None:
-    await ann.prompts.save("leak", {"body": "Use ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8."})
+    await ann.prompts.save("leak", {"body": "Use ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8."}, force=True)
     await ann.prompts.fork("leak", "trial")
     await ann.prompts.save("leak", {"body": "Use no token."})
     with pytest.raises(SyncRefused, match="Prompt 'leak', branch 'trial', version 1 contains a secret"):
