@@ -13,7 +13,9 @@ import pytest
 from commands import cuebook
 
 from cuebook import Ask, Cuebook
+from cuebook.app.setup.database import check_database, is_in_use
 from cuebook.app.setup.embedded_postgres import check_folder, start, status, stop
+from cuebook.app.setup.project_files import load_config
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.records.memory import Scope
 from cuebook.storage.database.postgres import PostgresDatabase, upgrade
@@ -91,10 +93,11 @@ async def test_a_role_that_may_not_vacuum_leaves_receipts_pending(
         database = PostgresDatabase(f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-crole%3Dguest")
         try:
             assert not await database.clean()
+            assert not await database.clean()
         finally:
             await database.aclose()
             owner.execute("DROP ROLE guest")
-    assert "Connect as the owner of the database." in caplog.text
+    assert caplog.text.count("Connect as the owner of the database.") == 1
 
 
 async def test_machines_with_other_prompt_files_do_not_push_back_and_forth(
@@ -168,7 +171,7 @@ def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> No
         for line in ("; created the key", "no changes: the tables exist; the key is unchanged"):
             done = cuebook("db", "init", url, cwd=tmp_path, **SECRET)
             assert (done.returncode, line in done.stdout) == (0, True), done.stderr
-        checked = json.loads(cuebook("db", "check", url, "--json", cwd=tmp_path).stdout)
+        checked = json.loads(cuebook("db", "check", url, "--json", cwd=tmp_path, **SECRET).stdout)
         assert (checked["role"], checked["faults"], checked["unprotected"]) == ("cuebook_app", [], [])
         with psycopg.connect(url, autocommit=True) as owner:
             owner.execute("ALTER TABLE memory DISABLE ROW LEVEL SECURITY")
@@ -176,10 +179,12 @@ def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> No
             checked = cuebook(*arguments, cwd=tmp_path, **SECRET)
             assert (checked.returncode, "Row-level security is off for memory" in checked.stdout) == (1, True)
         assert cuebook("db", "migrate", url, cwd=tmp_path).returncode == 0
-        assert cuebook("db", "check", url, cwd=tmp_path).returncode == 0
+        assert cuebook("db", "check", url, cwd=tmp_path, **SECRET).returncode == 0
+        keyless = cuebook("db", "check", url, cwd=tmp_path)
+        assert (keyless.returncode, "A PostgreSQL database needs a key" in keyless.stdout) == (1, True)
         with psycopg.connect(url, autocommit=True) as owner:
             owner.execute("DROP SCHEMA cuebook_queue CASCADE")
-        unwoken = cuebook("db", "check", url, cwd=tmp_path)
+        unwoken = cuebook("db", "check", url, cwd=tmp_path, **SECRET)
         assert (unwoken.returncode, "the job queue is missing" in unwoken.stdout) == (0, True)
         doctor = cuebook("doctor", cwd=tmp_path / "ann", **SECRET).stdout
         assert re.search("warn +server .*servers use role cuebook_app; .*the job queue is missing", doctor)
@@ -202,7 +207,9 @@ def test_other_versions_of_the_tables_are_refused(postgres_url: str) -> None:
         PostgresDatabase(postgres_url)
 
 
-def test_the_owner_of_a_database_needs_no_superuser(postgres_server: str, postgres_url: str) -> None:
+def test_the_owner_of_a_database_needs_no_superuser(
+    postgres_server: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [f"{name}_{secrets.token_hex(4)}" for name in ("owner", "server")]
     owned = urlsplit(postgres_url).path[1:]
 
@@ -225,6 +232,12 @@ def test_the_owner_of_a_database_needs_no_superuser(postgres_server: str, postgr
                 stored_key(url(server), "secret")
             admin.execute(f"GRANT cuebook_app TO {server}")
             assert stored_key(url(server), "secret") == bytes(32)
+            with pytest.raises(BackendError, match=r"created or migrated .* Connect as the owner of the database\.$"):
+                upgrade(url(server))
+            monkeypatch.setenv("CUEBOOK_KEY_SECRET", "other")
+            checked = check_database(load_config(None, arguments={"store.url": url(server)}))
+            assert [each.split(".")[0] for each in checked.notes] == [f"{server} does not own the database"]
+            assert "is not the one with which" in checked.faults[0]
         finally:
             admin.execute(f"DROP DATABASE {owned} WITH (FORCE)")
             for name in names:
@@ -283,6 +296,16 @@ async def test_a_copied_project_verifies_with_its_keys(
     assert not (tmp_path / "without.db.key").exists()
 
 
+async def test_a_source_that_is_in_use_is_recognized(postgres_url: str, tmp_path: Path) -> None:
+    (tmp_path / "cuebook.toml").touch()
+    async with Cuebook.open(tmp_path, worker=False) as cue:
+        await cue.ask(Ask("I like figs.", "c1", user="bob"))
+        assert is_in_use(str(tmp_path))
+    assert not is_in_use(str(tmp_path))
+    with psycopg.connect(postgres_url):
+        assert is_in_use(postgres_url)
+
+
 def test_a_database_has_one_key(postgres_url: str, tmp_path: Path) -> None:
     folder = project(tmp_path / "ann", postgres_url)
     assert cuebook("db", "init", cwd=folder, **SECRET).returncode == 0
@@ -306,6 +329,10 @@ def test_a_copy_goes_to_a_database_without_tables(new_postgres_url: Callable[...
     assert (done.returncode, "the digests are equal" in done.stdout) == (0, True), done.stderr
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE copying (source TEXT)")
+        connection.execute("INSERT INTO copying VALUES ('other')")
+    other = cuebook("db", "copy", "ann", url, cwd=tmp_path, CUEBOOK_KEY_SECRET="other")
+    assert (other.returncode, "an unfinished copy of another source" in other.stderr) == (1, True)
+    assert cuebook("db", "migrate", url, cwd=tmp_path, **SECRET).returncode == 1
     for command in (("db", "check", url), ("doctor", "-C", str(project(tmp_path / "bob", url)))):
         assert "has not finished. Repeat `cuebook db copy`" in cuebook(*command, cwd=tmp_path, **SECRET).stdout
     refused = cuebook("conversation", "list", "-C", "bob", cwd=tmp_path, **SECRET)

@@ -4,15 +4,17 @@ import os
 import re
 import secrets
 from pathlib import Path
+from typing import Any
 
 from cuebook.app.setup.compose import KEY_SECRET, database_of, key_file_of, key_of
 from cuebook.app.setup.project_files import load_config
 from cuebook.config import SERVERS, Config
-from cuebook.errors import Conflict, InvalidInput, NotFound
+from cuebook.errors import BackendError, Conflict, InvalidInput, NotFound
 from cuebook.providers.clock_and_ids import KEY_BYTES
 from cuebook.records.answer import Answer
 from cuebook.records.expression import counted
-from cuebook.storage.database.copying import Progress, copy
+from cuebook.storage.database.copying import Progress, check_begun, copy
+from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.postgres import ROLE, connected, is_copying, schema_of, upgrade, user_of
 from cuebook.storage.database.postgres_queue import has_queue
 from cuebook.storage.database.statements import VERSION
@@ -24,6 +26,12 @@ _NO_QUEUE = (
     "Workers are not woken, because the job queue is missing or outdated. Install cuebook[workers], and run"
     " `cuebook db migrate`."
 )
+_PARTIAL = "A copy into the database has not finished. Repeat `cuebook db copy`."
+#: What VACUUM FULL requires of a role.
+_OWNS = "SELECT pg_has_role(datdba, 'USAGE') FROM pg_database WHERE datname = current_database()"
+#: Sessions of users. A role that may not see those of others sees their users.
+_OTHERS = """SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND usesysid IS NOT NULL AND pid <> pg_backend_pid()"""
 _UNPROTECTED = """SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant'
 WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
     AND NOT (c.relrowsecurity AND c.relforcerowsecurity) ORDER BY 1"""
@@ -61,13 +69,14 @@ class DatabaseUpgrade(Answer, frozen=True, kw_only=True):
     before: int | None
     schema: int
     new_key: bool = False
+    new_queue: bool = False
 
     def __str__(self) -> str:
         if self.before is None:
             return f"created the tables of schema {self.schema}"
         if self.before != self.schema:
             return f"migrated schema {self.before} to {self.schema}"
-        return "no changes: the tables exist"
+        return "created the job queue again" if self.new_queue else "no changes: the tables exist"
 
 
 def init_database(config: Config) -> DatabaseUpgrade:
@@ -114,6 +123,7 @@ def copy_database(
             f"There is no database {database_of(old)!r}. Name a project's folder, a SQLite file or a postgresql:// URL."
         )
         raise NotFound(msg)
+    check_begun(database_of(old), database_of(new), with_keys=with_keys)
     if with_keys:
         file = key_file_of(old)
         if file is not None and not file.exists():
@@ -127,6 +137,21 @@ def copy_database(
             raise Conflict(msg)
     copied = copy(database_of(old), database_of(new), with_keys=with_keys, progress=progress)
     return DatabaseCopy(rows=copied.rows, continued=copied.continued)
+
+
+def is_in_use(place: str) -> bool:
+    """Return whether other processes use a database that a command names. Blocks. Raises BackendError, InvalidInput."""
+    database = database_of(_named(place))
+    if database.startswith(SERVERS):
+        with connected(database) as connection:
+            return bool(connection.execute(_OTHERS).fetchone()[0])
+    if not Path(database).is_file():
+        return False
+    holders = Holders(Path(database))
+    try:
+        return holders.has_others()
+    finally:
+        holders.close()
 
 
 def _named(place: str) -> Config:
@@ -143,8 +168,14 @@ def _named(place: str) -> Config:
 
 def migrate_database(config: Config) -> DatabaseUpgrade:
     """Migrate the tables to this version of Cuebook. Blocks. Raises BackendError, InvalidInput."""
-    before, after = upgrade(server_of(config))
-    return DatabaseUpgrade(before=before, schema=after)
+    url = server_of(config)
+    with connected(url) as connection:
+        if is_copying(connection):
+            raise Conflict(_PARTIAL)
+        had_queue = has_queue(connection)
+    before, after = upgrade(url)
+    with connected(url) as connection:
+        return DatabaseUpgrade(before=before, schema=after, new_queue=has_queue(connection) and not had_queue)
 
 
 def server_of(config: Config) -> str:
@@ -165,11 +196,12 @@ def check_database(config: Config) -> DatabaseCheck:
         tables = connection.execute(_UNPROTECTED).fetchall()
         [server] = connection.execute("SELECT current_setting('server_version')").fetchone()
         is_partial = is_copying(connection)
-        notes = () if found is None or has_queue(connection) else (_NO_QUEUE,)
+        unwoken = () if found is None or has_queue(connection) else (_NO_QUEUE,)
+        notes = (*unwoken, *_owner_note(connection))
     unprotected = tuple(name for (name,) in tables)
     faults = []
     if is_partial:
-        faults.append("A copy into the database has not finished. Repeat `cuebook db copy`.")
+        faults.append(_PARTIAL)
     if found is None:
         faults.append("The tables are missing. Run `cuebook db init`.")
     elif found > VERSION:
@@ -180,7 +212,27 @@ def check_database(config: Config) -> DatabaseCheck:
         faults.append(f"Row-level security is off for {', '.join(unprotected)}. Run `cuebook db migrate`.")
     if found is not None and strong and not (can_switch and can_switch[0]):
         faults.append(f"{user} bypasses row-level security and cannot switch to {ROLE}. Run `cuebook db init`.")
+    if found is not None:
+        try:
+            key_of(config)
+        except (InvalidInput, BackendError) as error:
+            faults.append(str(error))
     return DatabaseCheck(
         server=server, user=user, role=ROLE if strong else user, schema=found, unprotected=unprotected,
         faults=tuple(faults), notes=notes,
     )  # fmt: skip
+
+
+def owner_note(config: Config) -> str:
+    """Return why receipts stay pending, for a role that may not vacuum its server's database; else "". Blocks."""
+    if not database_of(config).startswith(SERVERS):
+        return ""
+    with connected(database_of(config)) as connection:
+        return "".join(_owner_note(connection))
+
+
+def _owner_note(connection: Any) -> tuple[str, ...]:
+    if connection.execute(_OWNS).fetchone()[0]:
+        return ()
+    advice = "Receipts of forgetting stay pending until `cuebook settle` runs as the owner"
+    return (f"{user_of(connection)[0]} does not own the database. {advice}.",)

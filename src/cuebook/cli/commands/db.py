@@ -6,7 +6,14 @@ from typing import Annotated
 import typer
 
 from cuebook.app.setup import embedded_postgres
-from cuebook.app.setup.database import check_database, copy_database, has_tables, init_database, migrate_database
+from cuebook.app.setup.database import (
+    check_database,
+    copy_database,
+    has_tables,
+    init_database,
+    is_in_use,
+    migrate_database,
+)
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -46,7 +53,7 @@ def migrate(state: State, url: Url = "") -> None:
 
 @command(app, "cuebook db check", name="check")
 def check(state: State, url: Url = "") -> None:
-    """Check the server, the role, the tables and the protection of tenants. Exits with 1 if a check fails."""
+    """Check the server, the role, the tables, the key and the protection of tenants. Exits with 1 if a check fails."""
     found = check_database(_config(state, url))
     state.report(found, *found.lines(), failed=not found.ok)
 
@@ -72,6 +79,8 @@ def copy(
     Stop all servers and workers of the source first. An interrupted copy continues when you repeat the command. In the
     end, the digests of all tables are compared.
     """
+    if is_in_use(source):
+        screen.complain("Another process uses the source. What it writes from now on is not copied.")
     with screen.progress("copying") as advance:
         done = copy_database(
             source, target, with_keys=not without_keys, progress=lambda _, count, total: advance(count, total)
@@ -94,8 +103,9 @@ def start(state: State, folder: Data) -> None:
 def stop(state: State, folder: Data) -> None:
     """Stop a server that `cuebook db start` started. Its data stays."""
     embedded_postgres.check_folder(folder)
+    was_running = embedded_postgres.status(folder).running
     status = embedded_postgres.stop(folder)
-    state.report(status, str(status))
+    state.report(status, f"stopped PostgreSQL in {folder}" if was_running else str(status))
 
 
 @command(app, "cuebook db status ./postgres", name="status")

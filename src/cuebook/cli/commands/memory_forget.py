@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cuebook.app.forgetting import in_words
+from cuebook.app.setup.database import owner_note
 from cuebook.cli.group import Yes, command, new_app, read_input
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -91,7 +92,8 @@ def forget(
     remains = [f"The data may still be in {receipt.remains}."] if receipt.remains else []
     state.report({"receipt": receipt}, f"{receipt.id}: erased {erased}", *remains)
     if receipt.state == "pending" and not state.json:
-        screen.complain("Another process still uses the data. The receipt will be signed when it ends.")
+        busy = "Another process still uses the data. The receipt will be signed when it ends."
+        screen.complain(owner_note(state.settings()) or busy)
 
 
 def _preview_lines(found: ForgetPreview) -> Iterator[str]:

@@ -30,6 +30,7 @@ AT_ONCE: Final = 2_000
 _COPY: Final = 0x63756563
 #: The place of a row's conversation in the number of its full-text row.
 _SHIFT: Final = 32
+_OTHER: Final = "it has an unfinished copy of another source"
 #: The tables that name API keys.
 KEY_TABLES: Final = ("api_key",)
 
@@ -238,6 +239,21 @@ def _identity(place: str, *, with_keys: bool) -> str:
     return sha256(f"{name} {with_keys}".encode()).hexdigest()
 
 
+def check_begun(source: str, target: str, *, with_keys: bool) -> None:
+    """Raise Conflict if a server's database has an unfinished copy of another source. Blocks."""
+    if target.startswith(SERVERS):
+        with connected(target) as connection:
+            if not is_copying(connection):
+                return
+            begun = connection.execute("SELECT source FROM copying LIMIT 1").fetchone()
+        if begun and begun[0] != _identity(source, with_keys=with_keys):
+            raise Conflict(_not_empty(_OTHER, target))
+
+
+def _not_empty(why: str, target: str) -> str:
+    return f"The target is not empty: {why}. Choose an empty database, or {_how_to_empty(target)}."
+
+
 # ---- the copy -------------------------------------------------------------------------------------------------------
 
 
@@ -249,10 +265,8 @@ def _begin(new: _Side, known: Sequence[Table], target: str, *, shown: str) -> bo
         return True
     full = [each.name for each in known if new.value(f"SELECT 1 FROM {each.name} LIMIT 1")]  # noqa: S608
     if begun or full:
-        why = "another copy has begun" if begun else f"table {full[0]!r} has rows"
         new.connection.rollback()
-        msg = f"The target is not empty: {why}. Choose an empty database, or {_how_to_empty(target)}."
-        raise Conflict(msg)
+        raise Conflict(_not_empty(_OTHER if begun else f"table {full[0]!r} has rows", target))
     new.query("INSERT INTO copying VALUES (?, '', '[]')", (shown,))
     _commit(new)
     return False

@@ -96,6 +96,7 @@ class PostgresDatabase:
         self.holders = Holders(None)
         self.unclean = False
         self.is_full = False
+        self._has_refused = False
         self._failpoints = failpoints or Failpoints()
         self._statements = prepared_statements("postgresql")
         self._role = _ROLE if role else ""
@@ -223,7 +224,7 @@ class PostgresDatabase:
                 full = "" if size > LARGE else "FULL,"
                 try:
                     for command in (f"({full} ANALYZE) {names}", f"({full} ANALYZE FALSE) pg_statistic"):
-                        if not _outlived(connection, patience_ms / 1000) or not _vacuumed(connection, command):
+                        if not _outlived(connection, patience_ms / 1000) or not self._vacuumed(connection, command):
                             return False
                 except (LockNotAvailable, DeadlockDetected):
                     return False
@@ -232,6 +233,24 @@ class PostgresDatabase:
         except Error as error:
             raise explain(error) from error
         return True
+
+    def _vacuumed(self, connection: Any, what: str) -> bool:
+        """Vacuum tables. Return False if the server leaves some out, which are another role's."""
+        notices: list[str] = []
+
+        def note(diagnostic: Any) -> None:
+            if diagnostic.severity_nonlocalized == "WARNING":
+                notices.append(diagnostic.message_primary)
+
+        connection.add_notice_handler(note)
+        try:
+            connection.execute(f"VACUUM {what}")
+        finally:
+            connection.remove_notice_handler(note)
+        if notices and not self._has_refused:
+            log.warning("Receipts stay pending: %s. Connect as the owner of the database.", notices[0])
+        self._has_refused = bool(notices)
+        return not notices
 
     async def remains(self) -> str:
         position = await self.read(lambda each: each.value("log_position"))
@@ -266,24 +285,6 @@ def _outlived(connection: Any, patience_s: float) -> bool:
         time.sleep(OLDER_S)
         running.intersection_update(connection.execute(_RUNNING).fetchall())
     return not running
-
-
-def _vacuumed(connection: Any, what: str) -> bool:
-    """Vacuum tables. Return False if the server leaves some out, which are another role's."""
-    notices: list[str] = []
-
-    def note(diagnostic: Any) -> None:
-        if diagnostic.severity_nonlocalized == "WARNING":
-            notices.append(diagnostic.message_primary)
-
-    connection.add_notice_handler(note)
-    try:
-        connection.execute(f"VACUUM {what}")
-    finally:
-        connection.remove_notice_handler(note)
-    if notices:
-        log.warning("Receipts stay pending: %s. Connect as the owner of the database.", notices[0])
-    return not notices
 
 
 def _configure(connection: Any) -> None:
@@ -489,7 +490,7 @@ def upgrade(url: str, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tupl
     after a conflict with one, it begins again. Raises BackendError, and InvalidInput for an older server or newer
     tables.
     """
-    from psycopg.errors import DeadlockDetected, InternalError_
+    from psycopg.errors import DeadlockDetected, InsufficientPrivilege, InternalError_
 
     passing = (DeadlockDetected, InternalError_)  # InternalError_: a table's entry was changed by a vacuum
     until = time.monotonic() + PATIENCE_S
@@ -497,6 +498,9 @@ def upgrade(url: str, *, migrations: tuple[Migration, ...] = MIGRATIONS) -> tupl
         try:
             return _upgraded(url, migrations)
         except BackendError as error:
+            if isinstance(error.__cause__, InsufficientPrivilege):
+                msg = f"The tables cannot be created or migrated ({error.__cause__.diag.message_primary}). Connect as"
+                raise BackendError(f"{msg} the owner of the database.") from error
             if not isinstance(error.__cause__, passing) or time.monotonic() > until:
                 raise
 
