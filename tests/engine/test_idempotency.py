@@ -7,7 +7,7 @@ import pytest
 from cuebook import Ask, Cuebook, Posted
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput, KeyReused
-from cuebook.testing import FrozenClock, ScriptedModel
+from cuebook.testing import FrozenClock, Script, ScriptedModel
 
 
 def settings(tmp_path):
@@ -84,6 +84,24 @@ async def test_a_chat_request_is_answered_after_a_crash_of_its_turn(tmp_path, mo
     async with Cuebook.open(settings(tmp_path), model=model, clock=clock, worker=False) as cue:
         first, again = await cue.ask(ask), await cue.ask(ask)
         assert (first.text, again.text, again.turn) == ("From pier 4.", "From pier 4.", first.turn)
+        assert [post.message for post in await cue.conversations.posts("c1")] == [ask.text, "From pier 4."]
+        assert str(model.requests[-1].messages).count(ask.text) == 1
+
+
+async def test_a_late_retry_is_answered_beside_the_newer_messages(tmp_path):
+    ask = Ask("My key is sk-proj-abcdefghijklmnopqrstuvwxyz123456. Where is pier 4?", "c1", idempotency_key="k1")
+    model = ScriptedModel(Script(text="From", half=True), "By the mill.", "By the lock.")
+    async with Cuebook.open(settings(tmp_path), model=model, worker=False) as cue:
+        with pytest.raises(BackendError):
+            await cue.ask(ask)
+        assert (await cue.ask(Ask("And pier 5?", "c1"))).text == "By the mill."
+        path = await cue.conversations.posts("c1")
+        assert "sk-proj" not in path[0].message
+        retried = await cue.ask(ask)
+        assert (retried.text, (await cue.ask(ask)).turn) == ("By the lock.", retried.turn)
+        assert await cue.conversations.posts("c1") == path
+        sent = str(model.requests[-1].messages)
+        assert (sent.count(ask.text), sent.count("pier 5")) == (1, 0)
 
 
 async def test_a_repeated_reset_adds_one_reflection(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from upstream import CALLS, Upstream
 
 from conftest import Live, config
+from cuebook.errors import UpstreamError
 from cuebook.testing.doubles import ScriptedModel
 from cuebook.testing.upstream import HttpReply, ScriptedUpstream
 from scripted_answers import completion
@@ -199,6 +200,23 @@ def test_replayed_answers_without_id_get_distinct_ids(serve_live: Callable[..., 
     assert ids[:2] == [None, None]
     assert len(set(ids[2:])) == 2
     assert None not in ids[2:]
+
+
+def test_messages_of_a_broken_answer_are_stored_once(serve_live: Callable[..., Live]) -> None:
+    event = b'data: {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "At"}}]}\n\n'
+    broken = HttpReply(pieces=[event], headers={"content-type": "text/event-stream"}, error=UpstreamError("gone"))
+    upstream = ScriptedUpstream(broken, completion("At 9:45."))
+    live = serve_live(upstream=upstream)
+    body = {"model": "m", "messages": [*MESSAGES, {"role": "user", "content": "When does it leave?"}]}
+    headers = KEY | {"X-History": "server"}
+    with pytest.raises(httpx.RemoteProtocolError):
+        httpx.post(f"{live.url}{CHAT}", json=body | {"stream": True}, headers=headers)
+    answer = [httpx.post(f"{live.url}{CHAT}", json=body, headers=headers) for _ in range(2)][-1]
+    assert answer.json()["choices"][0]["message"]["content"] == "At 9:45."
+    assert [json.loads(request.body)["messages"] for request in upstream.requests] == [body["messages"]] * 2
+    assert len(httpx.get(f"{live.url}/api/conversations").json()["items"]) == 1
+    posts = httpx.get(f"{live.url}/api/conversations/{answer.headers['x-conversation-id']}/posts").json()["items"]
+    assert [each["message"] for each in posts] == [*(each["content"] for each in body["messages"]), "At 9:45."]
 
 
 def test_answers_of_the_configured_model_are_replayed(serve_live: Callable[..., Live]) -> None:

@@ -188,6 +188,7 @@ class Step(Struct, frozen=True, kw_only=True):
     n: int
     state: TurnState
     manifest: Manifest
+    base: int = 0  # the newest post of the request, which the reply follows
     reply_seq: int = 0
     usage: Usage | None = None
     error: str = ""

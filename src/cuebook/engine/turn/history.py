@@ -82,6 +82,10 @@ async def name_conversation(services: Services, request: TurnRequest) -> TurnReq
         return replace(request, ask=ask)
     if request.ask.conversation:
         return request
+    if continuation is None and request.key:
+        record = await services.idempotency_record(request.scope, request.key)
+        if record is not None:  # a retry
+            return replace(request, ask=replace(request.ask, conversation=record.conversation))
     name = continuation.conversation.id if continuation else services.dice.new_id("conv")
     paths = continuation.paths if continuation else ()
     return replace(request, ask=replace(request.ask, conversation=name), paths=paths)
@@ -121,10 +125,10 @@ async def align_history(services: Services, request: TurnRequest, *, is_busy: bo
         draft, live = await services.offload.compute(
             draft_posted, writer, posted, where, size=size, items=len(posted.parts)
         )
-        return HistoryPosition(ask=ask, drafts=(draft,), live=live)
+        return await _repeated(services, request, HistoryPosition(ask=ask, drafts=(draft,), live=live))
     new = Continuation(Conversation(id=ask.conversation, user=ask.user), request.parent)
     if request.only_new:
-        return await _position(services, request, new)
+        return await _repeated(services, request, await _position(services, request, new))
     answers = _answers(request)
     paths = request.paths
     if paths is None:
@@ -165,6 +169,33 @@ async def _position(services: Services, request: TurnRequest, continuation: Cont
         is_side_branch=continuation.is_side_branch,
         parallel=continuation.is_side_branch,
         waiting_turn=waiting,
+    )
+
+
+async def _repeated(services: Services, request: TurnRequest, position: HistoryPosition) -> HistoryPosition:
+    """Return the position of a request that may repeat one with its Idempotency-Key, whose posts are stored.
+
+    Its step has no complete answer: the posts are answered again as a sibling branch. If the conversation has continued
+    meanwhile, that is a side branch. Any other request keeps its position.
+    """
+    scope, name = request.scope, request.ask.conversation
+    record = await services.idempotency_record(scope, request.key) if request.key else None
+    if record is None or record.conversation != name:
+        return position
+    step = (await services.store.turn(scope, name, record.turn)).steps[record.step - 1]
+    first = step.base + 1 - len(request.history) - (request.posted is not None)
+    stored = await services.store.posts_in(scope, name, [(first, step.base)])
+    if step.state not in ("failed", "interrupted") or len(stored) <= step.base - first:  # or erased
+        return position
+    newest = [post.seq for post in await services.store.posts(scope, name, last=2)]
+    return replace(
+        position,
+        drafts=(),
+        parent=step.base,
+        new=(),
+        seqs={number: first + number for number in range(len(request.history))},
+        parallel=newest[-1:] != [step.base] and newest != [step.base, step.reply_seq],
+        waiting_turn=None,
     )
 
 

@@ -80,7 +80,8 @@ def window_request(
         begin = max((n for n, post in enumerate(posts) if is_compaction(post.wire or b"")), default=0)
         posts, replaced = posts[begin:], dropped_ranges(posts[:begin], COMPACTED)
     if position.live is not None:  # with the secrets of the caller's message
-        live = {conversation.last_seq + 1: whole(path_of(scene, (position.live,))[-1], conversation.user)}
+        seq = conversation.last_seq + 1 if position.drafts else scene.parent
+        live = {seq: whole(path_of(scene, (position.live,))[-1], conversation.user)}
     else:
         live = {seq: request.history[n].raw for seq, n in position.messages_by_seq(conversation.last_seq).items()}
     return WindowRequest(
