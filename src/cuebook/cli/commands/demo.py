@@ -70,7 +70,9 @@ def demo(
     if not serve:
         with demo_server() if postgres else nullcontext("") as server:
             _tell(
-                _replay(file, database=partial(new_database, server) if server else lambda: FILE, model=price_as), state
+                _replay(file, database=partial(new_database, server) if server else lambda: FILE, model=price_as),
+                state,
+                postgres=postgres,
             )
         if not state.json:
             screen.say()
@@ -80,7 +82,7 @@ def demo(
         each.close()
     with demo_folder() as folder, demo_server() if postgres else nullcontext("") as server:
         database = new_database(server) if server else FILE
-        _tell(_replay(file, folder=folder, database=lambda: database, model=price_as), state)
+        _tell(_replay(file, folder=folder, database=lambda: database, model=price_as), state, postgres=postgres)
         config = demo_config(folder, database)
         run_server(config, host=HOST, port=port, started=lambda address: _greet(state, address, price_as))
 
@@ -100,8 +102,10 @@ def _replay(
         )
 
 
-def _tell(reports: list[ReplayReport], state: State) -> None:
-    state.report({"items": list(map(to_wire, reports))}, "\n\n".join(map(_rendered, reports)))
+def _tell(reports: list[ReplayReport], state: State, *, postgres: bool) -> None:
+    where = ", in a temporary PostgreSQL database with a worker process" if postgres else ""
+    texts = [_rendered(each, where) for each in reports]
+    state.report({"items": list(map(to_wire, reports))}, "\n\n".join(texts))
 
 
 def _greet(state: State, address: str, model: str) -> None:
@@ -118,12 +122,13 @@ SHOWN = 8
 _OTHERWISE = "evidence, in other words"
 
 
-def _rendered(found: ReplayReport) -> str:
+def _rendered(found: ReplayReport, where: str) -> str:
     asked, summary = found.asked, found.summary
     step = max(1, len(asked) // SHOWN)
     return report(
         "demo.txt",
         report=found,
+        where=where,
         hits=HITS,
         upto=datetime.fromtimestamp(summary.upto_at, UTC).date() if summary else "",
         stands={where: sum(each.stands_in(where) for each in asked) for where in ("summary", "item", "hit")},
