@@ -119,6 +119,16 @@ async def test_a_failing_query_is_logged(cue: Cuebook, caplog: pytest.LogCapture
     assert "Background job query failed: no database" in caplog.text
 
 
+async def test_failed_work_waits_and_is_logged_once(cue: Cuebook, caplog: pytest.LogCaptureFixture) -> None:
+    queue = Queue([1])
+    for _ in range(3):
+        await run_due(cue.services, queue.job())
+    assert queue.ran == [1]
+    await run_due(cue.services, queue.job(), DueQuery(hurry=True))
+    assert queue.ran == [1, 1]
+    assert caplog.text.count("failed for number 1: odd") == 1
+
+
 async def test_an_outage_of_the_database_is_logged_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with cue_on(tmp_path, worker=True) as cue:
         await cue.services.store.aclose()

@@ -12,6 +12,7 @@ from shared_app import app_of
 
 from conftest import config
 from cuebook import Cuebook
+from cuebook.config import build
 from cuebook.server.app import Server
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +48,14 @@ async def test_metrics_and_log_count_requests_by_route(caplog: pytest.LogCapture
     assert found["cuebook_loop_lag_seconds",] >= 0
     assert {name for name, *_ in found} >= {"cuebook_jobs_due", "cuebook_turns", "cuebook_lease_conflicts"}
     assert "private" not in answer.text + json.dumps(lines)
+
+
+async def test_rollback_is_counted_only_where_it_runs(tmp_path: Path) -> None:
+    settings = {"work.where": "workers", "store.url": str(tmp_path / "c.db")}
+    async with Cuebook.open(build(arguments=settings, folder=str(tmp_path))) as cue:
+        backlog = await cue.backlog()
+    assert "rollback" not in backlog
+    assert "compaction" in backlog
 
 
 async def test_dashboard_shows_metrics_that_exist() -> None:

@@ -78,7 +78,7 @@ async def _run(services: Services, scope: Scope, slug: str) -> bool:
     return True
 
 
-ROLLBACK = Job(name="rollback", due=_due, run=_run)
+ROLLBACK = Job(name="rollback", due=_due, run=_run, remembers=True)
 
 
 async def review(services: Services, slug: str, *, branch: str | None = None) -> dict[str, RollbackStatus]:

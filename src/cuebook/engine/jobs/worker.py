@@ -126,8 +126,9 @@ class Worker:
         return {name: count for name, count in counts.items() if count}
 
     async def backlog(self, query: DueQuery) -> dict[str, int]:
-        """Return the pending work of each job, at most the query's limit."""
-        return {job.name: sum(each.count for each in await job.due(self._services, query)) for job in self._jobs}
+        """Return the pending work of each job, at most the query's limit, as far as this process knows it."""
+        jobs = [job for job in self._jobs if not job.remembers or job in self._polled]
+        return {job.name: sum(each.count for each in await job.due(self._services, query)) for job in jobs}
 
     async def _round(
         self, query: DueQuery, *, patience_s: float = float("inf"), jobs: Sequence[Job[Any]] | None = None
