@@ -18,7 +18,10 @@ from commands import CUEBOOK, cuebook, environment
 from upstream import chunk, whole
 
 from cuebook import Ask, Cuebook
+from cuebook.app.setup.compose import database_of
+from cuebook.app.setup.database import check_database
 from cuebook.app.workers import JobWorker
+from cuebook.config import SERVERS
 from cuebook.records.memory import Scope
 from cuebook.storage.database.postgres import upgrade
 from cuebook.storage.database.postgres_key import stored_key
@@ -77,6 +80,9 @@ async def test_only_workers_do_the_work(folder: Path) -> None:
         await fill(cue, 2)
         await asyncio.sleep(0.5)
         assert set(await cue.settle(timeout=0)) >= {"compaction"}
+        if database_of(cue.config).startswith(SERVERS):
+            [note] = (await asyncio.to_thread(check_database, cue.config)).notes
+            assert "Background jobs wait (compaction" in note
         async with JobWorker(cue, concurrency=2) as worker:
             await until(lambda: _is_settled(cue))
             assert (await worker.health()).status == "alive"

@@ -16,12 +16,12 @@ from cuebook.records.expression import counted
 from cuebook.storage.database.copying import Progress, check_begun, copy
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.postgres import ROLE, connected, is_copying, schema_of, upgrade, user_of
-from cuebook.storage.database.postgres_queue import has_queue
+from cuebook.storage.database.postgres_queue import abandoned_jobs, has_queue
 from cuebook.storage.database.statements import VERSION
 
 _CAN_SWITCH = "SELECT pg_has_role(oid, 'MEMBER') FROM pg_roles WHERE rolname = %s"
 #: The start of a URL, also of one with a missing slash.
-_URL = re.compile(r"[a-z]{2,}:/")
+_URL = re.compile(r"[a-z]{2,}:/+")
 _NO_QUEUE = (
     "Workers are not woken, because the job queue is missing or outdated. Install cuebook[workers], and run"
     " `cuebook db migrate`."
@@ -158,11 +158,11 @@ def _named(place: str) -> Config:
     """Return the settings of a database that a command names."""
     if Path(place).is_dir():
         return load_config(place)
-    if _URL.match(place) and not place.startswith((*SERVERS, "sqlite:///")):
-        scheme = place.partition("/")[0]  # the rest may contain a password
-        msg = f"Not a database: a URL that begins with '{scheme}/'. Name a project's folder, a SQLite file or a"
+    if (shown := _URL.match(place)) and not place.startswith((*SERVERS, "sqlite:///")):
+        start = shown[0]  # the rest may contain a password
+        msg = f"Not a database: a URL that begins with {start!r}. Name a project's folder, a SQLite file or a"
         raise InvalidInput(f"{msg} postgresql:// URL.", where="store.url")
-    url = place if _URL.match(place) else str(Path(place).resolve())
+    url = place if shown else str(Path(place).resolve())
     return load_config(None, arguments={"store.url": url})
 
 
@@ -196,8 +196,8 @@ def check_database(config: Config) -> DatabaseCheck:
         tables = connection.execute(_UNPROTECTED).fetchall()
         [server] = connection.execute("SELECT current_setting('server_version')").fetchone()
         is_partial = is_copying(connection)
-        unwoken = () if found is None or has_queue(connection) else (_NO_QUEUE,)
-        notes = (*unwoken, *_owner_note(connection))
+        waiting = () if found is None else _job_note(config, connection)
+        notes = (*waiting, *_owner_note(connection))
     unprotected = tuple(name for (name,) in tables)
     faults = []
     if is_partial:
@@ -236,3 +236,12 @@ def _owner_note(connection: Any) -> tuple[str, ...]:
         return ()
     advice = "Receipts of forgetting stay pending until `cuebook settle` runs as the owner"
     return (f"{user_of(connection)[0]} does not own the database. {advice}.",)
+
+
+def _job_note(config: Config, connection: Any) -> tuple[str, ...]:
+    """Return why background jobs are late, if they are."""
+    if not has_queue(connection):
+        return (_NO_QUEUE,)
+    waiting = abandoned_jobs(connection) if config.settings.work.where == "workers" else []
+    msg = f'Background jobs wait ({", ".join(waiting)}): work.where is "workers", but no worker runs.'
+    return (f"{msg} Start `cuebook worker`.",) if waiting else ()

@@ -13,15 +13,13 @@ from typing import Any, Final
 
 from cuebook.errors import BackendError
 from cuebook.storage.database.postgres import explain, liveliness
-from cuebook.storage.database.postgres_queue import QUEUE
+from cuebook.storage.database.postgres_queue import DEAD_S, QUEUE
 
 #: A handler of exceptions that no task handles.
 Handler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 log = logging.getLogger("cuebook.worker")
 #: Every 30 seconds: minute, hour, day, month, weekday, second.
 SWEEPS: Final = "* * * * * */30"
-#: Seconds without a sign of life after which a worker is dead.
-DEAD_S: Final = 30.0
 #: Seconds between two attempts to use a queue that failed.
 RETRY_S: Final = 15.0
 #: Connections of the queue, one of which listens.

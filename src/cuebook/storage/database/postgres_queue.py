@@ -10,6 +10,12 @@ from typing import Any, Final
 
 #: The schema of procrastinate's tables.
 QUEUE: Final = "cuebook_queue"
+#: Seconds without a sign of life after which a worker is dead.
+DEAD_S: Final = 30.0
+_ABANDONED: Final = """SELECT DISTINCT queue_name FROM cuebook_queue.procrastinate_jobs
+WHERE status = 'todo' AND NOT EXISTS (
+    SELECT 1 FROM cuebook_queue.procrastinate_workers WHERE last_heartbeat > now() - make_interval(secs => %s)
+)"""
 #: Statements that leave work, and the jobs that find it.
 WAKES: Final[Mapping[str, tuple[str, ...]]] = {
     "post_insert": ("compaction", "embedding"),
@@ -47,6 +53,11 @@ def prepare_queue(connection: Any, role: str) -> None:
         connection.execute(f"GRANT {right} ON ALL {kind} IN SCHEMA {QUEUE} TO {role}")
     connection.execute(f"GRANT USAGE ON SCHEMA {QUEUE} TO {role}")
     connection.execute(f"COMMENT ON SCHEMA {QUEUE} IS '{metadata.version('procrastinate')}'")
+
+
+def abandoned_jobs(connection: Any) -> list[str]:
+    """Return the kinds of work that wait in the queue although no worker runs. The queue must exist."""
+    return sorted(name for (name,) in connection.execute(_ABANDONED, (DEAD_S,)))
 
 
 def has_queue(connection: Any) -> bool:
