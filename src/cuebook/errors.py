@@ -18,6 +18,7 @@ CuebookError
 """
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 __all__ = [
     "BackendError",
@@ -79,6 +80,15 @@ class UnknownSigner(SyncRefused):
 
 class KeyReused(InvalidInput):
     """The Idempotency-Key was used for another request. Use a new key."""
+
+    #: Between the id of an API key and the key of its client. No header contains it.
+    SEPARATOR: ClassVar[str] = "\x1f"
+
+    def __init__(self, key: str = "") -> None:
+        """`key` is the Idempotency-Key."""
+        shown = key.rpartition(self.SEPARATOR)[2]
+        msg = f"Idempotency-Key {shown!r} was used with a different request. Choose a new key."
+        super().__init__(msg, where="Idempotency-Key")
 
 
 class Denied(CuebookError):

@@ -153,7 +153,7 @@ def test_forget_command_erases_and_its_receipt_is_verified(
     assert here("memory", "receipt", "verify", receipt["id"], "--about", "ann").startswith(
         "ok: signed by this database"
     )
-    assert "it does not cover this id" in here("memory", "receipt", "verify", receipt["id"], "--about", "bob", code=1)
+    assert "it does not cover 'bob'" in here("memory", "receipt", "verify", receipt["id"], "--about", "bob", code=1)
     file = here.folder / "receipt.json"
     file.write_text(here("memory", "receipt", "show", receipt["id"]))
     assert here.json("memory", "receipt", "verify", str(file))["ok"] is True

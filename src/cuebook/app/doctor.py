@@ -51,6 +51,7 @@ from cuebook.engine.jobs.compaction import VALUES
 from cuebook.errors import CuebookError, InvalidInput
 from cuebook.interfaces import RelayRequest
 from cuebook.interfaces.prompts import Family
+from cuebook.memory.rolling import RELAY, choose
 from cuebook.prompts.digest import digest_of
 from cuebook.prompts.names import check_project, instructions
 from cuebook.providers.clock_and_ids import database_key
@@ -161,6 +162,8 @@ async def _presets(config: Config) -> AsyncIterator[Check]:
     compaction = load_compaction(config)
     load_profiles(config)
     found = f"profiles {', '.join(sorted(compaction.profiles))}; default {compaction.default}"
+    if (proxied := choose(compaction, RELAY).id) != compaction.default:
+        found += f", {proxied} for clients of the proxy that resend their history"
     yield Check("presets", "ok", found)
 
 

@@ -242,7 +242,7 @@ def verify_receipt(receipt: Receipt | bytes | str, *, public_key: bytes, name: s
             names = salted(name, found.salt) in found.asked
         except ValueError:
             names = False
-        fault = fault or ("" if names else "it does not cover this id")
+        fault = fault or ("" if names else f"it does not cover {name!r}")
     return ReceiptCheck(ok=not fault, reason=fault, names=names)
 
 

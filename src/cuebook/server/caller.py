@@ -11,7 +11,7 @@ from litestar.types import Scope
 
 from cuebook import Cuebook
 from cuebook.app import namespace
-from cuebook.errors import InvalidInput
+from cuebook.errors import InvalidInput, KeyReused
 from cuebook.records.key import Caller
 
 #: The longest Idempotency-Key: a UUID has 36 characters, a digest 128.
@@ -84,7 +84,7 @@ def idempotency_key(scope: Scope) -> str | None:
     key, caller = header(scope, b"idempotency-key"), scope["state"]["caller"]
     if key is None:
         return None
-    own = f"{caller.key}:" if caller.key else ""
+    own = f"{caller.key}{KeyReused.SEPARATOR}" if caller.key else ""
     if len(key) > LONGEST_KEY - len(own):
         msg = f"Idempotency-Key: {len(key)} characters exceed the limit of {LONGEST_KEY - len(own)}. Shorten it."
         raise InvalidInput(msg, where="Idempotency-Key")

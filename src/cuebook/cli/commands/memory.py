@@ -29,6 +29,13 @@ app = new_app(
     "cuebook memory show c1",
 )
 
+#: Where memories come from, by the setting `memory.user`.
+_HINTS = {
+    True: "Run `cuebook settle` to extract them now.",
+    "named": "Requests to /v1 that name their user add them. Set `user = true` under [memory] for other conversations.",
+    False: "Set `user = true` under [memory] to enable them.",
+}
+
 
 def print_hits(
     hits: list[Hit],
@@ -128,10 +135,8 @@ def list_(
     elif conversation is not None:
         none = "no memories yet. Items are created with the summary; run `cuebook settle` to create them now."
     else:
-        off = "Set `user = true` under [memory] to enable them."
-        on = not len(page) and state.settings().settings.memory.user is True
-        hint = "Run `cuebook settle` to extract them now." if on else off
-        none = f"no cross-conversation memories yet. {hint}"
+        setting = None if len(page) else state.settings().settings.memory.user
+        none = f"no cross-conversation memories. {_HINTS[setting]}" if setting is not None else ""
     state.report(page, render=partial(print_answer, page, none))
 
 

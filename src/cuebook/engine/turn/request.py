@@ -125,8 +125,7 @@ async def find_stored_reply(services: Services, request: TurnRequest) -> StoredR
     if record is None:
         return None
     if record.digest != digest or not record.turn:
-        msg = f"Idempotency-Key {name!r} was used with a different request. Choose a new key."
-        raise KeyReused(msg, where="Idempotency-Key")
+        raise KeyReused(name)
     turn, step = await _ended(services, scope, record)
     if step.state != "finished":
         return None

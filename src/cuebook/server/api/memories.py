@@ -114,7 +114,8 @@ async def readyz(request: AnyRequest) -> ASGIResponse:
         raise BackendError(f"The store does not answer: {error}", retryable=True) from error
     status = "degraded" if data["store"]["full"] else "ready"
     if await cue_of(request).keys.configured():
-        data |= {"store": {}, "model": "", "upstream": None, "personas": []}  # this route needs no key
+        data |= {"store": {}, "model": "", "personas": []}  # this route needs no key
+        data["upstream"] = data["upstream"] and "configured"
         data["embedderError"] = data["embedderError"] and "failed. See the server log."
     return json_of({"status": status, **data})
 

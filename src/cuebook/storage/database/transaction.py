@@ -266,8 +266,7 @@ class KeyedRequest:
     def _row(self, transaction: Transaction) -> Row | None:
         row = transaction.one("idempotency_get", **self._place)
         if row is not None and (row["digest"] != self._digest or row["turn"]):
-            msg = f"Idempotency-Key {self._name!r} was used with a different request. Choose a new key."
-            raise KeyReused(msg, where="Idempotency-Key")
+            raise KeyReused(self._name)
         return row
 
     def _store(self, transaction: Transaction, row: Row | None, response: bytes) -> None:
