@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import socket
 import sqlite3
 import threading
@@ -361,8 +362,8 @@ def test_serve_prints_its_profile_and_the_figures_of_stored_traffic(
     banner = capsys.readouterr().out
     assert "Profile          fit;" in banner
     [last] = banner.splitlines()[-1:]
-    assert last.startswith(
-        "By profile, your newest call would use this share of the client's input tokens: off 100% ($"
+    assert re.match(
+        r"By profile, your newest call would use this share of the client's \d+ input tokens: off 100% \(\$", last
     )
     share = f"{here.json('shadow', 'report')['replay']['profiles'][0]['costs']['USD']:.1e}"
     assert f"{float(last.split('$')[1].split(')')[0]):.1e}" == share, "equal to the report"
