@@ -98,7 +98,7 @@ class JobFailures(Struct):
 
     def is_waiting(self, place: tuple[str, str, str], now: float) -> bool:
         """Return whether a piece failed and is not to be tried again yet."""
-        return place in self.pieces and now < self.pieces[place][2]
+        return place in self.pieces and now < self.pieces[place][2] <= now + MAX_RETRY_S  # a clock may be set back
 
     def add(self, place: tuple[str, str, str], cause: str, now: float) -> bool:
         """Store a failure. Return whether its cause is new."""
@@ -127,7 +127,7 @@ async def run_due(
     failures = services.caches.progress_of(JobFailures)
 
     def may_run(each: DueWork[Any]) -> bool:
-        return each not in ran and (query.hurry or not failures.is_waiting(_place(job, each), clock()))
+        return each not in ran and (query.hurry or not failures.is_waiting(_place(job, each), services.clock.now()))
 
     until, done, claimed, skipped = clock() + patience_s, 0, 0, 0
     ran: set[DueWork[Any]] = set()
@@ -161,7 +161,7 @@ def _place(job: Job[Any], each: DueWork[Any]) -> tuple[str, str, str]:
 
 async def _logged(services: Services, place: tuple[str, str, str], call: Awaitable[R]) -> R | None:
     """Return the result of a call, or None after logging its error, once for the same cause."""
-    failures, now = services.caches.progress_of(JobFailures), asyncio.get_running_loop().time
+    failures, now = services.caches.progress_of(JobFailures), services.clock.now
     name, subject = place[0], f" for {place[2]}" if place[2] else ""
     try:
         result = await call
