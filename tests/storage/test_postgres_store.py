@@ -1,12 +1,17 @@
 """Runs the store contract on a real PostgreSQL server."""
 
 import asyncio
+import os
 import re
+import shutil
+import signal
 import sqlite3
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from itertools import count
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,9 +19,10 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
+from cuebook.app.setup.embedded_postgres import start, stop
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
-from cuebook.storage.database.postgres import PostgresDatabase
+from cuebook.storage.database.postgres import PostgresDatabase, upgrade
 from cuebook.storage.database.statements import FULL_TEXT, ddl, load_statements, prepared
 from cuebook.storage.database.transaction import Transaction
 from cuebook.storage.store import Store, open_store
@@ -207,6 +213,39 @@ async def test_a_read_only_database_is_readable_and_explains_failed_writes(postg
         await say(store, "c", *drafts("apples"))
     assert error.value.retryable
     await store.aclose()
+
+
+@pytest.mark.slow
+async def test_a_hung_server_is_an_error_and_its_connection_is_not_used_again(caplog: pytest.LogCaptureFixture) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="cuebook-postgres-"))
+    folder.chmod(0o711)  # noqa: ASYNC240  # the server runs as another user
+    url = start(folder / "data").url or ""
+    upgrade(url)
+    database = PostgresDatabase(url, hung_s=0.2)
+    await database.version()
+    with psycopg.connect(url) as connection:
+        processes = [pid for (pid,) in connection.execute("SELECT pid FROM pg_stat_activity")]
+    processes = [int((folder / "data/postmaster.pid").read_text().split()[0]), *processes]
+    try:
+        signal_all(processes, signal.SIGSTOP)
+        with pytest.raises(BackendError, match=r"The database did not answer for \d+ s\. Repeat") as raised:
+            await database.version()
+        assert raised.value.retryable
+        signal_all(processes, signal.SIGCONT)
+        assert await database.version()
+    finally:
+        signal_all(processes, signal.SIGCONT)
+        await database.aclose()
+        stop(folder / "data")
+        shutil.rmtree(folder)
+    messages = [each.getMessage().split(":")[0] for each in caplog.records if each.name == "cuebook.storage"]
+    assert messages == ["Connection to the database lost", "The database answers again."]
+
+
+def signal_all(processes: list[int], number: int) -> None:
+    for each in processes:
+        with suppress(ProcessLookupError):
+            os.kill(each, number)
 
 
 async def test_the_check_names_the_server(store: Store) -> None:

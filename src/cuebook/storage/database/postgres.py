@@ -8,9 +8,11 @@ of its tenant only: row-level security checks it a second time.
 import asyncio
 import logging
 import re
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from select import select
@@ -38,6 +40,8 @@ T = TypeVar("T")
 CONNECTIONS: Final = 8
 #: Seconds to wait for a connection.
 CONNECT_S: Final = 5.0
+#: Seconds without an answer after which a new connection tells whether the server hangs or the statement is slow.
+HUNG_S: Final = 5.0
 #: Connections that a transaction may lose before it fails, each to a server that has restarted.
 LOST: Final = CONNECTIONS
 #: Seconds for which a write waits for others, as long as SQLite waits for its lock.
@@ -88,7 +92,14 @@ _FAILED: Final = re.compile(
 class PostgresDatabase:
     """A database on a PostgreSQL server. `url` is a connection string of libpq; `upgrade` has made its tables."""
 
-    def __init__(self, url: str, *, connections: int = CONNECTIONS, failpoints: Failpoints | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        connections: int = CONNECTIONS,
+        failpoints: Failpoints | None = None,
+        hung_s: float = HUNG_S,
+    ) -> None:
         """Open it. Raises BackendError if the server cannot be reached, InvalidInput if its tables do not fit."""
         from psycopg_pool import ConnectionPool
 
@@ -97,11 +108,13 @@ class PostgresDatabase:
         self.unclean = False
         self.is_full = False
         self._has_refused = False
+        self._is_lost = False
+        self._url, self._hung_s = url, hung_s
         self._failpoints = failpoints or Failpoints()
         self._statements = prepared_statements("postgresql")
         self._role = _ROLE if role else ""
         self._threads = ThreadPoolExecutor(connections, thread_name_prefix="cuebook-postgres")
-        logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # each call that fails says it
+        logging.getLogger("psycopg").setLevel(logging.ERROR)  # each call that fails says it
         self._pool = ConnectionPool(
             url, min_size=1, max_size=connections, timeout=CONNECT_S, reconnect_timeout=CONNECT_S,
             kwargs={"autocommit": True} | liveliness(url), configure=_configure, open=True,
@@ -121,26 +134,47 @@ class PostgresDatabase:
         return False
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
-        return await self._run(lambda: self._read(work))
+        return await self._run(lambda call: self._read(work, call))
 
     async def write(self, work: Callable[[Transaction], T], *, tenant: str = "", subject: str = "") -> T:
-        return await self._run(lambda: self._write(work, _lock_keys(tenant, subject)))
+        return await self._run(lambda call: self._write(work, _lock_keys(tenant, subject), call))
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run(self, work: Callable[["_Call"], T]) -> T:
         if self._pool.closed:
             msg = "The store is closed."
             raise BackendError(msg)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        call = _Call()
+        call.future = future = self._threads.submit(work, call)
+        self._watch(call)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            if future.done():  # a canceled call may still run
+                call.stop_watch()
 
-    def _read(self, work: Callable[[Transaction], T]) -> T:
+    def _watch(self, call: "_Call") -> None:
+        """Look every few seconds whether a call waits for a server that hangs."""
+        if call.future.done():
+            return
+        loop = asyncio.get_running_loop()
+        if call.is_silent(self._hung_s):
+            call.probe = loop.create_task(self._cut_if_hung(call))
+        timer = loop.call_later(self._hung_s, self._watch, call)
+        call.stop_watch = timer.cancel
+
+    async def _cut_if_hung(self, call: "_Call") -> None:
+        if await asyncio.to_thread(_hangs, self._url):
+            call.cut(self._hung_s)
+
+    def _read(self, work: Callable[[Transaction], T], call: "_Call") -> T:
         def attempt(session: _Session) -> T:
             result = work(self._transaction(session))
             session.end()
             return result
 
-        return self._tried(attempt, _READ, self._role)
+        return self._tried(attempt, _READ, self._role, call=call)
 
-    def _write(self, work: Callable[[Transaction], T], locks: Sequence[int]) -> T:
+    def _write(self, work: Callable[[Transaction], T], locks: Sequence[int], call: "_Call") -> T:
         from psycopg import OperationalError
 
         def attempt(session: _Session) -> T:
@@ -156,7 +190,7 @@ class PostgresDatabase:
 
         settings = ", ".join((self._role + _WAITS, *[_SHARE] * (len(locks) - 1), _LOCK))
         try:
-            result = self._tried(attempt, _WRITE, settings, locks)
+            result = self._tried(attempt, _WRITE, settings, locks, call=call)
         except StoreFull:
             self.is_full = True
             raise
@@ -164,7 +198,9 @@ class PostgresDatabase:
         self._failpoints("commit.after")
         return result
 
-    def _tried(self, work: Callable[["_Session"], T], begin: str, settings: str, locks: Sequence[int] = ()) -> T:
+    def _tried(
+        self, work: Callable[["_Session"], T], begin: str, settings: str, locks: Sequence[int] = (), *, call: "_Call"
+    ) -> T:
         """Run work on a connection; again after a conflict with other writes, or if the connection was lost."""
         from psycopg import Error, OperationalError
         from psycopg.errors import (
@@ -179,14 +215,17 @@ class PostgresDatabase:
         lost, until = 0, time.monotonic() + PATIENCE_S
         while True:
             try:
-                with self._pool.connection() as connection, connection.pipeline() as pipeline:
-                    return work(_Session(pipeline, connection, begin, settings, locks))
+                with self._pool.connection() as connection, call.on(connection), connection.pipeline() as pipeline:
+                    result = work(_Session(pipeline, connection, begin, settings, locks, call=call))
+                self._note_lost(None)
+                return result  # the connection must be given back before
             except (DeadlockDetected, LockNotAvailable, SerializationFailure, UniqueViolation) as error:
                 if time.monotonic() > until:
                     msg = f"The store is busy: a write waited for others for {PATIENCE_S:.0f} s. Try again."
                     raise BackendError(msg, retryable=True) from error
                 time.sleep(PAUSE_S)
             except PoolTimeout as error:
+                self._note_lost(error)
                 raise explain(error) from error
             except FeatureNotSupported as error:  # a newer process added a column: prepare the statement again
                 lost += 1
@@ -194,16 +233,26 @@ class PostgresDatabase:
                     raise explain(error) from error
             except OperationalError as error:  # the server ended it, for example because it restarts
                 lost += 1
+                self._note_lost(error if connection.broken else None)
+                call.check()
                 if lost > LOST or not connection.broken:
                     raise explain(error) from error
             except (Error, UnicodeError, OverflowError) as error:
                 raise explain(error) from error
 
+    def _note_lost(self, error: Exception | None) -> None:
+        """Log once that the database was lost, and once that it is back."""
+        was_lost, self._is_lost = self._is_lost, error is not None
+        if error is not None and not was_lost:
+            log.warning("Connection to the database lost: %s", " ".join(str(error).split()))
+        elif was_lost and error is None:
+            log.warning("The database answers again.")
+
     def _transaction(self, session: "_Session") -> "_PostgresTransaction":
         return _PostgresTransaction(session, self._statements, self._failpoints)
 
     async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:
-        self.unclean = not await self._run(lambda: self._clean(patience_ms, large=large))
+        self.unclean = not await self._run(lambda _: self._clean(patience_ms, large=large))
         return not self.unclean
 
     def _clean(self, patience_ms: int, *, large: bool) -> bool:
@@ -314,14 +363,64 @@ def _configure(connection: Any) -> None:
     connection.execute(f"SET idle_in_transaction_session_timeout = '{SILENT_S}s'")
 
 
+class _Call:
+    """A call that runs in a thread. Another thread can cut its connection, which then is not used again."""
+
+    future: Future[Any]
+    probe: asyncio.Task[None]
+
+    def __init__(self) -> None:
+        self.stop_watch: Callable[[], None] = lambda: None
+        self._connection: Any = None
+        self._answered = time.monotonic()
+        self._cut_after_s = 0.0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def on(self, connection: Any) -> Iterator[None]:
+        """Note the connection that the call uses."""
+        self.proceed()
+        self._connection = connection
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._connection = None
+
+    def proceed(self) -> None:
+        """Note that the server has answered."""
+        self._answered = time.monotonic()
+
+    def is_silent(self, seconds: float) -> bool:
+        """Return whether the server has not answered for some seconds."""
+        return self._connection is not None and time.monotonic() - self._answered > seconds
+
+    def cut(self, seconds: float) -> None:
+        """End the connection, which wakes the thread, if the server has not answered for some seconds."""
+        with self._lock, suppress(OSError):
+            if self.is_silent(seconds) and not self._connection.closed:
+                self._cut_after_s = time.monotonic() - self._answered
+                with socket.fromfd(self._connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as copy:
+                    copy.shutdown(socket.SHUT_RDWR)
+
+    def check(self) -> None:
+        """Raise BackendError if the connection was cut."""
+        if self._cut_after_s:
+            msg = f"The database did not answer for {self._cut_after_s:.0f} s. Repeat the request later."
+            raise BackendError(msg, retryable=True)
+
+
 class _Session:
     """A transaction of a connection, begun by its first statement.
 
     Its connection is in pipeline mode: a statement is sent with the next one whose result is read.
     """
 
-    def __init__(self, pipeline: Any, connection: Any, begin: str, settings: str, locks: Sequence[int]) -> None:
+    def __init__(
+        self, pipeline: Any, connection: Any, begin: str, settings: str, locks: Sequence[int], *, call: _Call
+    ) -> None:
         self.connection = connection
+        self._call = call
         self._pipeline = pipeline
         self._begin, self._settings, self._locks = begin, settings, locks
         self._tenant = ""
@@ -329,6 +428,7 @@ class _Session:
 
     def execute(self, sql: str, values: tuple[Any, ...], *, tenant: str) -> Cursor:
         """Run a statement for a tenant, or for ALL."""
+        self._call.proceed()
         if tenant != self._tenant:
             if self._begin:
                 self.connection.execute(self._begin)
@@ -446,6 +546,20 @@ def connected(url: str) -> Iterator[Any]:
             yield connection
     except Error as error:
         raise explain(error) from error
+
+
+def _hangs(url: str) -> bool:
+    """Return whether a server accepts no connection in time. One that refuses it does answer. Blocks."""
+    from psycopg import Error, connect
+    from psycopg.errors import ConnectionTimeout
+
+    try:
+        connect(url, connect_timeout=int(HUNG_S)).close()
+    except ConnectionTimeout:
+        return True
+    except Error:
+        return False
+    return False
 
 
 def liveliness(url: str) -> dict[str, Any]:
