@@ -69,8 +69,8 @@ def test_operator_corrects_and_forgets_listed_items(here: CommandRunner) -> None
     assert name in here("memory", "list", "c1"), "The table must show the whole ID."
     assert WRONG in here("memory", "show", name)
     assert f"\n{RIGHT}\n" in here("memory", "correct", name, RIGHT)
-    assert "Unknown memory" in here("memory", "show", name, code=1)
-    [name] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
+    [kept] = [each["memoryId"] for each in here.json("memory", "list", "c1")["items"] if "nuts" in each["text"]]
+    assert kept == name, "A corrected item keeps its ID."
     assert here.json("memory", "show", name)["memory"]["corrected"] is True
     output = here("memory", "show", "c1")
     assert "peanuts" in output

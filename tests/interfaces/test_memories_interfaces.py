@@ -118,7 +118,8 @@ def test_operator_lists_corrects_and_exports_memories(here: CommandRunner) -> No
     assert here("memory", "list", "c1", "--as-of", "2020-01-31") == "no memories at that time\n"
     corrected = here("memory", "correct", nuts, "I am allergic to hazelnuts.", "--user", "ann")
     assert "\nI am allergic to hazelnuts.\n" in corrected
-    assert "Unknown memory" in here("memory", "correct", nuts, "x", "--user", "ann", code=1)
+    assert nuts in corrected, "A corrected memory keeps its ID."
+    assert "Unknown memory" in here("memory", "correct", "0000000000000000", "x", "--user", "ann", code=1)
     assert "hazelnuts" in json.dumps(here.json("memory", "export", "--user", "ann"))
     assert "Run `cuebook settle`" in here("memory", "list", "--user", "bob")
     (here.folder / "cuebook.toml").write_text("")
