@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import msgspec
 from litestar import post
@@ -31,12 +31,14 @@ _HEAD = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control",
 
 @dataclass
 class StreamsToo(Operation):
-    """An operation that also returns server-sent events."""
+    """An operation that also returns server-sent events, or a subclass's media type."""
+
+    ALSO: ClassVar = EVENTS
 
     def __post_init__(self) -> None:
         good = (self.responses or {}).get("200")
         if isinstance(good, OpenAPIResponse) and good.content is not None:
-            good.content[EVENTS] = OpenAPIMediaType()
+            good.content[self.ALSO] = OpenAPIMediaType()
 
 
 @post(

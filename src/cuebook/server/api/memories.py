@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 from litestar import get, post
 from litestar.params import JSONBody, QueryParameter
@@ -12,6 +13,7 @@ from cuebook.errors import BackendError, InvalidInput
 from cuebook.records.answer import to_json
 from cuebook.records.memory_answers import StoredMemory
 from cuebook.server.api import types as wire
+from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import OPEN, AnyRequest, caller_of, cue_of, user_of
 from cuebook.server.json_body import JsonBody
 from cuebook.server.route_parts import UserQuery, json_of
@@ -20,9 +22,10 @@ from cuebook.server.streaming import Start, StreamResponse, encoded
 #: Bytes per piece of a streamed answer.
 PIECE = 64 * 1024
 _JSON = Start(200, encoded([("content-type", "application/json")]))
+ARCHIVE = "application/zip"
 _ZIP = Start(
     200,
-    encoded([("content-type", "application/zip"), ("content-disposition", 'attachment; filename="personal-data.zip"')]),
+    encoded([("content-type", ARCHIVE), ("content-disposition", 'attachment; filename="personal-data.zip"')]),
 )
 
 OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", description="Of this organization")]
@@ -30,7 +33,14 @@ OrganizationQuery = Annotated[str | None, QueryParameter(name="organizationId", 
 EverythingQuery = Annotated[bool, QueryParameter(description="Return a zip archive of all data stored about the user")]
 
 
-@get("/api/memories/export", role="viewer", responses=wire.answers(dict[str, Any]))
+@dataclass
+class ArchivesToo(StreamsToo):
+    """An operation that also returns a zip archive."""
+
+    ALSO: ClassVar = ARCHIVE
+
+
+@get("/api/memories/export", role="viewer", responses=wire.answers(dict[str, Any]), operation_class=ArchivesToo)
 async def export_memories(
     request: AnyRequest,
     user_id: UserQuery = None,
