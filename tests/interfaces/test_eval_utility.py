@@ -22,7 +22,7 @@ async def record_turns(here: CommandRunner, turns: int = 10) -> None:
             await cue.ask(Ask(fact, f"before-{number}", user="ann"))
             await cue.settle()
         for number in range(turns):
-            await cue.ask(Ask("What shall I cook today?", f"meal-{number}", user="ann"))
+            await cue.ask(Ask("What shall I cook in Oslo today?", f"meal-{number}", user="ann"))
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ async def talk(cue: Cuebook) -> None:
         await cue.ask(Ask(fact, f"before-{number}", user="ann"))
         await cue.settle()
     for number in range(10):
-        await cue.ask(Ask("Who sits on my keyboard?", f"desk-{number}", user="ann"))
+        await cue.ask(Ask("What is my cat called, and does it snow in Oslo?", f"desk-{number}", user="ann"))
 
 
 def test_useless_memories_are_proposed_and_forgotten_when_selected(
@@ -40,7 +40,7 @@ def test_useless_memories_are_proposed_and_forgotten_when_selected(
     rows = page.locator("section:has(#useless) tr:has(td)")
     gone = page.locator("section:has(#useless) tr:has-text('Oslo')")
     assert rows.count() >= 1
-    assert gone.inner_text().split()[-3:] == ["0.00", "11", "11"]
+    assert gone.inner_text().split()[-3:] == ["0.00", "10", "10"]
     expect(page.locator("main b")).to_have_count(0)
     page.locator("section:has(#others) td a[href*=turns]").first.click()
     assert "Pixel again" in page.inner_text("main")
