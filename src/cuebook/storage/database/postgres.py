@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from hashlib import sha256
-from select import select
 from sqlite3 import Cursor  # psycopg's has the same methods
 from typing import Any, Final, TypeVar
 
@@ -215,8 +214,8 @@ class PostgresDatabase:
         lost, until = 0, time.monotonic() + PATIENCE_S
         while True:
             try:
-                with self._pool.connection() as connection, call.on(connection), connection.pipeline() as pipeline:
-                    result = work(_Session(pipeline, connection, begin, settings, locks, call=call))
+                with self._pool.connection() as connection, call.on(connection):
+                    result = work(_Session(connection, begin, settings, locks, call=call))
                 self._note_lost(None)
                 return result  # the connection must be given back before
             except (DeadlockDetected, LockNotAvailable, SerializationFailure, UniqueViolation) as error:
@@ -337,8 +336,7 @@ def _outlived(connection: Any, patience_s: float) -> bool:
 
 
 def _configure(connection: Any) -> None:
-    """Let a connection prepare frequent statements and count rows. The server infers the types of numbers."""
-    from psycopg import Cursor, ProgrammingError
+    """Let a connection prepare frequent statements. The server infers the types of numbers."""
     from psycopg.types.numeric import FloatDumper
 
     class Number(FloatDumper):
@@ -350,16 +348,7 @@ def _configure(connection: Any) -> None:
     for kind in (int, float, bool):
         connection.adapters.register_dumper(kind, Number)
 
-    class PipelinedCursor(Cursor[Any]):
-        @property
-        def rowcount(self) -> int:
-            if self.pgresult is None:
-                with suppress(ProgrammingError):  # it has no rows
-                    self.scroll(0)  # waits for its result
-            return super().rowcount
-
     connection.prepared_max = PREPARED
-    connection.cursor_factory = PipelinedCursor
     connection.execute(f"SET idle_in_transaction_session_timeout = '{SILENT_S}s'")
 
 
@@ -411,17 +400,11 @@ class _Call:
 
 
 class _Session:
-    """A transaction of a connection, begun by its first statement.
+    """A transaction of a connection, begun by its first statement."""
 
-    Its connection is in pipeline mode: a statement is sent with the next one whose result is read.
-    """
-
-    def __init__(
-        self, pipeline: Any, connection: Any, begin: str, settings: str, locks: Sequence[int], *, call: _Call
-    ) -> None:
+    def __init__(self, connection: Any, begin: str, settings: str, locks: Sequence[int], *, call: _Call) -> None:
         self.connection = connection
         self._call = call
-        self._pipeline = pipeline
         self._begin, self._settings, self._locks = begin, settings, locks
         self._tenant = ""
         self.kinds: set[str] = set()  # of the work that it leaves
@@ -435,10 +418,6 @@ class _Session:
             self.connection.execute(_TENANT + self._settings, (tenant, *self._locks))
             self._begin, self._settings, self._locks, self._tenant = "", "", (), tenant
         cursor: Cursor = self.connection.execute(sql, values, binary=True)
-        server = self.connection.pgconn
-        while server.flush():  # psycopg waits for results before it has sent large values
-            if select([server.socket], [server.socket], [])[0]:
-                server.consume_input()
         return cursor
 
     def end(self) -> None:
@@ -451,7 +430,6 @@ class _Session:
         if self.kinds:
             self.connection.execute("SELECT wake(%s)", (sorted(self.kinds),))
         self.end()
-        self._pipeline.sync()
 
 
 class _PostgresTransaction(Transaction):
