@@ -15,7 +15,8 @@ from cuebook.records.answer import Answer
 from cuebook.records.expression import counted
 from cuebook.storage.database.copying import Progress, check_begun, copy
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.postgres import ROLE, connected, is_copying, schema_of, upgrade, user_of
+from cuebook.storage.database.postgres import is_copying, schema_of, upgrade, user_of
+from cuebook.storage.database.postgres_connection import ROLE, connected
 from cuebook.storage.database.postgres_queue import abandoned_jobs, has_queue
 from cuebook.storage.database.statements import VERSION
 

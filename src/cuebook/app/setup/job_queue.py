@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from cuebook.errors import BackendError
-from cuebook.storage.database.postgres import explain, liveliness
+from cuebook.storage.database.postgres_connection import explain, liveliness
 from cuebook.storage.database.postgres_queue import DEAD_S, QUEUE
 
 #: A handler of exceptions that no task handles.

@@ -19,7 +19,8 @@ from msgspec import Struct
 
 from cuebook.config import SERVERS, without_secret
 from cuebook.errors import Conflict, InvalidInput, NotFound
-from cuebook.storage.database.postgres import connected, is_copying, schema_of, upgrade
+from cuebook.storage.database.postgres import is_copying, schema_of, upgrade
+from cuebook.storage.database.postgres_connection import connected
 from cuebook.storage.database.sqlite_files import connect, prepare, schema_version
 from cuebook.storage.database.statements import FULL_TEXT, VERSION, ddl
 from cuebook.storage.database.transaction import ALL, Failpoints

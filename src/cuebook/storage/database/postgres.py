@@ -7,7 +7,6 @@ of its tenant only: row-level security checks it a second time.
 
 import asyncio
 import logging
-import re
 import socket
 import threading
 import time
@@ -21,6 +20,7 @@ from typing import Any, Final, TypeVar
 from cuebook.errors import BackendError, InvalidInput, StoreFull
 from cuebook.records.memory import Scope
 from cuebook.storage.database.holders import Holders
+from cuebook.storage.database.postgres_connection import HUNG_S, ROLE, connected, explain, hangs, liveliness
 from cuebook.storage.database.postgres_queue import WAKES, prepare_queue
 from cuebook.storage.database.statements import (
     MIGRATIONS,
@@ -39,8 +39,6 @@ T = TypeVar("T")
 CONNECTIONS: Final = 8
 #: Seconds to wait for a connection.
 CONNECT_S: Final = 5.0
-#: Seconds without an answer after which a new connection tells whether the server hangs or the statement is slow.
-HUNG_S: Final = 5.0
 #: Connections that a transaction may lose before it fails, each to a server that has restarted.
 LOST: Final = CONNECTIONS
 #: Seconds for which a write waits for others, as long as SQLite waits for its lock.
@@ -50,17 +48,8 @@ PAUSE_S: Final = 0.01
 #: Seconds after which the server ends a transaction without a next statement: of a process that was cut off or stopped,
 #: whose locks would delay the others.
 SILENT_S: Final = 15
-#: Parameters of libpq by which a process notices that it was cut off, unless its URL sets them.
-_LIVELINESS: Final = {
-    "connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}  # fmt: skip
 #: Prepared statements per connection: more than there are.
 PREPARED: Final = 500
-#: The role of servers and workers: it cannot bypass row-level security.
-ROLE: Final = "cuebook_app"
-#: The oldest version of the server: 16.
-SERVER: Final = 160_000
 #: Bytes of a database that is rewritten whole, which locks each table for a moment.
 LARGE: Final = 64 << 20
 #: Milliseconds for which a rewrite waits for other transactions, unless its caller says less.
@@ -82,10 +71,6 @@ _ROLE: Final = f", set_config('role', '{ROLE}', true)"
 _WAITS: Final = f", set_config('lock_timeout', '{PATIENCE_S}s', true)"
 _LOCK: Final = "pg_advisory_xact_lock(%s)"
 _SHARE: Final = "pg_advisory_xact_lock_shared(%s)"
-#: How libpq describes a failed connection: host or socket, port, and the cause.
-_FAILED: Final = re.compile(
-    r'connection to server (?:at|on socket) "([^"]+)"(?:, port (\d+))? failed: (?:FATAL: +)?(.+)'
-)
 
 
 class PostgresDatabase:
@@ -162,7 +147,7 @@ class PostgresDatabase:
         call.stop_watch = timer.cancel
 
     async def _cut_if_hung(self, call: "_Call") -> None:
-        if await asyncio.to_thread(_hangs, self._url):
+        if await asyncio.to_thread(hangs, self._url):
             call.cut(self._hung_s)
 
     def _read(self, work: Callable[[Transaction], T], call: "_Call") -> T:
@@ -472,104 +457,6 @@ def _unknown(error: BaseException) -> BackendError:
     """Return the error of a commit whose result is unknown."""
     msg = f"The database ended the connection while it stored data ({type(error).__name__}). Repeat the request with"
     return BackendError(f"{msg} the same Idempotency-Key: what is stored is not stored twice.", retryable=True)
-
-
-def explain(error: BaseException) -> BaseException:
-    """Return the Cuebook error for any exception inside the store."""
-    from psycopg import DataError, Error, OperationalError
-    from psycopg.errors import DiskFull, InsufficientPrivilege, ReadOnlySqlTransaction
-    from psycopg_pool import PoolTimeout
-
-    found = error
-    if isinstance(error, PoolTimeout):
-        found = BackendError("The database cannot be reached. Repeat the request later.", retryable=True)
-    elif isinstance(error, OperationalError) and _FAILED.search(str(error)):
-        found = _unreachable(error)
-    elif isinstance(error, DataError | UnicodeError | OverflowError):
-        found = InvalidInput(f"A value cannot be stored ({error}). Send valid Unicode and smaller numbers.")
-    elif isinstance(error, DiskFull):
-        found = StoreFull(f"The store could not write ({error}). Nothing of this request was stored. Free some space.")
-    elif isinstance(error, ReadOnlySqlTransaction):
-        msg = f"The database is read-only ({error}). Connect to the primary server, or allow writes."
-        found = BackendError(msg, retryable=True)
-    elif isinstance(error, InsufficientPrivilege):
-        msg = f"The database refuses access ({error.diag.message_primary}). Connect as the owner of the database, or"
-        found = BackendError(f"{msg} for servers and workers as a member of {ROLE} (GRANT {ROLE} TO role).")
-    elif isinstance(error, Error):
-        found = BackendError(f"The store failed ({error}).", retryable=isinstance(error, OperationalError))
-    return found
-
-
-# ---- connections outside the pool -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def connected(url: str) -> Iterator[Any]:
-    """Open a connection with one transaction. Raises BackendError, and InvalidInput for an older server."""
-    try:
-        from psycopg import Error, OperationalError, connect
-    except ModuleNotFoundError:
-        msg = "store.url: PostgreSQL needs psycopg, which is not installed. Install cuebook[postgres]."
-        raise InvalidInput(msg, where="store.url") from None
-    _check_url(url)
-    try:
-        connection = connect(url, **liveliness(url))
-    except OperationalError as error:
-        raise _unreachable(error) from error
-    try:
-        with connection:
-            if connection.info.server_version < SERVER:
-                msg = f"store.url: PostgreSQL {connection.info.server_version // 10_000} is too old. Use 16 or newer."
-                raise InvalidInput(msg, where="store.url")
-            yield connection
-    except Error as error:
-        raise explain(error) from error
-
-
-def _hangs(url: str) -> bool:
-    """Return whether a server accepts no connection in time. One that refuses it does answer. Blocks."""
-    from psycopg import Error, connect
-    from psycopg.errors import ConnectionTimeout
-
-    try:
-        connect(url, connect_timeout=int(HUNG_S)).close()
-    except ConnectionTimeout:
-        return True
-    except Error:
-        return False
-    return False
-
-
-def liveliness(url: str) -> dict[str, Any]:
-    """Return parameters of libpq by which a process notices that it was cut off, as far as the URL has none."""
-    from psycopg.conninfo import conninfo_to_dict
-
-    own = conninfo_to_dict(url)
-    return {name: value for name, value in _LIVELINESS.items() if name not in own}
-
-
-def _unreachable(error: BaseException) -> BackendError:
-    """Return the error of a failed connection, which names the server and its answer."""
-    failures = _FAILED.findall(str(error))
-    host, port, cause = failures[-1] if failures else ("", "", " ".join(str(error).split()).rstrip("."))
-    place = f" at {host}{':' if port else ''}{port}" if host else ""
-    msg = f"Cannot connect to the database{place}: {cause}. Check that the server is running, and the host, port,"
-    return BackendError(f"{msg} database, user and password of its URL.", retryable=True)
-
-
-def _check_url(url: str) -> None:
-    """Raise InvalidInput for a URL that is not valid. Its text may be a password, and is not shown."""
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        parts = conninfo_to_dict(url)
-        valid = url.count("@") < 2 and not any("@" in str(parts.get(name)) for name in ("host", "port", "dbname"))
-    except ProgrammingError:
-        valid = False
-    if not valid:
-        msg = "store.url is not a valid URL. Write postgresql://USER:PASSWORD@HOST/DATABASE, and special characters"
-        raise InvalidInput(f"{msg} of the password as %40 (@), %2F (/) or %25 (%).", where="store.url") from None
 
 
 # ---- the tables -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from cuebook.errors import BackendError, Conflict
-from cuebook.storage.database.postgres import connected, schema_of, upgrade
+from cuebook.storage.database.postgres import schema_of, upgrade
+from cuebook.storage.database.postgres_connection import connected
 from cuebook.storage.database.transaction import ALL
 
 #: The tables that are part of a dump with keys only.

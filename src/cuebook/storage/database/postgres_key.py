@@ -4,7 +4,8 @@ import secrets
 from hashlib import sha256
 
 from cuebook.errors import InvalidInput
-from cuebook.storage.database.postgres import connected, no_tables, schema_of
+from cuebook.storage.database.postgres import no_tables, schema_of
+from cuebook.storage.database.postgres_connection import connected
 
 
 def stored_key(url: str, secret: str, *, new: bytes = b"") -> bytes:
