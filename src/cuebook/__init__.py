@@ -3,30 +3,31 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cuebook.errors import (
+    BackendError,
+    Busy,
+    Conflict,
+    CuebookError,
+    Denied,
+    InvalidInput,
+    KeyReused,
+    LeaseLost,
+    MergeConflict,
+    NotFound,
+    StoreFull,
+    SyncRefused,
+    TooLarge,
+    UnknownSigner,
+    Unproven,
+    UpstreamError,
+)
+
 if TYPE_CHECKING:
     from cuebook.app.blocking.cuebook import BlockingCuebook
     from cuebook.app.cuebook import Cuebook, Reply
     from cuebook.config import Config
     from cuebook.engine.core.drafts import Posted
     from cuebook.engine.turn.chat import Chunk
-    from cuebook.errors import (
-        BackendError,
-        Busy,
-        Conflict,
-        CuebookError,
-        Denied,
-        InvalidInput,
-        KeyReused,
-        LeaseLost,
-        MergeConflict,
-        NotFound,
-        StoreFull,
-        SyncRefused,
-        TooLarge,
-        UnknownSigner,
-        Unproven,
-        UpstreamError,
-    )
     from cuebook.memory.schema import MEMORY_SCHEMA
     from cuebook.records.conversation import Conversation, Part, Post, Round
     from cuebook.records.memory import Hit, Item, Summary
@@ -70,31 +71,13 @@ __all__ = [
     "__version__",
 ]
 
-#: The modules of the public names. A name is imported when it is first used, so that `import cuebook` stays fast.
+#: The modules of the other public names. A name is imported when it is first used, so that `import cuebook` stays fast.
 _PLACES = {
     "cuebook.app.blocking.cuebook": ("BlockingCuebook",),
     "cuebook.app.cuebook": ("Cuebook", "Reply"),
     "cuebook.config": ("Config",),
     "cuebook.engine.core.drafts": ("Posted",),
     "cuebook.engine.turn.chat": ("Chunk",),
-    "cuebook.errors": (
-        "BackendError",
-        "Busy",
-        "Conflict",
-        "CuebookError",
-        "Denied",
-        "InvalidInput",
-        "KeyReused",
-        "LeaseLost",
-        "MergeConflict",
-        "NotFound",
-        "StoreFull",
-        "SyncRefused",
-        "TooLarge",
-        "UnknownSigner",
-        "Unproven",
-        "UpstreamError",
-    ),
     "cuebook.memory.schema": ("MEMORY_SCHEMA",),
     "cuebook.records.conversation": ("Conversation", "Part", "Post", "Round"),
     "cuebook.records.memory": ("Hit", "Item", "Summary"),

@@ -57,7 +57,7 @@ def items_of(
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """What a model did to quotes, by their item ids: ended one, or merged several into another. `reason` is its own."""
+    """A model's change of quotes, by their item ids: it ended one, or merged several into another, for its `reason`."""
 
     event: Literal["end", "merge"]
     items: tuple[str, ...]

@@ -47,7 +47,7 @@ OF_USER: Final[Mapping[str, str]] = {"requests": "keys_of_user", "documents": "d
 
 
 class PersonalConversation(Struct, frozen=True, kw_only=True):
-    """What is stored of a person in one conversation: posts, rows by table, and their organizations' memories."""
+    """The data of a person in one conversation: posts, rows by table, and their organizations' memories."""
 
     conversation: Conversation
     owned: bool

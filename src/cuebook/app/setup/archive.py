@@ -102,7 +102,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 def _publish(beside: Path, target: Path) -> None:
-    """Give a finished file its name, unless there is one of that name."""
+    """Rename a finished file, unless its name is taken."""
     try:
         os.link(beside, target)
     except FileExistsError:
