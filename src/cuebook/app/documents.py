@@ -26,7 +26,7 @@ class Documents(Namespace):
 
     @operation("POST /api/documents", role="editor", wrap="existed")
     async def put(self, changes: Changes, *, user: User = None) -> int:
-        """Store and delete documents, all or none. Return how many existed before. Raises InvalidInput."""
+        """Store and delete documents, all or none. Return how many existed before. Raises InvalidInput and Conflict."""
         checked = check(changes, tuple[DocumentChange, ...], "changes")
         return await self._services.store.documents.apply(Scope(user=user), checked, now=self._services.clock.now())
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cuebook.records.answer import Answer, Time
 
@@ -16,12 +16,17 @@ DocumentKey = Annotated[str, Meta(min_length=1, max_length=1_000, description="N
 
 
 class DocumentChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A document to store, or to delete if it has no `value`. With `ttl_s` it expires after so many seconds."""
+    """A document to store, or to delete if it has no `value`. With `ttl_s` it expires after so many seconds.
+
+    With `expected`, the stored value must equal it, and with null the document must not exist; otherwise nothing is
+    stored. So two programs that change one document do not overwrite each other.
+    """
 
     space: Space
     key: DocumentKey
     value: dict[str, Any] | None = None
     ttl_s: Annotated[float, Meta(gt=0)] | None = None
+    expected: dict[str, Any] | UnsetType | None = UNSET
 
 
 class Document(Answer, frozen=True, kw_only=True):

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
-from cuebook.errors import InvalidInput
+from cuebook.errors import Conflict, InvalidInput
 from cuebook.records.answer import Time, time_of
 from cuebook.records.document import Document, DocumentChange
 from cuebook.storage.database.columns import Row
@@ -20,11 +21,19 @@ class DocumentStore(Noun):
 
     @write
     def apply(self, transaction: Transaction, changes: Sequence[DocumentChange], *, now: float) -> int:
-        """Store and delete documents, in their order and all or none. Return how many existed before."""
+        """Store and delete documents, in their order and all or none. Return how many existed before.
+
+        Raises Conflict for a value other than the expected one.
+        """
         user, existed = transaction.scope.user or "", 0
         transaction.run("documents_expired", now=now)
         for each in changes:
             values: dict[str, Any] = {"user": user, "space": path_of(each.space), "key": each.key.encode()}
+            if each.expected is not UNSET:
+                row = transaction.one("document_get", now=now, **values)
+                if (None if row is None else _document(row).value) != each.expected:
+                    msg = f"Document {each.key!r} in {'/'.join(each.space)!r} has another value. Read it again."
+                    raise Conflict(msg)
             if each.value is None:
                 existed += transaction.run("document_delete", **values).rowcount
                 continue

@@ -1,5 +1,10 @@
 """The contract of documents: places are paths of names, values are replaced whole, users and tenants are apart."""
 
+import asyncio
+
+import pytest
+
+from cuebook.errors import Conflict
 from cuebook.records.document import DocumentChange
 from cuebook.records.memory import Scope
 from cuebook.storage.store import Store
@@ -53,6 +58,29 @@ class DocumentsContract:
         assert (found.value, found.created_at, found.updated_at) == ({"is": 2}, NOW, NOW + 1)
         assert await store.documents.apply(HERE, [put("a/k", None), put("a/k", None)], now=NOW) == 1
         assert await paths(store) == ["a/x"]
+
+    async def test_a_change_requires_the_expected_value(self, store: Store) -> None:
+        first = DocumentChange(space=("a",), key="k", value={"n": 1, "list": [1.5, None]}, expected=None)
+        await store.documents.apply(HERE, [first], now=NOW)
+        with pytest.raises(Conflict, match="'k' in 'a' has another value"):
+            await store.documents.apply(HERE, [put("a/x"), first], now=NOW)
+        assert await paths(store) == ["a/k"], "nothing of the refused changes is stored"
+        second = DocumentChange(space=("a",), key="k", value={"n": 2}, expected=first.value, ttl_s=5)
+        await store.documents.apply(HERE, [second], now=NOW)
+        with pytest.raises(Conflict):
+            await store.documents.apply(HERE, [second], now=NOW)
+        with pytest.raises(Conflict):
+            await store.documents.apply(ANN, [second], now=NOW)
+        await store.documents.apply(HERE, [first], now=NOW + 5)
+        await store.documents.apply(HERE, [DocumentChange(space=("a",), key="k", expected=first.value)], now=NOW)
+        assert await paths(store) == []
+
+    async def test_one_of_concurrent_changes_succeeds(self, store: Store) -> None:
+        changes = [DocumentChange(space=("a",), key="k", value={"n": n}, expected=None) for n in range(6)]
+        writes = [store.documents.apply(HERE, [each], now=NOW) for each in changes]
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        assert sum(each == 0 for each in results) == 1
+        assert sum(isinstance(each, Conflict) for each in results) == len(changes) - 1
 
     async def test_an_expired_document_is_gone(self, store: Store) -> None:
         await store.documents.apply(HERE, [put("a/k", ttl_s=5), put("a/x")], now=NOW)
