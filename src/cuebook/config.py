@@ -194,6 +194,7 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     max_attachments: Count = 5_000  # most attachments and parts of a request
     requests_per_minute: Count = 600  # most requests per API key and server; 0 = any number
     bytes_per_minute: Annotated[int, Meta(ge=0, le=1 << 40)] = 100_000_000  # most bytes per API key; 0 = any number
+    tokens_per_day: Annotated[int, Meta(ge=0, le=1 << 40)] = 0  # most model tokens per API key and UTC day; 0 = any
     connections: Annotated[int, Meta(ge=10, le=100_000)] = 512  # most open connections, at most half of the file limit
     line: Count = 64  # most queued turns per conversation
     max_calls: Count = 200  # most model calls per request

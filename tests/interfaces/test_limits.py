@@ -3,24 +3,29 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import uvicorn
 from api_keys import Keyed
+from upstream import Upstream
 from uvicorn.server import ServerState
 
 from conftest import Live, config
 from cuebook import Cuebook
 from cuebook.config import ServerConfig
+from cuebook.engine.core.token_limit import AnswerMeter
 from cuebook.errors import Busy
 from cuebook.server.concurrency_limits import KeyRates
 from cuebook.server.connections import Connection
+from cuebook.testing.doubles import FrozenClock
 
 pytestmark = pytest.mark.anyio
+ASKED = {"model": "big", "messages": [{"role": "user", "content": "hi"}]}
 HEAD = b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 50000\r\n\r\n"
 
 
@@ -59,6 +64,56 @@ async def test_requests_of_a_key_are_limited() -> None:
         refused = await bob.post("/v1/chat/completions", json={"messages": []})
         assert (refused.status_code, refused.json()["error"]["type"]) == (429, "rate_limit_error")
         await keyed.aclose()
+
+
+async def test_tokens_of_a_key_are_limited_for_a_day_on_all_servers(tmp_path: Path, upstream: Upstream) -> None:
+    clock, where = FrozenClock(), config(store=str(tmp_path / "c.db"), upstream=upstream.url, tokens_per_day=22)
+    async with AsyncExitStack() as stack:
+        cues = [await stack.enter_async_context(Cuebook.open(where, clock=clock, worker=False)) for _ in "ab"]
+        first, second = map(Keyed, cues)
+        token = (await cues[0].keys.new("editor", user="ann")).token
+        bob = await first.client_as("editor", user="bob")
+        here, there = first.client(token), second.client(token)
+        for client, body in ((here, ASKED), (there, ASKED | {"stream": True})):
+            assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+        assert sorted(each.tokens_today for each in (await cues[1].keys.list()).items) == [0, 22]
+        for client in (here, there):
+            refused = await client.post("/v1/chat/completions", json=ASKED)
+            assert (refused.status_code, refused.json()["error"]["type"]) == (429, "rate_limit_error")
+            assert int(refused.headers["retry-after"]) == 86_400 - clock.now() % 86_400
+        assert (await here.post("/v1/embeddings", json={"input": "a"})).status_code == 429
+        assert (await here.post("/api/chat", json={"message": "hi", "conversationId": "c1"})).status_code == 429
+        assert (await here.get("/api/conversations")).status_code == 200
+        assert (await here.get("/v1/models")).status_code == 200
+        assert (await bob.post("/v1/chat/completions", json=ASKED)).status_code == 200
+        clock.set(clock.now() + 86_400)
+        assert (await here.post("/v1/chat/completions", json=ASKED)).status_code == 200
+        for each in (first, second):
+            await each.aclose()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "chunks", "tokens"),
+    [
+        ("/embeddings", 200, [b'{"usage": {"prompt_tokens": 8, "total_tok', b'ens": 8}}'], 8),
+        ("/responses", 200, [b'data: {"usage":{"input_tokens":5,"output_tokens":1', b"2}}"], 17),
+        (
+            "/messages",
+            200,
+            [b'{"usage":{"input_tokens":5}}', b'{"text":"\\"output_tokens\\":9"}', b'"output_tokens":2'],
+            7,
+        ),
+        ("/chat/completions", 200, [b"unknown"], 101),  # an estimate of 400 bytes and the answer
+        ("/chat/completions", 503, [b"unknown"], 0),
+        ("/messages/count_tokens", 200, [b'{"input_tokens":5}'], 0),
+        ("/moderations", 200, [b"{}"], 0),
+    ],
+)
+def test_tokens_of_a_passed_on_answer(path: str, status: int, chunks: list[bytes], tokens: int) -> None:
+    meter = AnswerMeter(path, 400)
+    for each in chunks:
+        meter.add(each)
+    assert meter.tokens(status) == tokens
 
 
 def test_health_is_answered_beside_many_half_sent_requests() -> None:

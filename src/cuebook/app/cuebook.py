@@ -52,11 +52,12 @@ from cuebook.app.turns.turns import Thumb, Turns
 from cuebook.config import Config, build
 from cuebook.engine.core.drafts import Posted, check_text
 from cuebook.engine.core.services import Services
+from cuebook.engine.core.token_limit import admit_key
 from cuebook.engine.jobs.audit_mirror import keep_mirror
 from cuebook.engine.jobs.embedding import load
 from cuebook.engine.jobs.job import DueQuery
 from cuebook.engine.jobs.worker import Worker
-from cuebook.engine.proxy.relay import relay
+from cuebook.engine.proxy.relay import metered, pass_on, relay
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.engine.proxy.responses_wire import ResponsesWire
 from cuebook.engine.proxy.shadow import Shadow
@@ -519,7 +520,7 @@ class Cuebook:
     async def message(self, call: RelayCall) -> AsyncIterator[Head | bytes]:
         """Answer an Anthropic messages request: yield the head, then the body's bytes. Do not store unparsable ones."""
         await self._prepare(call)
-        async with aclosing(self.messages.answer(call, self.pass_through)) as pieces:
+        async with aclosing(self.messages.answer(call, partial(self.pass_through, key=call.key))) as pieces:
             async for piece in pieces:
                 yield piece
 
@@ -535,28 +536,29 @@ class Cuebook:
         """The Anthropic Messages API: which model answers, and token counts of requests."""
         return Messages(self.services, self.config, self._upstream)
 
-    async def pass_through(self, request: RelayRequest, call: RelayCall | None = None) -> AsyncIterator[Head | bytes]:
+    async def pass_through(
+        self, request: RelayRequest, call: RelayCall | None = None, *, key: str = ""
+    ) -> AsyncIterator[Head | bytes]:
         """Forward any other request to the upstream without storing it. Yield the response head, then the body's bytes.
 
-        In shadow mode the request, and `call` if it asks a model, is stored after the answer. Raises UpstreamError.
+        In shadow mode the request, and `call` if it asks a model, is stored after the answer. `key` is the id of the
+        caller's API key. Raises UpstreamError, and Busy if the key has no tokens left.
         """
         if self._upstream is None:
             msg = f"Cannot forward {request.path}: no upstream configured. Start with `cuebook serve --upstream URL`."
             raise InvalidInput(msg, where="path")
+        await admit_key(self.services, key if request.method == "POST" else "")
         if self._shadow is not None:
             if call is not None and self._models is not None:
                 self._models.ask(call.headers, self.services.caches.listed_contexts)
-            async with aclosing(self._shadow.pass_on(self.services, request, call)) as pieces:
-                async for piece in pieces:
-                    yield piece
-            return
-        answer = await self._upstream.send(request)
-        try:
-            yield Head(status=answer.status, headers=answer.headers)
-            async for chunk in answer.chunks():
-                yield chunk
-        finally:
-            await answer.aclose()
+            pieces = self._shadow.pass_on(self.services, request, call)
+        else:
+            pieces = pass_on(self._upstream, request)
+        if call is None and key:  # else the stored turn counts
+            pieces = metered(self.services, pieces, request, key)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                yield piece
 
     @property
     def upstream_url(self) -> str | None:

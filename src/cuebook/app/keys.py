@@ -15,6 +15,7 @@ from cuebook.errors import InvalidInput, Unproven
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page, to_wire
 from cuebook.records.key import (
+    DAY_S,
     OF_ONE_USER,
     ROLES,
     SECRET_BYTES,
@@ -31,7 +32,6 @@ from cuebook.records.key import (
 )
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 
-DAY_S = 86_400.0
 #: Maximum validity in days of a key that expires.
 MOST_DAYS = 36_500
 #: Maximum length of a name, a user or an organization, in characters.

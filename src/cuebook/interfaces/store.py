@@ -267,6 +267,14 @@ class Lease(Struct, frozen=True, kw_only=True):
     parallel: bool = False
 
 
+class Spending(Struct, frozen=True):
+    """Tokens that an API key has spent on a day, counted from 1970 in UTC."""
+
+    key: str
+    day: int
+    tokens: int
+
+
 class StepEnd(Struct, frozen=True, kw_only=True):
     """The end of a step. Without `reply` there was no answer."""
 
@@ -280,6 +288,7 @@ class StepEnd(Struct, frozen=True, kw_only=True):
     others: tuple[Draft, ...] = ()  # further choices: siblings of the reply
     used: tuple[str, ...] = ()  # ids of memories that the reply repeats
     audit: tuple[Record, ...] = ()
+    spending: Spending | None = None  # counts toward the daily limit of a key
 
 
 class PostSpot(Struct, frozen=True, array_like=True):

@@ -23,6 +23,7 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 OF_ONE_USER: Final = ("viewer", "editor")
 
 SECRET_BYTES: Final = 32
+DAY_S: Final = 86_400
 PREFIX: Final = "cue_"
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _LENGTH: Final = 43  # 62^43 > 2^256
@@ -43,6 +44,12 @@ class Key(Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
     expires_at: float | None = None
     revoked_at: float | None = None
+    spent_on: int = 0  # the last day on which it spent tokens, counted from 1970 in UTC
+    tokens_spent: int = 0  # on that day
+
+    def tokens_on(self, day: int) -> int:
+        """Return how many tokens it has spent on a day, as far as they are counted."""
+        return self.tokens_spent if self.spent_on == day else 0
 
     def state(self, now: float) -> Literal["valid", "expired", "revoked"]:
         """Return whether the key is active, expired or revoked at a time."""
@@ -59,7 +66,7 @@ class Key(Struct, frozen=True, kw_only=True):
 class KeyEntry(Answer, frozen=True, kw_only=True):
     """An API key without its secret, and its state."""
 
-    COLUMNS: ClassVar = ("id", "role", "user_id", "organizations", "name", "state", "expires_at")
+    COLUMNS: ClassVar = ("id", "role", "user_id", "organizations", "name", "state", "expires_at", "tokens_today")
 
     id: str
     role: Role
@@ -71,6 +78,7 @@ class KeyEntry(Answer, frozen=True, kw_only=True):
     created_at: Time
     expires_at: Time | None
     revoked_at: Time | None
+    tokens_today: int  # counted only with `server.tokens_per_day`
 
     def __str__(self) -> str:
         return f"{self.state} {self.id}"
@@ -84,7 +92,9 @@ class NewKey(KeyEntry, frozen=True, kw_only=True):
 
 def key_entry(key: Key, *, now: float) -> KeyEntry:
     """Return a key as an answer."""
-    return as_answer(KeyEntry, key, user_id=key.user, state=key.state(now))
+    return as_answer(
+        KeyEntry, key, user_id=key.user, state=key.state(now), tokens_today=key.tokens_on(int(now // DAY_S))
+    )
 
 
 class Caller(Struct, frozen=True, kw_only=True):

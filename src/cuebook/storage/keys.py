@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from cuebook.errors import Conflict, NotFound
+from cuebook.interfaces.store import Spending
 from cuebook.records.audit import Record
 from cuebook.records.key import Key, LongTermMemory, OrganizationMemoryChange, OrganizationSettings, changed
 from cuebook.storage.audit import chained
@@ -54,6 +55,16 @@ class KeyStore(Noun):
         return record(Key, row)
 
     @read
+    def spent(self, transaction: Transaction, id_: str, *, day: int) -> int:
+        """Return how many tokens a key has spent on a day since 1970."""
+        return int(transaction.value("key_spent", id=id_, day=day) or 0)
+
+    @write
+    def spend(self, transaction: Transaction, spending: Spending) -> None:
+        """Add tokens to those that a key has spent."""
+        count_spending(transaction, spending)
+
+    @read
     def organization(self, transaction: Transaction, organization: str) -> OrganizationSettings:
         """Return an organization's settings, by default the defaults."""
         return _stored(transaction, organization)
@@ -73,6 +84,11 @@ class KeyStore(Noun):
         transaction.run("organization_put", id=organization, settings=encode_json(after), now=now)
         chained(transaction, audit)
         return after
+
+
+def count_spending(transaction: Transaction, spending: Spending) -> None:
+    """Add tokens to those that a key has spent, inside a transaction. A smaller day than the last one counts as it."""
+    transaction.run("key_spend", id=spending.key, day=spending.day, tokens=spending.tokens)
 
 
 def settings_of(transaction: Transaction, organization: str) -> LongTermMemory:

@@ -202,6 +202,7 @@ CREATE INDEX embedded_owner ON embedded (tenant, owner, model, began);
 CREATE TABLE api_key (
     tenant TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL, role TEXT NOT NULL, user_id TEXT,
     organizations TEXT NOT NULL, name TEXT NOT NULL, created_at REAL NOT NULL, expires_at REAL, revoked_at REAL,
+    spent_on INTEGER NOT NULL DEFAULT 0, tokens_spent INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, id)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX api_key_id ON api_key (id);

@@ -636,6 +636,16 @@ SELECT *, user_id AS "user" FROM api_key WHERE tenant = :tenant ORDER BY created
 -- Revoke an API key.
 UPDATE api_key SET revoked_at = :now WHERE tenant = :tenant AND id = :id AND revoked_at IS NULL;
 
+-- name: key_spend
+-- Add tokens to those that a key has spent on a day.
+UPDATE api_key SET tokens_spent = CASE WHEN spent_on < :day THEN :tokens ELSE tokens_spent + :tokens END,
+    spent_on = CASE WHEN spent_on < :day THEN :day ELSE spent_on END
+WHERE tenant = :tenant AND id = :id;
+
+-- name: key_spent
+-- Select the tokens that a key has spent on a day.
+SELECT tokens_spent FROM api_key WHERE tenant = :tenant AND id = :id AND spent_on = :day;
+
 -- name: outsiders
 -- Check whether one of these users has own keys, but none of the organization.
 SELECT 1 FROM json_each(:users) u

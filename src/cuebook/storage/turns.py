@@ -28,6 +28,7 @@ from cuebook.storage.database.transaction import (
     write_conversation,
     write_lease,
 )
+from cuebook.storage.keys import count_spending
 from cuebook.storage.tree import (
     SHIFT,
     Tip,
@@ -141,6 +142,8 @@ class TurnStore(Noun):
         memories.used(row.transaction, closing.used, by=USE, now=closing.now)
         if closing.audit:
             chained(row.transaction, [replace(each, turn=lease.turn) for each in closing.audit])
+        if closing.spending is not None:
+            count_spending(row.transaction, closing.spending)
         transaction.failpoint("close.stored")
         return reply_seq
 

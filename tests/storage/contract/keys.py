@@ -3,6 +3,7 @@
 import pytest
 
 from cuebook.errors import Conflict, NotFound
+from cuebook.interfaces.store import Spending
 from cuebook.records.audit import Record
 from cuebook.records.key import Key, LongTermMemoryChange, OrganizationMemoryChange, OrganizationSettings
 from cuebook.records.memory import Scope
@@ -58,6 +59,15 @@ class KeysContract:
         assert (await store.keys.present("k1"))[1] == closed
         assert (await store.keys.present(None))[0]
         assert [each.event for each in await store.audit.records(HERE)] == ["key-revoke"]
+
+    async def test_a_key_spends_tokens_of_a_day(self, store: Store) -> None:
+        await store.keys.add(HERE, KEY, b"digest")
+        for day, tokens in ((5, 10), (5, 7), (6, 3), (5, 4)):  # the last one by a clock that is behind
+            await store.keys.spend(HERE, Spending("k1", day, tokens))
+        assert [await store.keys.spent(HERE, "k1", day=day) for day in (5, 6, 7)] == [0, 7, 0]
+        assert await store.keys.spent(ELSEWHERE, "k1", day=6) == 0
+        await store.keys.spend(ELSEWHERE, Spending("k1", 6, 100))
+        assert (await store.keys.keys(HERE))[0].tokens_on(6) == 7
 
     async def test_a_tenant_sees_only_its_own_keys(self, store: Store) -> None:
         await store.keys.add(HERE, KEY, b"digest")

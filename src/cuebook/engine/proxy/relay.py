@@ -12,15 +12,17 @@ from msgspec.structs import replace
 
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
+from cuebook.engine.core.token_limit import AnswerMeter, spending_of
 from cuebook.engine.proxy.wire import Head, Wire, local_head, send_upstream
 from cuebook.engine.turn.chat import speak
 from cuebook.engine.turn.decide_step import replan_step
 from cuebook.engine.turn.request import StoredReply
-from cuebook.engine.turn.step import OpenStep
+from cuebook.engine.turn.step import OpenStep, to_the_end
 from cuebook.engine.turn.turn import answer
 from cuebook.errors import InvalidInput, UpstreamError
-from cuebook.interfaces import RelayAnswer, Upstream
+from cuebook.interfaces import RelayAnswer, RelayRequest, Upstream
 from cuebook.records.conversation import CALL
+from cuebook.records.memory import Scope
 from cuebook.records.turn import BRANCH, Usage
 from cuebook.wire.answer import StreamReader
 from cuebook.wire.chat_answers import usage_fields, write_chunk, write_completion, write_end
@@ -130,6 +132,39 @@ async def local_answer(
         return
     yield head
     yield write_completion(frame, [_encode({"role": "assistant", "content": text})], [finish], usage)
+
+
+# ---- Requests that are passed on ------------------------------------------------------------------------------------
+
+
+async def pass_on(upstream: Upstream, request: RelayRequest) -> AsyncGenerator[Head | bytes, None]:
+    """Yield the head and the body of the upstream's answer to an unchanged request."""
+    answer = await upstream.send(request)
+    try:
+        yield Head(status=answer.status, headers=answer.headers)
+        async for chunk in answer.chunks():
+            yield chunk
+    finally:
+        await answer.aclose()
+
+
+async def metered(
+    services: Services, pieces: AsyncGenerator[Head | bytes, None], request: RelayRequest, key: str
+) -> AsyncGenerator[Head | bytes, None]:
+    """Yield an answer that is passed on, and count its tokens for an API key."""
+    meter, status = AnswerMeter(request.path, len(request.body)), 0
+    try:
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if isinstance(piece, Head):
+                    status = piece.status
+                else:
+                    meter.add(piece)
+                yield piece
+    finally:
+        spending = spending_of(services, key, meter.tokens(status)) if status else None
+        if spending is not None:
+            await to_the_end(services.store.keys.spend(Scope(), spending))
 
 
 # ---- The upstream's answer ------------------------------------------------------------------------------------------

@@ -13,12 +13,13 @@ from cuebook.engine.core.audit_records import answered
 from cuebook.engine.core.context_limits import learn_ratio
 from cuebook.engine.core.drafts import dated, recipient_of
 from cuebook.engine.core.services import Services
+from cuebook.engine.core.token_limit import spending_of
 from cuebook.engine.turn.decision import Decision
 from cuebook.engine.turn.history import HistoryPosition
 from cuebook.engine.turn.plan import WindowPlan
 from cuebook.engine.turn.request import StoredReply, TurnRequest
 from cuebook.errors import BackendError, CuebookError, InvalidInput, LeaseLost
-from cuebook.interfaces.store import Lease, StepEnd
+from cuebook.interfaces.store import Lease, Spending, StepEnd
 from cuebook.memory.owner_memories import repeats
 from cuebook.memory.recall import unlearned
 from cuebook.records.conversation import ASSISTANT, Draft
@@ -169,6 +170,7 @@ class OpenStep:
             others=tuple(self._whole(each, f"{self._reply_id}-{number}") for number, each in enumerate(others, 2)),
             audit=answered(self._services, renders, reply.message) if renders and reply else (),
             used=self._used(reply) if reply and state == "finished" else (),
+            spending=self._spending(state, reply, usage),
         )
         self._closed = True
         if self._beat is not None:
@@ -182,13 +184,27 @@ class OpenStep:
         return seq
 
     def _learn(self, usage: Usage | None) -> None:
-        """Compare the provider's count of the prompt with ours. In shadow mode it got the client's own request."""
-        request, tokens = self.request, self.plan.window.tokens
-        if request.shadow:
-            tokens = self.metadata.get(SHADOW, {}).get(str(self.lease.step), {}).get("clientTokens", 0)
-        if usage is not None and request.target.base_url:
-            model, conversation = request.target.model, self.lease.conversation
-            learn_ratio(self._services, model, conversation, reported=usage.input, tokens=tokens)
+        """Compare the provider's count of the prompt with ours."""
+        target = self.request.target
+        if usage is not None and target.base_url:
+            conversation, tokens = self.lease.conversation, self._prompt_tokens()
+            learn_ratio(self._services, target.model, conversation, reported=usage.input, tokens=tokens)
+
+    def _prompt_tokens(self) -> int:
+        """Return our count of the prompt. In shadow mode the provider got the client's own request."""
+        if not self.request.shadow:
+            return self.plan.window.tokens
+        return int(self.metadata.get(SHADOW, {}).get(str(self.lease.step), {}).get("clientTokens", 0))
+
+    def _spending(self, state: TurnState, reply: Draft | None, usage: Usage | None) -> Spending | None:
+        """Return what the step adds to the day's tokens of its key: as the provider counts them, else our count."""
+        if self.request.quotes or (state == "failed" and reply is None and usage is None):
+            return None  # no model has answered
+        counts = usage or Usage()
+        prompt = self._prompt_tokens() if counts.input is None else counts.input
+        answer = (reply.tokens if reply else 0) if counts.output is None else counts.output
+        work = sum(each.input_tokens + each.output_tokens for each in self.decision.start.work)
+        return spending_of(self._services, self.request.ask.key, prompt + answer + work)
 
     def _whole(self, wire: bytes, id_: str) -> Draft:
         """Return the draft of a complete message, the reply or another choice.

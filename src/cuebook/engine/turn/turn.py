@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from cuebook.engine.core.context_limits import restore_token_ratios
 from cuebook.engine.core.recall import embed_query, recall_query, select_memories
 from cuebook.engine.core.services import Services
+from cuebook.engine.core.token_limit import admit_key
 from cuebook.engine.turn.compare import compare_with_previous
 from cuebook.engine.turn.decide_step import decide_step
 from cuebook.engine.turn.decision import Decision, decision_of
@@ -44,6 +45,7 @@ async def answer(services: Services, request: TurnRequest, speaker: Speaker[Piec
     """
     reply = await find_stored_reply(services, request)
     if reply is None:
+        await admit_key(services, request.ask.key)
         request = await name_conversation(services, request)
         queue = services.queue.hold(request.scope.tenant, request.ask.conversation)
         async with nullcontext() if request.resends_history else queue:

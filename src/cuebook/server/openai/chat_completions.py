@@ -226,13 +226,14 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
         query=scope["query_string"].decode("latin-1"),
         verbatim=cue.shadows,
     )
+    key = caller_of(request).key
     if not cue.shadows:
-        return StreamResponse(request.app.state.running, _passed(cue.pass_through(passed), encoded))
+        return StreamResponse(request.app.state.running, _passed(cue.pass_through(passed, key=key), encoded))
     call = None
     if place.rest in _KEPT and scope["method"] == "POST":
         new = (header(scope, b"x-history") or "").lower() == "server"
         call = call_of(request, passed.body, server_history=new, key=None)
-    return StreamResponse(request.app.state.running, _passed(cue.pass_through(passed, call), _as_they_came))
+    return StreamResponse(request.app.state.running, _passed(cue.pass_through(passed, call, key=key), _as_they_came))
 
 
 async def _passed(

@@ -64,6 +64,10 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         ) WITHOUT ROWID""",
     ),
     ("ALTER TABLE item ADD COLUMN speaker TEXT NOT NULL DEFAULT ''",),
+    (
+        "ALTER TABLE api_key ADD COLUMN spent_on INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE api_key ADD COLUMN tokens_spent INTEGER NOT NULL DEFAULT 0",
+    ),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
