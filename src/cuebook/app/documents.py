@@ -8,7 +8,7 @@ from msgspec import Meta
 from cuebook.app.arguments import Cursor, PageSize, User
 from cuebook.app.namespace import Namespace
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
-from cuebook.errors import NotFound
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page
 from cuebook.records.document import Document, DocumentChange, DocumentKey, Space, Spaces
@@ -28,6 +28,11 @@ class Documents(Namespace):
     async def put(self, changes: Changes, *, user: User = None) -> int:
         """Store and delete documents, all or none. Return how many existed before. Raises InvalidInput and Conflict."""
         checked = check(changes, tuple[DocumentChange, ...], "changes")
+        for at, each in enumerate(checked):
+            if each.new and each.expected is not None:
+                where = f"changes[{at}].expected"
+                msg = f"{where}: a new document has no earlier value. Pass `new` or `expected`."
+                raise InvalidInput(msg, where=where)
         return await self._services.store.documents.apply(Scope(user=user), checked, now=self._services.clock.now())
 
     @operation("GET /api/documents/value", role="viewer")

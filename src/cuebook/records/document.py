@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from cuebook.records.answer import Answer, Time
 
@@ -18,15 +18,16 @@ DocumentKey = Annotated[str, Meta(min_length=1, max_length=1_000, description="N
 class DocumentChange(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A document to store, or to delete if it has no `value`. With `ttl_s` it expires after so many seconds.
 
-    With `expected`, the stored value must equal it, and with null the document must not exist; otherwise nothing is
-    stored. So two programs that change one document do not overwrite each other.
+    With `new`, the document must not exist; with `expected`, it must have this value. Otherwise nothing is stored, so
+    that two programs that change one document do not overwrite each other.
     """
 
     space: Space
     key: DocumentKey
     value: dict[str, Any] | None = None
     ttl_s: Annotated[float, Meta(gt=0)] | None = None
-    expected: dict[str, Any] | UnsetType | None = UNSET
+    new: bool = False
+    expected: dict[str, Any] | None = None
 
 
 class Document(Answer, frozen=True, kw_only=True):

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
 
 from cuebook.errors import Conflict, InvalidInput
 from cuebook.records.answer import Time, time_of
@@ -29,7 +28,7 @@ class DocumentStore(Noun):
         transaction.run("documents_expired", now=now)
         for each in changes:
             values: dict[str, Any] = {"user": user, "space": path_of(each.space), "key": each.key.encode()}
-            if each.expected is not UNSET:
+            if each.new or each.expected is not None:
                 row = transaction.one("document_get", now=now, **values)
                 if (None if row is None else _document(row).value) != each.expected:
                     msg = f"Document {each.key!r} in {'/'.join(each.space)!r} has another value. Read it again."

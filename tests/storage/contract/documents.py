@@ -60,7 +60,7 @@ class DocumentsContract:
         assert await paths(store) == ["a/x"]
 
     async def test_a_change_requires_the_expected_value(self, store: Store) -> None:
-        first = DocumentChange(space=("a",), key="k", value={"n": 1, "list": [1.5, None]}, expected=None)
+        first = DocumentChange(space=("a",), key="k", value={"n": 1, "list": [1.5, None]}, new=True)
         await store.documents.apply(HERE, [first], now=NOW)
         with pytest.raises(Conflict, match="'k' in 'a' has another value"):
             await store.documents.apply(HERE, [put("a/x"), first], now=NOW)
@@ -76,7 +76,7 @@ class DocumentsContract:
         assert await paths(store) == []
 
     async def test_one_of_concurrent_changes_succeeds(self, store: Store) -> None:
-        changes = [DocumentChange(space=("a",), key="k", value={"n": n}, expected=None) for n in range(6)]
+        changes = [DocumentChange(space=("a",), key="k", value={"n": n}, new=True) for n in range(6)]
         writes = [store.documents.apply(HERE, [each], now=NOW) for each in changes]
         results = await asyncio.gather(*writes, return_exceptions=True)
         assert sum(each == 0 for each in results) == 1
