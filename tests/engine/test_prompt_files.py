@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cuebook import Cuebook
+from cuebook.app.prompts.draft import import_files
 from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, TooLarge
 
@@ -503,3 +504,51 @@ async def test_a_new_project_has_nothing_to_push_twice(tmp_path: Path) -> None:
         assert await cue.prompts.pull() == []
         assert await cue.prompts.drift() == []
     assert {path: text for path, text in texts(tmp_path / "project").items() if path.endswith(".md")} == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ("Be concise.", "Log in with password: hunter2", "sections.limits"),
+        ("string, who it is", "string, as in password=hunter2", "params.user_name"),
+        ("description: kind", "description: 'password is hunter2'", "description"),
+    ],
+)
+async def test_a_file_with_a_secret_is_pushed_and_imported_only_by_force(
+    project: Path, old: str, new: str, where: str
+) -> None:
+    text = KIND.replace(old, new)
+    write(project, "persona/kind.md", text)
+    async with cue_in(project) as cue:
+        for work in (cue.prompts.push(), import_files(cue.services, [("kind.md", text.encode())])):
+            with pytest.raises(InvalidInput, match=f"{where}: contains a secret .*'persona/kind'") as refused:
+                await work
+            assert "hunter2" not in str(refused.value)
+        assert not (await cue.prompts.list()).items
+        assert len(await cue.prompts.push(force=True)) == 1
+        other = text.replace("persona/kind", "persona/other")
+        assert len(await import_files(cue.services, [("other.md", other.encode())], force=True)) == 1
+
+
+async def test_branches_with_a_secret_can_be_merged(project: Path) -> None:
+    write(project, "persona/kind.md", KIND)
+    async with cue_in(project) as cue:
+        await cue.prompts.push()
+        await cue.prompts.fork("persona/kind", "trial")
+        await cue.prompts.save("persona/kind", branch="trial", sections={"limits": "password: hunter2"}, force=True)
+        merged = await cue.prompts.merge("persona/kind", "trial")
+        assert (await cue.prompts.get(merged.slug)).sections["limits"] == "password: hunter2"
+
+
+async def test_an_opened_project_leaves_out_a_file_with_a_secret(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(project, "persona/kind.md", KIND)
+    async with cue_in(project, autopush=True):
+        pass
+    write(project, "persona/kind.md", KIND.replace("Be concise.", "password: hunter2"))
+    with caplog.at_level(logging.WARNING):
+        async with cue_in(project, autopush=True) as cue:
+            assert (await cue.prompts.get("persona/kind")).sections["limits"] == "Be concise."
+    assert "contains a secret" in caplog.text
+    assert "hunter2" not in caplog.text

@@ -615,3 +615,7 @@ def test_a_prompt_with_a_secret_is_stored_only_by_force(client: httpx.Client) ->
     assert "hunter2" not in text
     assert client.get("/api/prompts/deploy").status_code == 404
     assert client.post("/api/prompts", json=body | {"force": True}).status_code == 201
+    document = [{"slug": "other", "sections": {"body": "Hi."}, "metadata": {"password": "hunter2"}, "version": 1}]
+    text = check_problem(client.post("/api/prompts/migrate", json={"document": document}), 400, "metadata.password")
+    assert "hunter2" not in text
+    assert client.post("/api/prompts/migrate", json={"document": document, "force": True}).status_code == 200

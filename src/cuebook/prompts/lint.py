@@ -233,12 +233,23 @@ def _texts(subject: _Subject) -> Iterator[LintFinding]:
     for where, text in _own(version):
         for rule, start, message in spots(text):
             yield _finding(subject, rule, f"{where}:{text.count(chr(10), 0, start) + 1}", message)
-    others = [("description", version.description)]
-    for param in version.params:
-        others += [(f"params.{param.name}", param.default or ""), (f"params.{param.name}", param.description)]
-    for where, text in [*others, *_leaves(version.metadata, "metadata")]:
+    for where, text in _others(version):
         for rule, _, message in spots(text):
             yield _finding(subject, rule, where, message)
+
+
+def _others(version: Version) -> Iterator[tuple[str, str]]:
+    """Yield a version's texts that no prompt shows, with their places."""
+    yield "description", version.description
+    for param in version.params:
+        yield from ((f"params.{param.name}", text) for text in (param.default or "", param.description))
+    yield from _leaves(version.metadata, "metadata")
+
+
+def secret_in(version: Version) -> tuple[str, str] | None:
+    """Return the place and the family of the first secret in a version, None for none."""
+    found = ((where, spans(text)) for texts in (_own(version), _others(version)) for where, text in texts)
+    return next(((where, secrets[0][2]) for where, secrets in found if secrets), None)
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, str]]:

@@ -44,3 +44,4 @@ Project = Annotated[
     Meta(description="Prefer the own prompt of this project; empty: none. Default: the setting."),
     Argument(metavar="NAME"),
 ]
+Force = Annotated[bool, Meta(description="Store it even if it contains a secret.")]

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from cuebook.app.prompts.answers import VersionIdentity
 from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.reading import standing
-from cuebook.app.prompts.writing import Prompts, check_no_secret, save_writes
+from cuebook.app.prompts.writing import Prompts, save_writes
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.prompts import Family, Write
@@ -82,21 +82,19 @@ async def save_draft(
     """Store an edited draft. Raises InvalidInput, also for a secret unless `force` is set, and Conflict if the branch's
     head is not `base` anymore.
     """
-    if not force:
-        check_no_secret(version)
     version = replace(version, number=base + 1)
-    await Prompts(services).check([version])
+    await Prompts(services).check([version], force=force)
     families = await services.prompts.families(Scope(), [version.slug], ancestors=False)
     planned = [Write(version=version, base=base)]
     return as_answer(VersionIdentity, (await save_planned(services, planned, families, by=by))[0])
 
 
 async def import_files(
-    services: Services, files: Sequence[tuple[str, bytes]], *, by: str = ""
+    services: Services, files: Sequence[tuple[str, bytes]], *, by: str = "", force: bool = False
 ) -> list[VersionIdentity]:
     """Store prompt files, all or none. Return the versions that changed.
 
-    Raises InvalidInput naming file and line, also for two files of one prompt.
+    Raises InvalidInput naming file and line, also for two files of one prompt, and for a secret unless `force` is set.
     """
     read = [(name, read_file(data, path=name)) for name, data in files]
     owners: dict[tuple[str, str], str] = {}
@@ -116,7 +114,7 @@ async def import_files(
         after = next_version(version, before, {"version"})
         if write_file(after) != write_file(before):
             planned.append(Write(version=replace(after, number=stands.head + 1), base=stands.head))
-    await Prompts(services).check([each.version for each in planned])
+    await Prompts(services).check([each.version for each in planned], force=force)
     saved = await save_planned(services, planned, families, by=by) if planned else []
     return [as_answer(VersionIdentity, each) for each in saved]
 

@@ -78,8 +78,8 @@ class ProjectPrompts(Prompts):
         """Store the files that were edited or added, all or nothing, and return the changes.
 
         A file without a `version`, or with that of another text, gets its own. Raises InvalidInput or BackendError
-        naming the invalid file, and Conflict if the database changed too; `force` then stores the file's text as the
-        newest version.
+        naming the invalid file or a secret, and Conflict if the database changed too. With `force`, secrets
+        are stored, and the file's text becomes the newest version.
         """
         shelf, base, contents, agreed = await self._read(folder)
         families = await families_of(self._services, [each.version.slug for each in contents.prompts])
@@ -97,7 +97,7 @@ class ProjectPrompts(Prompts):
             if each.file and not each.restores
             for write in await asyncio.to_thread(history_of, shelf, registry, each.file, each.active, each.newest)
         ]
-        await self.check([each.version for each in planned])
+        await self.check([each.version for each in planned], force=force)
         numbers = {each.version.place: each.version.number for each in planned}
         pushed = [_pushed(each, numbers.get(each.place, 1)) for each in due]
         if dry_run:

@@ -4,7 +4,7 @@ A migrated branch that is new starts from the most similar version, of `main` if
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -21,6 +21,7 @@ from cuebook.app.prompts.answers import (
 )
 from cuebook.app.prompts.arguments import (
     HIGHEST,
+    Force,
     ForkOrigin,
     LabelName,
     Number,
@@ -44,6 +45,7 @@ from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
 from cuebook.prompts.inherit import merge_versions
 from cuebook.prompts.learn import score
+from cuebook.prompts.lint import secret_in
 from cuebook.prompts.migrate import plan, slugs
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference, read_place
 from cuebook.prompts.params import read_params
@@ -62,7 +64,6 @@ from cuebook.records.prompt import (
     TaskOutcome,
     Version,
 )
-from cuebook.records.redaction import spans
 
 #: Default of `inherits`: keep the current value. No prompt can have this name.
 KEEP: Literal["(keep)"] = "(keep)"
@@ -98,7 +99,7 @@ class Prompts(PromptReading):
         base: Annotated[
             int | None, Meta(ge=0, le=HIGHEST, description="The version that the edit started from; 0 for none.")
         ] = None,
-        force: Annotated[bool, Meta(description="Store it even if it contains a secret.")] = False,
+        force: Force = False,
         by: By = "",
         idempotency_key: IdempotencyKey = None,
     ) -> VersionIdentity:
@@ -127,10 +128,8 @@ class Prompts(PromptReading):
         changes |= {} if inherits == KEEP else {"inherits": inherits}
         start = before or Version(slug=own)
         version = replace(start, branch=branch, number=0, digest="", author=author or "", **changes)
-        if not force:
-            check_no_secret(version)
         ready = await _numbered(version, before, semver)
-        stored = await self.store([ready], base=base, by=author or by, named=semver is not None)
+        stored = await self.store([ready], base=base, by=author or by, named=semver is not None, force=force)
         return as_answer(VersionIdentity, stored[0])
 
     async def store(
@@ -140,19 +139,23 @@ class Prompts(PromptReading):
         base: int | None = None,
         named: bool = False,
         by: str = "",
+        force: bool = False,
     ) -> list[Version]:
         """Store complete versions, all or none, each as its branch's head. Raises InvalidInput, Conflict, NotFound.
 
-        If their semantic versions were `named` by an author, one that another text has is a conflict.
+        If their semantic versions were `named` by an author, one that another text has is a conflict. With `force` they
+        may contain secrets.
         """
-        await self.check(versions)
+        await self.check(versions, force=force)
         writes = [Write(version=each, base=base, named=named) for each in versions]
         return await save_writes(self._services, writes, by=by)
 
-    async def check(self, versions: Sequence[Version]) -> None:
-        """Check that versions can be stored, alone and together. Raises InvalidInput."""
+    async def check(self, versions: Sequence[Version], *, force: bool = False) -> None:
+        """Check that versions can be stored, alone and together. Raises InvalidInput, without `force` for a secret."""
         for each in versions:
             self._check(each)
+        if not force:
+            await asyncio.to_thread(_check_no_secret, versions)
         slugs = {each.slug for each in versions}
         for slug in sorted(slugs):
             own = twin(slug) if twin(slug) in slugs else await standing(self._services, slug)
@@ -223,7 +226,7 @@ class Prompts(PromptReading):
             msg = f"{branch!r} and {into!r} both changed {names}. Make them equal in one of the two, then merge again."
             raise MergeConflict(msg, conflicts=conflicts)
         version = replace(ours, branch=into, number=0, digest="", author="", **fields)
-        stored = await self.store([await _numbered(version, ours, None)], by=by)
+        stored = await self.store([await _numbered(version, ours, None)], by=by, force=True)  # its texts are stored
         return as_answer(VersionIdentity, stored[0])
 
     async def _base_of_merge(self, other: Version, ours: Version) -> Version:
@@ -408,19 +411,21 @@ class Prompts(PromptReading):
         ],
         *,
         dry_run: Annotated[bool, Meta(description="Show the changes without making them.")] = False,
+        force: Force = False,
         by: By = "",
         idempotency_key: IdempotencyKey = None,
     ) -> MigrationResult:
         """Store the versions of a migration file, all or none; running it again changes nothing.
 
-        Raises InvalidInput naming the path of the first error, Conflict after a concurrent write.
+        Raises InvalidInput naming the path of the first error, also for a secret unless `force` is set, and Conflict
+        after a concurrent write.
         """
         services = self._services
         families = await services.prompts.families(Scope(), list(await asyncio.to_thread(slugs, document)))
         existing = [each for slug in families for each in await services.prompts.versions(Scope(), slug)]
         rows, skipped = await asyncio.to_thread(plan, document, existing)
         versions = [row.version for row in rows]
-        await self.check(versions)
+        await self.check(versions, force=force)
         if not dry_run:
             begun = zip(versions, _begins(versions, existing), strict=True)
             writes = [Write(version=each, base=each.number - 1, begins=begins) for each, begins in begun]
@@ -451,14 +456,13 @@ class Prompts(PromptReading):
         write_file(version)  # raises for content that a file cannot represent
 
 
-def check_no_secret(version: Version) -> None:
-    """Check that a version's texts contain no secret. Raises InvalidInput naming the section."""
-    for place, texts in (("sections", version.sections), ("overrideSections", version.override_sections)):
-        for name, text in texts.items():
-            for _, _, family in spans(text)[:1]:
-                where, what = f"{place}.{name}", family.replace("_", " ")
-                msg = f"{where}: contains a secret ({what}). Use a parameter, or set force (`--force`) to store it."
-                raise InvalidInput(msg, where=where)
+def _check_no_secret(versions: Iterable[Version]) -> None:
+    """Check that versions contain no secret. Raises InvalidInput naming the prompt and the field."""
+    for version in versions:
+        if found := secret_in(version):
+            where, family = found[0].replace("override_sections", "overrideSections"), found[1].replace("_", " ")
+            msg = f"{where}: contains a secret ({family}), in prompt {version.slug!r}."
+            raise InvalidInput(f"{msg} Use a parameter, or set force (`--force`) to store it.", where=where)
 
 
 async def save_writes(services: Services, writes: Sequence[Write], *, by: str) -> list[Version]:

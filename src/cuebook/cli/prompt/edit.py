@@ -16,7 +16,7 @@ from cuebook.app.prompts.answers import VersionIdentity
 from cuebook.cli.group import command, read_input
 from cuebook.cli.operations import numbers, pairs
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import Branch, Prompt, app, write_through
+from cuebook.cli.prompt.group import Branch, Force, Prompt, app, write_through
 from cuebook.cli.state import State
 from cuebook.errors import Conflict, CuebookError, InvalidInput
 from cuebook.records.prompt import BODY, MAIN, Engine
@@ -54,7 +54,6 @@ Semver = Annotated[
 Base = Annotated[
     int | None, typer.Option("--base", metavar="N", min=0, help="Expected head version; fail if it has changed.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Store it even if it contains a secret.")]
 Author = Annotated[str, typer.Option("--author", metavar="NAME", help="Author of the version.")]
 
 

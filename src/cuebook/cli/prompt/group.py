@@ -28,6 +28,7 @@ Number = Annotated[
     int | None, typer.Option("--version", metavar="N", min=1, help="Version number. Default: the active version.")
 ]
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Author of the change. Default: your user name.")]
+Force = Annotated[bool, typer.Option("--force", help="Store it even if it contains a secret.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")]
 
 

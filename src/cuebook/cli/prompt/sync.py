@@ -28,7 +28,9 @@ async def push(
     state: State,
     *,
     dry_run: DryRun = False,
-    force: Annotated[bool, typer.Option("--force", help="Push files even if the stored prompt changed too.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Push files even if the stored prompt changed too, or they contain secrets.")
+    ] = False,
 ) -> None:
     """Store all edited files below prompts/.
 

@@ -13,7 +13,7 @@ from cuebook.app.prompts.answers import MigrationResult
 from cuebook.app.prompts.draft import export_prompts, import_files
 from cuebook.cli.group import Output, command, read_input
 from cuebook.cli.output import screen
-from cuebook.cli.prompt.group import DryRun, app, slug_of, write_through
+from cuebook.cli.prompt.group import DryRun, Force, app, slug_of, write_through
 from cuebook.cli.state import State
 from cuebook.errors import InvalidInput
 from cuebook.records.expression import counted
@@ -28,7 +28,7 @@ File = Annotated[str, typer.Argument(metavar="FILE", help="JSON file; - reads st
     "cuebook prompt migrate prompts.json",
     name="migrate",
 )
-async def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None) -> None:
+async def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By = None, force: Force = False) -> None:
     """Import prompts from a JSON file in one transaction.
 
     Versions that are already stored are skipped. Accepts an array of versions, {"prompts": [...]}, and {"prompts",
@@ -37,7 +37,7 @@ async def migrate(state: State, file: File, *, dry_run: DryRun = False, by: By =
     data = read_input(file)
     async with state.open_async() as cue:
         document = read_document(data, name="stdin" if file == "-" else file)
-        done = await cue.prompts.migrate(document, dry_run=dry_run, by=by or "")
+        done = await cue.prompts.migrate(document, dry_run=dry_run, force=force, by=by or "")
         if not dry_run:
             await write_through(cue, *(each.slug for each in done.written))
     state.report(done, *_migrated(done))
@@ -70,6 +70,7 @@ async def import_(
     ],
     *,
     by: By = None,
+    force: Force = False,
 ) -> None:
     """Import prompts from .md files or from exported JSON.
 
@@ -84,11 +85,11 @@ async def import_(
         msg = "Only one JSON file can be imported at a time"
         raise typer.BadParameter(msg, param_hint="FILE")
     if documents:
-        await migrate(state, documents[0], dry_run=False, by=by)
+        await migrate(state, documents[0], dry_run=False, by=by, force=force)
         return
     data = [(Path(each).name, read_input(each)) for each in texts]
     async with state.open_async() as cue:
-        made = await import_files(cue.services, data, by=by or "")
+        made = await import_files(cue.services, data, by=by or "", force=force)
         await write_through(cue, *(each.slug for each in made))
     state.report({"items": made}, *([f"wrote {each}" for each in made] or ["no new versions"]))
 
