@@ -28,7 +28,7 @@ def main() -> None:
         [socket] = listen("127.0.0.1", 0)
         port = socket.getsockname()[1]
         cue = Cuebook.open(demo_config(folder))
-        server = Server(create_app(cue, host="127.0.0.1", port=port), grace_s=0.3)
+        server = Server(create_app(cue, host="127.0.0.1", port=port), stop_timeout_s=0.3)
         ready = threading.Event()
         server.when_started = ready.set
         serving = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[socket])))

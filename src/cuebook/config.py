@@ -198,6 +198,7 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     connections: Annotated[int, Meta(ge=10, le=100_000)] = 512  # most open connections, at most half of the file limit
     line: Count = 64  # most queued turns per conversation
     max_calls: Count = 200  # most model calls per request
+    stop_timeout_s: Seconds = 30.0  # time for running answers to finish after SIGTERM; then they are interrupted
     log: Literal["none", "requests"] = "none"  # requests: a line of JSON per request, without content
     watchers: Watchers = 100  # most concurrent live views and listening /mcp clients
     watchers_of_key: Watchers = 20  # most of them per API key

@@ -2,17 +2,21 @@
 
 import asyncio
 import tempfile
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from load import Load
 from psycopg.conninfo import conninfo_to_dict
 
-from cuebook.errors import LeaseLost
+from cuebook import Ask, Chunk, Cuebook
+from cuebook.config import build
+from cuebook.errors import BackendError, LeaseLost
+from cuebook.storage.database.postgres_key import stored_key
 from cuebook.storage.store import open_store
+from cuebook.testing.doubles import Script, ScriptedModel
 from storage.contract.turns import NOW, answer, begin, end
 from storage.makers import draft
 
@@ -40,6 +44,15 @@ class Network:
         self._server.close()
         self._folder.cleanup()
 
+    async def stop(self) -> None:
+        """Drop all connections, and refuse new ones until `restart`."""
+        self._server.close()
+        self.mend(drop=True)
+
+    async def restart(self, *, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        self._server = await asyncio.start_unix_server(self._connect, Path(self._folder.name, ".s.PGSQL.5432"))
+
     def cut(self) -> None:
         self._whole.clear()
 
@@ -66,6 +79,54 @@ class Network:
             target.write(some)
             await target.drain()
         target.close()
+
+
+TEXT = "The ferry leaves from pier 4."
+
+
+@pytest.fixture
+async def network(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Network]:
+    monkeypatch.setenv("CUEBOOK_KEY_SECRET", "secret")
+    await asyncio.to_thread(stored_key, postgres_url, "secret", new=bytes(32))
+    async with Network(postgres_url) as between:
+        yield between
+
+
+def cue_over(network: Network, *, lease_s: float) -> Cuebook:
+    """Return a Cuebook whose model answers in a second, over a network to its database."""
+    settings: dict[str, Any] = {"store.url": network.url, "work.lease_s": lease_s, "work.interval_s": 0.5}
+    return Cuebook.open(build(arguments=settings), model=ScriptedModel(Script(text=TEXT, size=4, delay=0.1)))
+
+
+async def chunks_of_an_outage(cue: Cuebook, network: Network) -> AsyncIterator[Chunk]:
+    """Stream an answer. The network stops after its first piece."""
+    async for chunk in cue.stream(Ask("Where does the ferry leave?", "c", user="ann")):
+        yield chunk
+        if chunk.type == "text_delta" and chunk.text == TEXT[:4]:
+            await network.stop()
+
+
+async def test_an_outage_in_an_answer_only_delays_its_end(network: Network) -> None:
+    async with cue_over(network, lease_s=60) as cue, asyncio.TaskGroup() as tasks:
+        async for chunk in chunks_of_an_outage(cue, network):
+            if chunk.text == TEXT[-1]:
+                tasks.create_task(network.restart(after_s=3))
+        assert chunk.type == "final_response"
+        assert [post.message for post in await cue.conversations.posts("c", user="ann")][1:] == [TEXT]
+
+
+async def test_an_answer_is_stored_after_a_long_outage_whose_stream_ended_with_an_error(network: Network) -> None:
+    received: list[Chunk] = []
+    async with cue_over(network, lease_s=2) as cue:
+        with pytest.raises(BackendError, match="the answer is not stored yet"):  # noqa: PT012  # a stream raises late
+            async for chunk in chunks_of_an_outage(cue, network):
+                received.append(chunk)  # noqa: PERF401  # it raises
+        assert "".join(each.text for each in received) == TEXT
+        await network.restart(after_s=1)
+        [ending] = cue.services.caches.late_ends
+        await ending
+        assert (await cue.turns.get("c", 1, user="ann")).state == "finished"
+        assert [post.message for post in await cue.conversations.posts("c", user="ann")][1:] == [TEXT]
 
 
 async def test_a_server_that_was_cut_off_loses_its_turn_and_no_write(

@@ -39,6 +39,18 @@ async def chunks_of(cue, ask):
     return [chunk async for chunk in cue.stream(ask)]
 
 
+# ---- faults of the database -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failpoint", ["close.begin:raise", "close.stored:raise", "commit.after:raise@2"])
+async def test_an_answer_is_stored_although_its_first_write_fails(tmp_path, monkeypatch, model, failpoint):
+    monkeypatch.setenv("CUEBOOK_FAILPOINT", failpoint)
+    async with cue_on(tmp_path, model=model) as cue:
+        assert (await cue.ask(Ask("hi", NAME))).text == "Noted."
+        assert await path(cue) == ["hi", "Noted."]
+        assert await state_of(cue) == ("finished", "")
+
+
 # ---- order ----------------------------------------------------------------------------------------------------------
 
 

@@ -71,7 +71,7 @@ async def test_a_forget_leaves_no_answer_with_the_text(tmp_path):
     assert b"quokkaberry" not in raw  # four digits would occur in random ids
 
 
-@pytest.mark.parametrize("point", ["stream.piece", "stream.ended", "close.begin"])
+@pytest.mark.parametrize("point", ["stream.piece", "stream.ended"])
 async def test_a_chat_request_is_answered_after_a_crash_of_its_turn(tmp_path, monkeypatch, point):
     ask, clock = Ask("Where does the ferry leave?", "c1", user="ann", idempotency_key="k1"), FrozenClock()
     model = ScriptedModel(default="From pier 4.")

@@ -57,12 +57,12 @@ async def client(cue: Cuebook) -> AsyncIterator[httpx.AsyncClient]:
 class Live:
     """A server on a real socket, in its own thread and event loop."""
 
-    def __init__(self, cue: Cuebook, *, grace_s: float = 0.3) -> None:
+    def __init__(self, cue: Cuebook, *, stop_timeout_s: float = 0.3) -> None:
         self.cue = cue
         self._sockets = listen("127.0.0.1", 0)
         self.port = self._sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        self._grace_s = grace_s
+        self._stop_timeout_s = stop_timeout_s
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
@@ -71,7 +71,8 @@ class Live:
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
         async with self.cue:
-            self.server = Server(app_of(self.cue, host="127.0.0.1", port=self.port), grace_s=self._grace_s)
+            app = app_of(self.cue, host="127.0.0.1", port=self.port)
+            self.server = Server(app, stop_timeout_s=self._stop_timeout_s)
             self.server.when_started = self._ready.set
             await self.server.serve(sockets=self._sockets)
 
@@ -89,8 +90,8 @@ class Live:
 def serve_live() -> Iterator[Callable[..., Live]]:
     running: list[Live] = []
 
-    def start(settings: Config | None = None, *, grace_s: float = 0.3, **parts: Any) -> Live:
-        running.append(Live(Cuebook.open(settings or config(), **parts), grace_s=grace_s))
+    def start(settings: Config | None = None, *, stop_timeout_s: float = 0.3, **parts: Any) -> Live:
+        running.append(Live(Cuebook.open(settings or config(), **parts), stop_timeout_s=stop_timeout_s))
         return running[-1]
 
     yield start

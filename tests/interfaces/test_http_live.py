@@ -229,15 +229,28 @@ def test_stopping_server_stores_the_partial_answer(relayed: Live, upstream: Upst
     assert states == ["interrupted"]
 
 
+def test_a_live_view_does_not_delay_the_stop(serve_live: Callable[..., Live]) -> None:
+    live = serve_live(stop_timeout_s=60)
+    with httpx.stream("GET", f"{live.url}/page/live", timeout=60) as view:
+        events = view.iter_text()
+        assert "watching" in next(events)
+        began = time.monotonic()
+        live.stop()
+        assert time.monotonic() - began < 30
+        with suppress(httpx.RemoteProtocolError):
+            assert "".join(events).strip() in ("", ": quiet")
+
+
 PROGRAM = """
 import sys
-from cuebook.config import Config, ConfigSections, StoreConfig
+from cuebook.config import Config, ConfigSections, ServerConfig, StoreConfig
 from cuebook.server.app import serve
 from cuebook import Cuebook
 from cuebook.testing.doubles import Script, ScriptedModel
-config = Config(settings=ConfigSections(store=StoreConfig(url=sys.argv[1])))
+server = ServerConfig(stop_timeout_s=float(sys.argv[2]))
+config = Config(settings=ConfigSections(store=StoreConfig(url=sys.argv[1]), server=server))
 model = ScriptedModel("Hello.", default=Script(text="Hello there.", size=6, delay=float(sys.argv[3])))
-serve(Cuebook.open(config, model=model), port=0, started=lambda url: print(url, flush=True), grace_s=float(sys.argv[2]))
+serve(Cuebook.open(config, model=model), port=0, started=lambda url: print(url, flush=True))
 """
 
 
@@ -275,14 +288,14 @@ async def states(store: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("grace_s", "signals", "delay_s", "state"),
+    ("timeout_s", "signals", "delay_s", "state"),
     [(60, 1, 1, "finished"), (0.2, 1, 4, "interrupted"), (60, 2, 4, "interrupted")],
 )
 def test_turn_of_a_stopped_server_is_finished_or_interrupted(
-    tmp_path: Path, grace_s: float, signals: int, delay_s: float, state: str
+    tmp_path: Path, timeout_s: float, signals: int, delay_s: float, state: str
 ) -> None:
     store = tmp_path / "cuebook.db"
-    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(store), str(grace_s), str(delay_s)]
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, str(store), str(timeout_s), str(delay_s)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -43,7 +43,7 @@ class Served:
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
         async with self.cue:
-            self._server = Server(create_app(self.cue, host="127.0.0.1", port=self._port), grace_s=0.3)
+            self._server = Server(create_app(self.cue, host="127.0.0.1", port=self._port), stop_timeout_s=0.3)
             self._server.when_started = self._ready.set
             await self._server.serve(sockets=self._sockets)
 

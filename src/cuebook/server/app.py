@@ -57,9 +57,7 @@ from cuebook.server.page import turns as turn_views
 from cuebook.server.streaming import RunningTurns
 
 VERSION = "1"
-#: Seconds that a stopping server waits for running turns before it cancels them.
-GRACE_S = 10.0
-#: Further seconds to store their partial answers.
+#: Seconds that a stopping server waits for partial answers to be stored, after `server.stop_timeout_s`.
 KEEP_S = 5
 #: Longer than clients keep an idle connection (httpx: 5 s), so that no client sends into a closing one.
 KEEP_ALIVE_S = 75
@@ -240,7 +238,6 @@ def serve(
     port: int | None = None,
     started: Callable[[str], None] | None = None,
     beside: Callable[[], Awaitable[None]] | None = None,
-    grace_s: float = GRACE_S,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `started` is called with the address when ready; port 0 selects a free one.
 
@@ -256,7 +253,7 @@ def serve(
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
-        asyncio.run(_serve(cue, host, sockets, started=started, beside=beside, grace_s=grace_s))
+        asyncio.run(_serve(cue, host, sockets, started=started, beside=beside))
     finally:
         sys.setswitchinterval(before)
         for each in sockets:
@@ -275,13 +272,12 @@ async def _serve(
     *,
     started: Callable[[str], None] | None,
     beside: Callable[[], Awaitable[None]] | None,
-    grace_s: float,
 ) -> None:
     port = sockets[0].getsockname()[1]
     async with cue:
         await cue.services.store.database.reserve()
         app = create_app(cue, host=host, port=port)
-        server = Server(app, grace_s=grace_s)
+        server = Server(app)
         address = f"[{host}]" if ":" in host else host
         tasks = []
 
@@ -348,10 +344,13 @@ def _addresses(host: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]
 
 
 class Server(uvicorn.Server):
-    """Uvicorn with graceful shutdown: running turns get `grace_s`, then they are cancelled and stored as partial."""
+    """Uvicorn with graceful shutdown: running turns get `server.stop_timeout_s`, then are interrupted and stored."""
 
-    def __init__(self, app: Litestar, *, grace_s: float = GRACE_S) -> None:
-        most = most_connections(app.state.cue.config.settings.server.connections)
+    def __init__(self, app: Litestar, *, stop_timeout_s: float | None = None) -> None:
+        """`stop_timeout_s` overrides the setting."""
+        settings = app.state.cue.config.settings.server
+        most = most_connections(settings.connections)
+        self._timeout_s = settings.stop_timeout_s if stop_timeout_s is None else stop_timeout_s
         config = uvicorn.Config(
             app,
             http=partial(Connection, most=most),  # type: ignore[arg-type]  # called like a class
@@ -361,7 +360,7 @@ class Server(uvicorn.Server):
             proxy_headers=False,
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=int(grace_s) + KEEP_S,
+            timeout_graceful_shutdown=int(self._timeout_s) + KEEP_S,
             ws="none",
         )
         super().__init__(config)
@@ -375,7 +374,6 @@ class Server(uvicorn.Server):
         self._metrics.gauge("cuebook_connections", "Open connections", lambda: len(self.server_state.connections))
         app.state.is_crowded = lambda: len(self.server_state.connections) > CROWDED * most
         self._running: RunningTurns = app.state.running
-        self._grace_s = grace_s
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then call `when_started`."""
@@ -394,8 +392,9 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop accepting requests, and cancel what still runs after the grace period."""
-        ending = asyncio.get_running_loop().call_later(self._grace_s, self._running.stop)
+        """Stop accepting requests and end live views. Cancel the turns that still run after `server.stop_timeout_s`."""
+        self._running.end_views()
+        ending = asyncio.get_running_loop().call_later(self._timeout_s, self._running.stop)
         try:
             await super().shutdown(sockets)  # returns at once on a second signal
         finally:

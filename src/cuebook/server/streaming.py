@@ -26,7 +26,13 @@ class RunningTurns:
         #: Seconds after which a client that reads nothing counts as disconnected.
         self.patience_s = 60.0
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._views: set[asyncio.Task[Any]] = set()  # those that end only with their client or the server
         self.stopping = False
+
+    def end_views(self) -> None:
+        """Cancel the live views, which would delay the stop."""
+        for task in self._views:
+            task.cancel()
 
     def stop(self) -> None:
         """Cancel all running turns."""
@@ -40,16 +46,22 @@ class RunningTurns:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=within_s)
 
-    async def until_gone(self, receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-        """Run work until the client disconnects. Raises Gone then, BackendError when the server stops."""
+    async def until_gone(self, receive: Receive, work: Coroutine[Any, Any, T], *, is_view: bool = False) -> T:
+        """Run work until the client disconnects. Raises Gone then, BackendError when the server stops.
+
+        `is_view`: it has no end of its own.
+        """
         task = asyncio.ensure_future(work)
         watch = asyncio.ensure_future(_gone(receive))
         self._tasks.add(task)
+        if is_view:
+            self._views.add(task)
         try:
             await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
         finally:
             watch.cancel()
             self._tasks.discard(task)
+            self._views.discard(task)
             if not task.done():
                 task.cancel()
                 await asyncio.wait((task,))
@@ -95,7 +107,7 @@ class StreamResponse(ASGIResponse):
     no client mistakes a partial answer for a complete one.
     """
 
-    __slots__ = ("_begin", "_pieces", "_running", "_started", "_to_the_end")
+    __slots__ = ("_begin", "_is_view", "_pieces", "_running", "_started", "_to_the_end")
 
     def __init__(
         self,
@@ -104,11 +116,15 @@ class StreamResponse(ASGIResponse):
         begin: Callable[[Any], Start] | None = None,
         *,
         to_the_end: bool = False,
+        is_view: bool = False,
     ) -> None:
-        """`begin` converts the first piece to a Start. `to_the_end`: continue without the client."""
+        """`begin` converts the first piece to a Start. `to_the_end`: continue without the client.
+
+        `is_view`: the pieces have no end, and a stopping server does not wait for them.
+        """
         super().__init__()
         self._running, self._pieces, self._begin = running, pieces, begin
-        self._started, self._to_the_end = False, to_the_end
+        self._started, self._to_the_end, self._is_view = False, to_the_end, is_view
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         _ = scope
@@ -116,7 +132,7 @@ class StreamResponse(ASGIResponse):
             if self._to_the_end:
                 await self._running.to_the_end(self._send(send))
             else:
-                await self._running.until_gone(receive, self._send(send))
+                await self._running.until_gone(receive, self._send(send), is_view=self._is_view)
         except Gone:
             return
         except CuebookError:

@@ -1,18 +1,19 @@
 """Open, checkpoint and close turns under a lease, and end turns with an expired lease, by compare-and-set."""
 
 import json
+import time
 from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
 
-from cuebook.errors import Busy, LeaseLost
+from cuebook.errors import BackendError, Busy, LeaseLost
 from cuebook.interfaces.store import Lease, StepEnd, StepStart
 from cuebook.memory.owner_memories import USE
 from cuebook.memory.scopes import KEPT
 from cuebook.records.conversation import Draft
 from cuebook.records.memory import Scope
-from cuebook.records.turn import TokenReport, Usage
+from cuebook.records.turn import TokenReport, TurnState, Usage
 from cuebook.storage import access, memories, outcomes, reflections
 from cuebook.storage.access import ConversationRow, current_epoch
 from cuebook.storage.audit import chained
@@ -47,6 +48,8 @@ from cuebook.storage.writes import begin, bind, check_names, keep_named, leave_w
 
 #: Tolerated clock difference between two processes, in seconds.
 SLACK_S = 1.0
+#: Seconds after an outage of the database in which no turn is ended: the process of a turn stores its answer.
+RECOVERY_S = 10.0
 
 
 class TurnStore(Noun):
@@ -56,6 +59,7 @@ class TurnStore(Noun):
         super().__init__(database)
         #: Leases that end too late, by conversation and parallel turn: fence, end, and the time first observed.
         self._late: dict[tuple[int, int], tuple[int, float, float]] = {}
+        self._is_lost, self._recovers_until = False, 0.0
 
     async def open(self, scope: Scope, opening: StepStart) -> Lease:
         """Open a step and take the lease. Raises Busy while another turn runs, Conflict if the scene is outdated.
@@ -135,9 +139,18 @@ class TurnStore(Noun):
 
     @write_lease
     def close(self, transaction: Transaction, lease: Lease, closing: StepEnd) -> int:
-        """Store the reply and end the step; return its seq, 0 for none. Raises LeaseLost if the lease was lost."""
+        """Store the reply and end the step; return its seq, 0 for none. Raises LeaseLost if the lease was lost.
+
+        A repeated call, after a commit whose result is unknown, changes nothing.
+        """
         transaction.failpoint("close.begin")
-        row = _held(transaction, lease)
+        try:
+            row = _held(transaction, lease)
+        except LeaseLost:
+            stored = _stored_end(transaction, lease, closing)
+            if stored is None:
+                raise
+            return stored
         reply_seq = _finish_step(row, lease.turn, lease.step, closing, parallel=lease.parallel)
         memories.used(row.transaction, closing.used, by=USE, now=closing.now)
         if closing.audit:
@@ -162,14 +175,22 @@ class TurnStore(Noun):
     async def expire(
         self, *, now: float, lease_s: float | None = None, wait_s: float | None = None, limit: int = 100
     ) -> int:
-        """End turns whose lease expired or whose process is gone.
+        """End turns whose lease expired or whose process is gone; none within RECOVERY_S after an outage.
 
         `lease_s` also ends leases of a wrong clock that were not renewed for so long. `wait_s` also ends turns
         that have waited so long for tool results in an inactive conversation.
         """
         if self.database.unclean:
             await self.database.clean()
-        leases, waits = await self._overdue(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
+        try:
+            leases, waits = await self._overdue(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
+        except BackendError:
+            self._is_lost = True
+            raise
+        if self._is_lost:
+            self._is_lost, self._recovers_until = False, time.monotonic() + RECOVERY_S
+        if time.monotonic() < self._recovers_until:
+            return 0
         if not leases and not waits:
             return 0
         return await self._expire(leases, now=now, wait_s=wait_s if waits else None, limit=limit)
@@ -328,6 +349,23 @@ def _held(transaction: Transaction, lease: Lease) -> ConversationRow:
     return row
 
 
+def _stored_end(transaction: Transaction, lease: Lease, closing: StepEnd) -> int | None:
+    """Return the seq of the reply if exactly this end of a step is stored, 0 for an end without reply, else None."""
+    row = access.by_no(transaction.within(lease.scope), lease.no)
+    step = row.one("step_last", turn=lease.turn) if row else None
+    ended = (lease.step, _step_state(closing), closing.error)
+    if row is None or step is None or (step["n"], step["state"], step["error"]) != ended:
+        return None
+    post = row.one("post_by_id", id=closing.reply.id) if closing.reply else None
+    stored = (post["seq"], post["digest"]) if post else (0, None)
+    return stored[0] if stored == (step["reply_seq"], closing.reply and closing.reply.digest) else None
+
+
+def _step_state(closing: StepEnd) -> TurnState:
+    """Return the state of an ended step. One whose turn waits for tool results is finished."""
+    return "finished" if closing.waiting else closing.state
+
+
 def _finish_step(row: ConversationRow, n: int, step_n: int, closing: StepEnd, *, parallel: bool = False) -> int:
     """Store the reply, end the step and release its lease; return the reply's seq, 0 for none.
 
@@ -340,7 +378,7 @@ def _finish_step(row: ConversationRow, n: int, step_n: int, closing: StepEnd, *,
         raise access.moved(row.id)
     reply_seq = _reply(row, closing, closing.reply, step) if closing.reply else 0
     usage = encode(closing.usage) if closing.usage else None
-    state = "finished" if closing.waiting else closing.state
+    state = _step_state(closing)
     values = {"reply_seq": reply_seq, "usage": usage, "error": closing.error}
     row.run("step_close", turn=n, n=step_n, state=state, **values)
     row.run(

@@ -42,6 +42,29 @@ def answer(id: str = "a", message: str = "well", **changes: Any) -> Draft:  # no
     return draft(id, message, role="assistant", **changes)
 
 
+class RepeatedCloseContract:
+    """Closing a step again, after a commit whose result is unknown."""
+
+    @pytest.mark.parametrize("reply", [None, answer()], ids=["empty", "answer"])
+    @pytest.mark.parametrize("parallel", [False, True])
+    async def test_the_same_end_again_changes_nothing(self, store: Store, reply: Draft | None, parallel: bool) -> None:
+        lease = await begin(store, draft("q", "ask"), parallel=parallel)
+        seq = await end(store, lease, reply)
+        stored = await store.turn(OWNER, "c", 1)
+        assert await end(store, lease, reply) == seq
+        assert await store.turn(OWNER, "c", 1) == stored
+        for other in ({"state": "interrupted"}, {"error": "broken"}, {"reply": answer(message="well then")}):
+            with pytest.raises(LeaseLost):
+                await end(store, lease, **{"reply": reply, **other})
+
+    async def test_the_shorter_end_of_another_process_is_not_the_same(self, store: Store) -> None:
+        lease = await begin(store, draft("q", "ask"))
+        await store.checkpoint(lease, answer(message="we", state="interrupted"), now=NOW + 1, lease_s=LEASE)
+        assert await store.expire(now=NOW + 60) == 1
+        with pytest.raises(LeaseLost):
+            await end(store, lease, answer(state="interrupted"), state="interrupted")
+
+
 class OpeningContract:
     """Opening a step and holding its lease."""
 
@@ -377,7 +400,7 @@ class IdempotencyContract:
         assert await store.idempotency_record(OWNER, "k") is None
 
 
-class TurnsContract(OpeningContract, ClosingContract, IdempotencyContract):
+class TurnsContract(OpeningContract, ClosingContract, RepeatedCloseContract, IdempotencyContract):
     """Turns from their opening to their end."""
 
     async def test_the_usage_of_background_models_is_summed_and_deleted(self, store: Store) -> None:

@@ -237,6 +237,7 @@ class Caches(Struct, kw_only=True):
     #: Mark, backlog and mode of conversations whose summary would not be smaller than its text, by tenant and id.
     refused_passes: dict[tuple[str, str], tuple[int, int, str]] = field(default_factory=dict)
     lease_conflicts: int = 0  # turns that another request or process overtook, counted for the metrics
+    late_ends: set[asyncio.Task[int]] = field(default_factory=set)  # store answers once the database answers again
     optimizer_idle_at: float = 0.0  # when the optimizer last found nothing due
     progress: dict[type, Any] = field(default_factory=dict)  # of background jobs, by its type
 

@@ -1,6 +1,7 @@
 """An open step of a turn and its speaker: collect the streamed answer, renew the lease, and close exactly once."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import suppress
 from types import TracebackType
@@ -30,6 +31,10 @@ from cuebook.wire.chat_messages import MessageContent, read_message
 T = TypeVar("T")
 Piece_co = TypeVar("Piece_co", covariant=True)
 
+#: Seconds for which a process tries to store an answer while the database does not answer, and between two attempts.
+STORE_S: Final = 600.0
+PAUSE_S: Final = 0.5
+log: Final = logging.getLogger("cuebook.turns")
 #: Metadata key of a finished turn: milliseconds until the first piece of a streamed answer.
 FIRST_PIECE: Final = "firstTokenMs"
 
@@ -177,11 +182,47 @@ class OpenStep:
             self._beat.cancel()
             await asyncio.wait((self._beat,))
             self._beat = None
+        try:
+            return await self._store(closing)
+        except BackendError as failure:
+            if not failure.retryable:
+                raise
+        return await self._store_later(closing)
+
+    async def _store(self, closing: StepEnd) -> int:
         seq = await self._services.store.close(self.lease, closing)
         self._services.notify_jobs()
         if self._services.log_prompt is not None and not self.request.shadow:
             self._services.log_prompt(self, seq)
         return seq
+
+    async def _store_later(self, closing: StepEnd) -> int:
+        """Store the end as soon as the database answers again, even after the caller got an error.
+
+        Raises BackendError if that takes longer than a lease, after which another process may end the turn.
+        """
+        task = asyncio.create_task(self._store_retried(closing))
+        tasks, wait_s = self._services.caches.late_ends, self._services.config.work.lease_s
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        done, _ = await asyncio.wait((task,), timeout=wait_s)
+        if done:
+            return task.result()
+        task.add_done_callback(_log_failure)
+        msg = (
+            f"The database has not answered for {wait_s:.0f} s, so the answer is not stored yet. It is stored once the"
+        )
+        raise BackendError(f"{msg} database answers again. Read the conversation later.", retryable=True)
+
+    async def _store_retried(self, closing: StepEnd) -> int:
+        until = asyncio.get_running_loop().time() + STORE_S
+        while True:
+            await asyncio.sleep(PAUSE_S)
+            try:
+                return await self._store(closing)
+            except BackendError as error:
+                if not error.retryable or asyncio.get_running_loop().time() > until:
+                    raise
 
     def _learn(self, usage: Usage | None) -> None:
         """Compare the provider's count of the prompt with ours."""
@@ -286,6 +327,12 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
         if not task.cancelled():
             task.exception()  # not reported: the caller is gone
         raise
+
+
+def _log_failure(task: asyncio.Task[int]) -> None:
+    """Log that an answer could not be stored after its stream had ended with an error."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("An answer was not stored completely: %s", error)
 
 
 def _say(error: BaseException | None) -> str:

@@ -44,7 +44,7 @@ async def changes(request: AnyRequest) -> StreamResponse:
 
     429 if too many streams are open.
     """
-    return StreamResponse(request.app.state.running, _events(request))
+    return StreamResponse(request.app.state.running, _events(request), is_view=True)
 
 
 async def _events(request: AnyRequest) -> AsyncGenerator[Start | bytes, None]:

@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 #: Connections and threads per process.
 CONNECTIONS: Final = 8
-#: Seconds to wait for a connection.
-CONNECT_S: Final = 5.0
+#: Seconds to wait for a connection. A busy machine may need several.
+CONNECT_S: Final = 10.0
 #: Connections that a transaction may lose before it fails, each to a server that has restarted.
 LOST: Final = CONNECTIONS
 #: Seconds for which a write waits for others, as long as SQLite waits for its lock.
@@ -93,6 +93,8 @@ class PostgresDatabase:
         self.is_full = False
         self._has_refused = False
         self._is_lost = False
+        self._answered = time.monotonic()
+        self._waiting: set[_Call] = set()  # calls of this process, most of them for a thread
         self._url, self._hung_s = url, hung_s
         self._failpoints = failpoints or Failpoints()
         self._statements = prepared_statements("postgresql")
@@ -129,10 +131,16 @@ class PostgresDatabase:
             raise BackendError(msg)
         call = _Call()
         call.future = future = self._threads.submit(work, call)
+        self._waiting.add(call)
         self._watch(call)
         try:
             return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if call.refused is None:
+                raise
+            raise call.refused from None
         finally:
+            self._waiting.discard(call)
             if future.done():  # a canceled call may still run
                 call.stop_watch()
 
@@ -209,7 +217,7 @@ class PostgresDatabase:
                     raise BackendError(msg, retryable=True) from error
                 time.sleep(PAUSE_S)
             except PoolTimeout as error:
-                self._note_lost(error)
+                self._note_lost(error, hangs=True)
                 raise explain(error) from error
             except FeatureNotSupported as error:  # a newer process added a column: prepare the statement again
                 lost += 1
@@ -217,16 +225,24 @@ class PostgresDatabase:
                     raise explain(error) from error
             except OperationalError as error:  # the server ended it, for example because it restarts
                 lost += 1
-                self._note_lost(error if connection.broken else None)
+                self._note_lost(error if connection.broken else None, hangs=call.was_cut)
                 call.check()
                 if lost > LOST or not connection.broken:
                     raise explain(error) from error
             except (Error, UnicodeError, OverflowError) as error:
                 raise explain(error) from error
 
-    def _note_lost(self, error: Exception | None) -> None:
-        """Log once that the database was lost, and once that it is back."""
+    def _note_lost(self, error: Exception | None, *, hangs: bool = False) -> None:
+        """Log once that the database was lost, and once that it is back.
+
+        If it `hangs` for all calls, those that wait for a thread are refused: each would wait as long.
+        """
         was_lost, self._is_lost = self._is_lost, error is not None
+        if error is None:
+            self._answered = time.monotonic()
+        elif hangs and time.monotonic() - self._answered > self._hung_s:
+            for call in list(self._waiting):
+                call.refuse()
         if error is not None and not was_lost:
             log.warning("Connection to the database lost: %s", " ".join(str(error).split()))
         elif was_lost and error is None:
@@ -345,6 +361,7 @@ class _Call:
 
     def __init__(self) -> None:
         self.stop_watch: Callable[[], None] = lambda: None
+        self.refused: BackendError | None = None
         self._connection: Any = None
         self._answered = time.monotonic()
         self._cut_after_s = 0.0
@@ -377,9 +394,21 @@ class _Call:
                 with socket.fromfd(self._connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as copy:
                     copy.shutdown(socket.SHUT_RDWR)
 
+    def refuse(self) -> None:
+        """End the call with an error, unless it runs."""
+        if not self.future.done():
+            self.refused = BackendError("The database does not answer. Repeat the request later.", retryable=True)
+            if not self.future.cancel():
+                self.refused = None
+
+    @property
+    def was_cut(self) -> bool:
+        """Return whether the connection was cut."""
+        return self._cut_after_s > 0
+
     def check(self) -> None:
         """Raise BackendError if the connection was cut."""
-        if self._cut_after_s:
+        if self.was_cut:
             msg = f"The database did not answer for {self._cut_after_s:.0f} s. Repeat the request later."
             raise BackendError(msg, retryable=True)
 
