@@ -74,6 +74,7 @@ Commands:
   worker        Run background jobs beside the servers.
   mcp           Serve memory and prompts over MCP on standard input/output.
   shadow        Report tokens and cost of each summarization profile.
+  import        Import conversations and memories of other programs.
   conversation  List, show, import, export and delete conversations.
   turn          Inspect, rate and replay the turns of a conversation.
   memory        Search, list, correct and forget memories.

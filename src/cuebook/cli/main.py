@@ -36,6 +36,7 @@ COMMANDS = {
     "worker": "Run background jobs beside the servers.",
     "mcp": "Serve memory and prompts over MCP on standard input/output.",
     "shadow": "Report tokens and cost of each summarization profile.",
+    "import": "Import conversations and memories of other programs.",
     "conversation": "List, show, import, export and delete conversations.",
     "turn": "Inspect, rate and replay the turns of a conversation.",
     "memory": "Search, list, correct and forget memories.",
@@ -62,13 +63,15 @@ COMMANDS = {
 DERIVED = ("knowledge", "optimizer")
 #: Commands in one module.
 PROJECT = ("init", "config", "doctor", "settle")
+#: Commands whose module has another name.
+OTHER_MODULES = {"restore": "backup", "import": "import_history"}
 
 
 def module_of(name: str) -> str:
     """Return the module of a command, "" for a derived group."""
     if name in DERIVED:
         return ""
-    module = "project" if name in PROJECT else "backup" if name == "restore" else name
+    module = "project" if name in PROJECT else OTHER_MODULES.get(name, name)
     return f"cuebook.cli.{name}" if name == "prompt" else f"cuebook.cli.commands.{module}"
 
 

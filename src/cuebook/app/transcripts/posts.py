@@ -114,3 +114,8 @@ def post_of(post: Post, place: FilePlace) -> Posted:
 def id_of(post: Given) -> str:
     """Return a post's id."""
     return post.id if isinstance(post, Posted) else str(post["id"])
+
+
+def time_of(post: Given) -> float | None:
+    """Return a post's time in Unix seconds, None if it has none."""
+    return post.created_at if isinstance(post, Posted) else post.get("timestamp")

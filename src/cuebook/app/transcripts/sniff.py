@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -104,10 +104,12 @@ def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
     name = name or (source.name if isinstance(source, Path) else "the text")
     text = decode(read_bytes(source), name) if isinstance(source, Path) else source.removeprefix("\ufeff")
     place = FilePlace(name)
-    if not text.strip():
-        place.refuse("empty")
-    stem = Path(name).stem or "import"
-    document, places = _parse(text, place)
+    document, places = parse_document(text, place)
+    return transcripts_of(document, places, place, Path(name).stem or "import")
+
+
+def transcripts_of(document: Any, places: list[FilePlace], place: FilePlace, stem: str) -> list[Transcript]:
+    """Return every conversation of a parsed document. `places` are the positions of the lines of JSONL."""
     if not isinstance(document, list):
         return _one(document, place, stem)
     places = places or _places(document, place)
@@ -122,16 +124,23 @@ def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
 # ---- the syntax -----------------------------------------------------------------------------------------------------
 
 
-def _parse(text: str, place: FilePlace) -> tuple[Any, list[FilePlace]]:
-    """Parse the document; of JSONL the objects of its lines, with their positions."""
+def parse_document(
+    text: str, place: FilePlace, skip: Callable[[InvalidInput], None] | None = None
+) -> tuple[Any, list[FilePlace]]:
+    """Parse JSON, YAML or JSONL; of JSONL return the objects of its lines, with their positions.
+
+    Raises InvalidInput. With `skip`, it is called with the error of each invalid line instead.
+    """
+    if not text.strip():
+        place.refuse("empty")
     if place.file.lower().endswith(_YAML):
         return _yaml(text, place), []
     try:
         return _json(text), []
     except (ValueError, RecursionError) as error:
-        first = text.lstrip().partition("\n")[0]
-        if _is_object(first):
-            return _json_lines(text, place)
+        first, _, rest = text.lstrip().partition("\n")
+        if _is_object(first) or (skip is not None and _is_object(rest.partition("\n")[0])):
+            return _json_lines(text, place, skip)
         if not text.lstrip().startswith(("{", "[")):
             place.refuse(f"not JSON ({error}). Supported formats: {_KNOWN}")
         place.refuse(f"invalid JSON ({error})")
@@ -153,19 +162,30 @@ def _is_object(line: str) -> bool:
         return False
 
 
-def _json_lines(text: str, place: FilePlace) -> tuple[list[Mapping[str, Any]], list[FilePlace]]:
+def _json_lines(
+    text: str, place: FilePlace, skip: Callable[[InvalidInput], None] | None
+) -> tuple[list[Mapping[str, Any]], list[FilePlace]]:
     values: list[Mapping[str, Any]] = []
     places: list[FilePlace] = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
             here = FilePlace(place.file, f"line {number}")
             try:
-                value = _json(line)
-            except (ValueError, RecursionError) as error:
-                here.refuse(f"invalid JSON ({error})")
-            values.append(here.mapping(value))
-            places.append(here)
+                values.append(here.mapping(_line(line, here)))
+            except InvalidInput as error:
+                if skip is None:
+                    raise
+                skip(error)
+            else:
+                places.append(here)
     return values, places
+
+
+def _line(line: str, place: FilePlace) -> Any:
+    try:
+        return _json(line)
+    except (ValueError, RecursionError) as error:
+        place.refuse(f"invalid JSON ({error})")
 
 
 def _yaml(text: str, place: FilePlace) -> Any:

@@ -1,13 +1,13 @@
 """Import a transcript in durable batches; an interrupted import can be resumed."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from msgspec import Struct
 
 from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.transcripts.posts import Given, id_of
 from cuebook.app.transcripts.transcript import Transcript
-from cuebook.errors import NotFound
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import ROOT
 
 # ---- batches --------------------------------------------------------------------------------------------------------
@@ -61,22 +61,45 @@ def store_transcript(
     user: str | None = None,
     persona: str | None = None,
     time_zone: str | None = None,
+    skip: Callable[[str, InvalidInput], None] | None = None,
 ) -> Iterator[StoreProgress]:
     """Store a transcript under a name (default: its own), and yield the progress after each batch.
 
     `time_zone` sets its calendar days. Stored posts stay unchanged. The head becomes the transcript's, unless the
-    conversation has more posts than the transcript. Raises Conflict if an id has other content.
+    conversation has more posts than the transcript. Raises Conflict if an id has other content, and InvalidInput for
+    a post that cannot be stored. With `skip`, it is called with such a post's id and error, and the others are stored.
     """
     name, user = conversation or transcript.conversation, user or transcript.user
     persona, time_zone = persona or transcript.persona, time_zone or transcript.time_zone
     known = _known(cue, name, user)
     done = stored = last_seq = 0
-    for posts, parent in batches_of(transcript, known):
-        appended = cue.append(name, posts, user=user, persona=persona, parent=parent, time_zone=time_zone)
-        done, stored, last_seq = done + len(posts), stored + appended.stored, appended.last_seq
+    left_out: dict[str, str | None] = {}  # posts that cannot be stored, with their parents
+    batches = list(batches_of(transcript, known))
+    while batches:
+        posts, parent = batches.pop(0)
+        while parent in left_out:
+            parent = left_out[parent]
+        try:
+            appended = cue.append(name, posts, user=user, persona=persona, parent=parent, time_zone=time_zone)
+        except InvalidInput as error:
+            if skip is None:
+                raise
+            if len(posts) > 1:
+                batches[:0] = _one_by_one(posts, parent)
+                continue
+            left_out[id_of(posts[0])] = parent
+            skip(id_of(posts[0]), error)
+        else:
+            stored, last_seq = stored + appended.stored, appended.last_seq
+        done += len(posts)
         yield StoreProgress(done=done, stored=stored, last_seq=last_seq)
     if transcript.head and stored and known <= set(map(id_of, transcript.posts)):
         cue.conversations.move_head(name, transcript.head, user=user)
+
+
+def _one_by_one(posts: Sequence[Given], parent: str | None) -> list[PostBatch]:
+    """Return a batch for each post."""
+    return [((post,), parent if n == 0 else id_of(posts[n - 1])) for n, post in enumerate(posts)]
 
 
 def _known(cue: BlockingCuebook, name: str, user: str | None) -> set[str]:
