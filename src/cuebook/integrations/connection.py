@@ -1,15 +1,17 @@
 """Connect an adapter to a project, for frameworks that call it with `await` and without, from any thread."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.cuebook import Cuebook
-from cuebook.errors import CuebookError
+from cuebook.errors import CuebookError, NotFound
+from cuebook.records.conversation_answers import PostEntry
 from cuebook.records.document import Document
 
 T = TypeVar("T")
@@ -92,6 +94,31 @@ async def documents_in(cue: Cuebook, space: tuple[str, ...], *, user: str | None
         page = await cue.documents.list(space, user=user, limit=PAGE, cursor=page.next)
         found += page
     return found
+
+
+def conversation_id(framework: str, *names: str) -> str:
+    """Return the id of a conversation of a framework by its names there. An empty last name gives the beginning."""
+    return "/".join([framework, *(quote(each, safe="") for each in names)])
+
+
+async def conversation_ids(cue: Cuebook, beginning: str, *, user: str | None = None) -> list[str]:
+    """Return the ids of the conversations that begin so."""
+    found, cursor = list[str](), None
+    while True:
+        page = await cue.conversations.list(q=beginning, user=user, limit=PAGE, cursor=cursor)
+        found += [each.id for each in page if each.id.startswith(beginning)]
+        if (cursor := page.next) is None:
+            return found
+
+
+async def posts_of(
+    cue: Cuebook, conversation: str, *, user: str | None = None, last: int | None = None
+) -> Sequence[PostEntry]:
+    """Return the posts of a conversation, or the last ones. None for an unknown conversation."""
+    try:
+        return (await cue.conversations.posts(conversation, user=user, last=last)).items
+    except NotFound:
+        return ()
 
 
 def _opened(where: Path | str | None) -> BlockingCuebook:

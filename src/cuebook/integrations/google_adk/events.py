@@ -1,0 +1,32 @@
+"""The parts that ADK's sessions and memory share: names, and events as posts."""
+
+from urllib.parse import quote
+
+from google.adk.events.event import Event
+from google.genai import types
+
+from cuebook.engine.core.drafts import Posted
+from cuebook.records.conversation import Part, Role
+
+#: The beginning of the names of conversations and of the places of documents.
+FRAMEWORK = "google_adk"
+
+
+def named(name: str) -> str:
+    """Return a name of a place, which is never empty and has no control character."""
+    return "/" + quote(name, safe="")
+
+
+def posted(event: Event, *parts: Part, name: str) -> Posted:
+    """Return an event as a post: its author, its text, and the parts."""
+    role: Role = "tool" if event.get_function_responses() else "user" if event.author == "user" else "assistant"
+    return Posted(
+        sender=event.author or role, role=role, message=text_of(event.content), parts=parts, id=name,
+        created_at=event.timestamp,
+    )  # fmt: skip
+
+
+def text_of(content: types.Content | None) -> str:
+    """Return the texts of a content without the model's thoughts."""
+    parts = (content.parts if content else None) or []
+    return " ".join(part.text for part in parts if part.text and not part.thought)
