@@ -22,11 +22,16 @@ LEAST_WORDS = 3
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A question about a conversation, the ids of the posts that answer it, and the answer if the file has it."""
+    """A question about a conversation, the ids of the posts that answer it, and the answer if the file has it.
+
+    Without evidence, the conversation does not answer it. `outdated` are posts with an older version of the answer.
+    """
 
     text: str
     evidence: tuple[str, ...]
     answer: str = ""
+    outdated: tuple[str, ...] = ()
+    kind: str = ""
 
 
 class EvidenceRecall(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -164,7 +164,8 @@ async def _recall(rehearsal: Rehearsal, transcript: Transcript, facts: Sequence[
     """Return the evidence recall. Clozes use only the user's posts that the summary covers and prompts omit."""
     old = rehearsal.heard[: rehearsal.covered]
     values = [(post.id, post.message) for post in old if post.role == "user"]
-    origin, questions = _questions_of(transcript.questions, facts, values)
+    asked = [question for question in transcript.questions if question.evidence]
+    origin, questions = _questions_of(asked, facts, values)
     evidence_shares = [
         answered(question, await rehearsal.search(question.text, DEPTH)) for question in some(questions, limit)
     ]

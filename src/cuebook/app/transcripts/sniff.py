@@ -15,17 +15,21 @@ from cuebook.errors import InvalidInput
 from cuebook.memory.evidence import Question
 from cuebook.records.portable import conversation_from_dict
 
-# ---- LoCoMo ---------------------------------------------------------------------------------------------------------
+# ---- LoCoMo and REALTALK --------------------------------------------------------------------------------------------
 
 
 _SESSION = re.compile(r"session_(\d+)")
-#: The category of unanswerable questions.
-_ADVERSARIAL = 5
+#: The kinds of questions by category. LoCoMo's category 5 has no answer, but its "evidence" is about somebody else.
+_CATEGORIES: Mapping[str, tuple[str, ...]] = {
+    "LoCoMo": ("multi-hop", "temporal", "open-domain", "single-hop"),
+    "REALTALK": ("multi-hop", "temporal", "commonsense"),
+}
 _SECONDS_BETWEEN_UNDATED = 60.0
+_TIMES = ("%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S")
 
 
 def is_sample(value: object) -> bool:
-    """Return whether a value is a LoCoMo sample, or only its conversation."""
+    """Return whether a value is a LoCoMo sample, only its conversation, or a chat of REALTALK."""
     if not isinstance(value, Mapping):
         return False
     talk = value.get("conversation", value)
@@ -47,17 +51,19 @@ def read_sample(sample: Mapping[str, Any], place: FilePlace, fallback: str) -> T
             posts.append(_post(here.mapping(turn), here, begins + n))
     if not posts:
         inside.refuse("no session contains a turn")
+    source = "REALTALK" if any("clean_text" in turn for turn in talk[keys[0]]) else "LoCoMo"
     return Transcript(
         conversation=place.at("sample_id").name(sample.get("sample_id")) or fallback,
         posts=tuple(posts),
-        source="LoCoMo",
+        source=source,
         user=posts[0].sender,
-        questions=_questions(sample, place, {post.id for post in posts}),
+        questions=_questions(sample, place, {post.id for post in posts}, _CATEGORIES[source]),
     )
 
 
 def _post(turn: Mapping[str, Any], place: FilePlace, when: float) -> Posted:
-    text = place.at("text").text(turn.get("text"), "")
+    name = "clean_text" if "clean_text" in turn else "text"
+    text = place.at(name).text(turn.get(name), "")
     if caption := place.at("blip_caption").text(turn.get("blip_caption"), ""):
         text += f" [image: {caption}]"
     id_ = place.at("dia_id").text(turn.get("dia_id"))
@@ -66,17 +72,20 @@ def _post(turn: Mapping[str, Any], place: FilePlace, when: float) -> Posted:
 
 
 def _time(value: object, place: FilePlace) -> float | None:
-    """Parse a time such as `1:56 pm on 8 May, 2023` (UTC) as Unix seconds."""
+    """Parse a time such as `1:56 pm on 8 May, 2023` or `08.05.2023, 13:56:00` (UTC) as Unix seconds."""
     text = place.text(value, "")
     if not text:
         return None
+    form = _TIMES["." in text]
     try:
-        return datetime.strptime(text.strip(), "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC).timestamp()
+        return datetime.strptime(text.strip(), form).replace(tzinfo=UTC).timestamp()
     except ValueError:
         place.refuse(f"expected a time like 1:56 pm on 8 May, 2023, got {text!r}")
 
 
-def _questions(sample: Mapping[str, Any], place: FilePlace, known: set[str]) -> tuple[Question, ...]:
+def _questions(
+    sample: Mapping[str, Any], place: FilePlace, known: set[str | None], kinds: Sequence[str]
+) -> tuple[Question, ...]:
     """Return the questions that the conversation answers; repair a few malformed ids of the original."""
     questions: list[Question] = []
     for n, raw in enumerate(place.at("qa").sequence(sample.get("qa") or [])):
@@ -85,9 +94,10 @@ def _questions(sample: Mapping[str, Any], place: FilePlace, known: set[str]) -> 
         named = here.at("evidence").sequence(fields.get("evidence") or [])
         ids = (f"D{int(a)}:{int(b)}" for text in named for a, b in re.findall(r"D:?(\d+):(\d+)", str(text)))
         evidence = tuple(id_ for id_ in dict.fromkeys(ids) if id_ in known)
-        if evidence and fields.get("category") != _ADVERSARIAL:
+        kind = dict(enumerate(kinds, 1)).get(fields.get("category", 1))
+        if evidence and kind:
             text = here.at("question").text(fields.get("question"))
-            questions.append(Question(text=text, evidence=evidence, answer=str(fields.get("answer", ""))))
+            questions.append(Question(text=text, evidence=evidence, answer=str(fields.get("answer", "")), kind=kind))
     return tuple(questions)
 
 
@@ -231,14 +241,32 @@ def _places(values: list[Any], place: FilePlace) -> list[FilePlace]:
 def _openai(value: Mapping[str, Any], place: FilePlace, stem: str, places: Sequence[FilePlace] = ()) -> Transcript:
     """Parse chat messages; `places` are their positions if they are not a field of `value`."""
     values = value["messages"]
+    posts = tuple(read_messages(values, places or _places(values, place.at("messages"))))
     return Transcript(
         conversation=_named(value, place, "conversationId", "conversation_id", "id") or stem,
-        posts=tuple(read_messages(values, places or _places(values, place.at("messages")))),
+        posts=posts,
         source="OpenAI messages",
         user=_named(value, place, "userId", "user"),
         persona=_named(value, place, "personaId", "persona"),
         title=_named(value, place, "title") or "",
+        questions=_asked(value, place, set(map(id_of, posts))),
     )
+
+
+def _asked(value: Mapping[str, Any], place: FilePlace, known: set[str]) -> tuple[Question, ...]:
+    """Parse the `questions` of a transcript: each with `question`, `evidence` and perhaps `outdated` and `kind`."""
+    questions: list[Question] = []
+    for n, raw in enumerate(place.at("questions").sequence(value.get("questions") or [])):
+        here = place.at("questions").at(n)
+        fields = here.mapping(raw)
+        posts: dict[str, tuple[str, ...]] = {}
+        for key in ("evidence", "outdated"):
+            posts[key] = tuple(map(str, here.at(key).sequence(fields.get(key) or [])))
+            if missing := [each for each in posts[key] if each not in known]:
+                here.at(key).refuse(f"unknown post {missing[0]!r}. Use the ids of this file's posts.")
+        text, kind = here.at("question").text(fields.get("question")), here.at("kind").text(fields.get("kind"), "")
+        questions.append(Question(text=text, kind=kind, answer=str(fields.get("answer", "")), **posts))
+    return tuple(questions)
 
 
 def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, places: Sequence[FilePlace] = ()) -> Transcript:
@@ -261,6 +289,7 @@ def _posts(value: Mapping[str, Any], place: FilePlace, stem: str, places: Sequen
         persona=_named(about, here, "personaId", "persona"),
         title=_named(about, here, "title") or "",
         time_zone=_named(about, here, "timeZone") or _named(metadata, here.at("metadata"), "timeZone"),
+        questions=_asked(value, place, set(map(id_of, posts))),
         parents=_parents(values, [id_of(post) for post in posts], places),
         head=_named(about, here, "head"),
     )

@@ -5,7 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from cuebook.app.evaluate.compare import compare
+from cuebook.app.evaluate.compare import to_wire as recall_to_wire
 from cuebook.app.evaluate.run import QUESTIONS, evaluate, to_wire, together
+from cuebook.app.evaluate.sets import is_set
 from cuebook.app.reports.memory_use import BUDGET, SAID, TURNS, VERDICTS, MeasureCost
 from cuebook.app.reports.prices import UNKNOWN, money
 from cuebook.cli.group import User, command, new_app
@@ -23,9 +26,9 @@ SHOWN = 3
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="FILE|CONVERSATION",
-        help="Transcript in a format of `conversation import`. Default: a sample. With --leave-one-out: IDs of stored "
-        "conversations.",
+        metavar="FILE|FOLDER|CONVERSATION",
+        help="Transcript in a format of `conversation import`, or test sets. Default: a sample. With --leave-one-out: "
+        "IDs of stored conversations.",
         show_default=False,
     ),
 ]
@@ -33,6 +36,9 @@ Gold = Annotated[
     Path | None, typer.Option("--gold", metavar="GOLD", help="Gold list: a JSON file with the facts of FILE.")
 ]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Ask at most N questions per conversation.")]
+Recall = Annotated[
+    bool, typer.Option("--recall", help="Compare search with BM25 and embeddings, on the questions of test sets.")
+]
 LeftOut = Annotated[bool, typer.Option("--leave-one-out", help="Measure the utility of each memory in recorded turns.")]
 Turns = Annotated[
     int, typer.Option("--turns", metavar="N", min=1, max=1000, help="Measure the last N turns of each conversation.")
@@ -47,6 +53,7 @@ Prune = Annotated[bool, typer.Option("--prune", help="Forget useless memories af
     "cuebook eval",
     "cuebook eval my-chat.json --json",
     "cuebook eval my-chat.json --gold facts.json",
+    "cuebook eval --recall locomo10.json chats/100K",
     "cuebook eval --leave-one-out c1 c2 --budget 0",
     name="eval",
 )
@@ -56,6 +63,7 @@ async def eval_(
     *,
     gold: Gold = None,
     limit: Limit = QUESTIONS,
+    recall: Recall = False,
     left_out: LeftOut = False,
     turns: Turns = TURNS,
     budget: Budget = BUDGET,
@@ -78,6 +86,11 @@ async def eval_(
     kept in the summary or items, superseded, only found by search, or lost. Current facts: gold facts in an item, both
     current and superseded.
 
+    --recall compares search with BM25 over posts, BM25 over passages of 90 words, and embeddings alone. Several FILEs,
+    a FOLDER, or a test set that is no transcript imply it. Supported: LoCoMo, REALTALK, LoCoMo-Plus (with a LoCoMo
+    file), MemoryCode, BEAM, PrecisionMemBench, VehicleMemBench, BFCL memory, and transcripts with `questions`. Cuebook
+    is measured without a cutoff and with the default one, by words and with each installed local embedder.
+
     --leave-one-out measures the memories in the recorded turns of this project instead. With a configured model, it
     asks with and without each memory and compares the answers. Otherwise, or with --budget 0, it counts how many words
     that only this memory contributed are in the recorded answer. Memories in at least 10 turns without any use are
@@ -91,15 +104,28 @@ async def eval_(
         else:
             await _leave_one_out(state, files or [], value, prune=prune, yes=yes)
         return
-    if prune or estimate or len(files or ()) > 1:
-        needed = "--prune and --estimate require --leave-one-out. Add it"
-        raise typer.BadParameter(needed if prune or estimate else "More than one FILE given. Pass only one")
-    file = Path(files[0]) if files else None
+    if prune or estimate:
+        msg = "--prune and --estimate require --leave-one-out. Add it"
+        raise typer.BadParameter(msg)
+    paths = [Path(each) for each in files or ()]
+    if recall or len(paths) > 1 or (paths and is_set(paths[0])):
+        await _compare(state, paths, limit, gold)
+        return
+    file = paths[0] if paths else None
     with screen.progress("replaying") as advance:
         every = await evaluate(file, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
     whole = together(every)
     found = [*every, *([whole] if whole else [])]
     state.report(to_wire(every), "\n\n".join(report("eval.txt", report=each, shown=SHOWN) for each in found))
+
+
+async def _compare(state: State, paths: list[Path], limit: int, gold: Path | None) -> None:
+    if gold is not None or not paths:
+        msg = "--gold is for one transcript. Omit it" if paths else "--recall needs a FILE or FOLDER. Pass a test set"
+        raise typer.BadParameter(msg)
+    with screen.progress("searching") as advance:
+        sets = await compare(paths, limit=limit, progress=advance)
+    state.report(recall_to_wire(sets), report("eval_recall.txt", sets=sets))
 
 
 async def _estimate(state: State, names: list[str], asked: Any) -> None:
