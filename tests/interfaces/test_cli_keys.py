@@ -1,5 +1,6 @@
 """Tests of the CLI commands for API keys, organizations and participants."""
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from commands import CommandRunner, write_messages
@@ -23,6 +24,26 @@ def test_key_is_created_listed_and_revoked(here: CommandRunner, project: Path) -
     events = [each["event"] for each in here.json("audit", "tail")["items"]]
     assert [each for each in events if each.startswith("key")] == ["key-new", "key-revoke"]
     assert here.json("audit", "verify")["ok"]
+
+
+def test_a_rotated_key_keeps_its_permissions_and_expires(here: CommandRunner) -> None:
+    old = here.json("key", "new", "--role", "editor", "--user", "ann", "--organization", "acme", "--expires", "30")
+    new = here.json("key", "rotate", old["id"], "--overlap", "48")
+    names = ("role", "userId", "organizations", "name", "tenant", "state")
+    assert [new[name] for name in names] == [old[name] for name in names]
+    assert new["id"] != old["id"]
+    assert new["token"] != old["token"]
+    listed = {each["id"]: each["expiresAt"] for each in here.json("key", "list")["items"]}
+    begun = datetime.fromisoformat(new["createdAt"])
+    assert datetime.fromisoformat(listed[old["id"]]) - begun == timedelta(hours=48)
+    assert datetime.fromisoformat(listed[new["id"]]) - begun == timedelta(days=30)
+    last = here.json("key", "rotate", new["id"], "--overlap", "0", "--expires", "1")
+    assert "is expired" in here("key", "rotate", new["id"], code=1)
+    here("key", "revoke", last["id"])
+    assert "is revoked" in here("key", "rotate", last["id"], code=1)
+    assert "Unknown key 'nope'" in here("key", "rotate", "nope", code=1)
+    events = [each["event"] for each in here.json("audit", "tail")["items"]]
+    assert events.count("key-rotate") == 2
 
 
 def test_tenants_have_separate_keys(here: CommandRunner) -> None:

@@ -14,7 +14,7 @@ from cuebook import Config, Cuebook
 from cuebook.errors import InvalidInput
 from cuebook.records.key import id_of
 from cuebook.server.app import listen, serve
-from cuebook.testing.doubles import FrozenClock
+from cuebook.testing.doubles import BEGINNING, FrozenClock
 
 SAY = {"message": "The cat is called Miso.", "conversationId": "c1"}
 
@@ -53,6 +53,17 @@ async def test_revoked_key_is_rejected_at_once(keyed: Keyed) -> None:
     await keyed.cue.keys.revoke(made.id)
     assert (await owner.get("/api/audit")).status_code == 401
     assert (await keyed.client().get("/api/audit")).status_code == 401
+
+
+async def test_both_keys_of_a_rotation_work_during_the_overlap() -> None:
+    clock = FrozenClock()
+    async with served(clock=clock) as keyed:
+        old = await keyed.cue.keys.new("editor", user="ann")
+        new = await keyed.cue.keys.rotate(old.id, overlap_hours=1)
+        clients = [keyed.client(each.token) for each in (old, new)]
+        for later_s, statuses in ((0, [200, 200]), (3_599, [200, 200]), (3_600, [401, 200])):
+            clock.set(BEGINNING + later_s)
+            assert [(await each.get("/api/conversations")).status_code for each in clients] == statuses
 
 
 async def test_expired_key_is_rejected() -> None:

@@ -1,4 +1,4 @@
-"""API keys: create, list, revoke and authenticate."""
+"""API keys: create, list, rotate, revoke and authenticate."""
 
 import secrets
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from cuebook.app.namespace import Namespace
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.drafts import check_text
 from cuebook.engine.core.services import Services
-from cuebook.errors import InvalidInput, Unproven
+from cuebook.errors import Conflict, InvalidInput, Unproven
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page, to_wire
 from cuebook.records.key import (
@@ -28,6 +28,7 @@ from cuebook.records.key import (
     fits,
     id_of,
     key_entry,
+    unknown_key,
     write_token,
 )
 from cuebook.records.memory import DEFAULT_TENANT, Scope
@@ -36,6 +37,9 @@ from cuebook.records.memory import DEFAULT_TENANT, Scope
 MOST_DAYS = 36_500
 #: Maximum length of a name, a user or an organization, in characters.
 LONGEST = 200
+#: Hours for which a replaced key stays valid by default.
+OVERLAP_HOURS = 24.0
+KeyId = Annotated[str, Meta(description="Key ID from `cuebook key list`."), Argument(metavar="ID")]
 
 
 class Keys(Namespace):
@@ -90,7 +94,7 @@ class Keys(Namespace):
             check_text(text or "", where)
         now = self._services.clock.now()
         key = Key(
-            id=self._services.dice.new_id("key").removeprefix("key-"),
+            id=self._new_id(),
             role=role,
             user=user,
             organizations=tuple(dict.fromkeys(organizations)),
@@ -99,11 +103,66 @@ class Keys(Namespace):
             created_at=now,
             expires_at=None if expires_days is None else now + expires_days * DAY_S,
         )
+        return await self._add(key, by=by)
+
+    @operation(
+        "",
+        role="owner",
+        cli="key rotate",
+        examples=(
+            "cuebook key rotate 3f2a90c41b7d5e68a0f1",
+            "cuebook key rotate 3f2a90c41b7d5e68a0f1 --overlap 168 --expires 90",
+        ),
+    )
+    async def rotate(
+        self,
+        key: KeyId,
+        *,
+        overlap_hours: Annotated[
+            float,
+            Meta(ge=0, le=24 * MOST_DAYS, description="Hours for which the old key stays valid."),
+            Argument(wire="overlap", flag="overlap", metavar="HOURS"),
+        ] = OVERLAP_HOURS,
+        expires_days: Annotated[
+            float | None,
+            Meta(
+                gt=0, le=MOST_DAYS, description="Days until the new key expires. Default: as many as the old key had."
+            ),
+            Argument(wire="expires", flag="expires", metavar="DAYS"),
+        ] = None,
+        by: Actor = "",
+    ) -> NewKey:
+        """Replace a key by a new one with the same permissions, and show it once. The old one expires later.
+
+        Raises NotFound, Conflict for a key that is revoked or expired.
+        """
+        check_text(key, "key")
+        now, stored = self._services.clock.now(), await self._services.store.keys.keys(Scope(self._tenant))
+        old = next((each for each in stored if each.id == key), None)
+        if old is None:
+            raise unknown_key(key)
+        if (state := old.state(now)) != "valid":
+            msg = f"Key {key!r} is {state}. Create another one with `cuebook key new`."
+            raise Conflict(msg)
+        lifetime_s = None if old.expires_at is None else old.expires_at - old.created_at
+        lifetime_s = lifetime_s if expires_days is None else expires_days * DAY_S
+        expires_at = None if lifetime_s is None else now + lifetime_s
+        new = structs.replace(old, id=self._new_id(), created_at=now, expires_at=expires_at)
+        return await self._add(new, replaces=key, until=now + overlap_hours * 3600.0, by=by)
+
+    def _new_id(self) -> str:
+        return self._services.dice.new_id("key").removeprefix("key-")
+
+    async def _add(self, key: Key, *, replaces: str = "", until: float = 0.0, by: str) -> NewKey:
+        """Store a key. One that it replaces expires at `until`."""
         token = write_token(key.id, secrets.token_bytes(SECRET_BYTES))
-        entry = key_entry(key, now=now)
-        record = receipt(self._services, f"key:{key.id}", "key-new", agent=by, context=to_wire(entry))
+        entry = key_entry(key, now=key.created_at)
+        event, context = "key-rotate" if replaces else "key-new", to_wire(entry)
+        context |= {"replaces": replaces} if replaces else {}
+        record = receipt(self._services, f"key:{key.id}", event, agent=by, context=context)
         digest = digest_of_token(token, self._services.settings.key)
-        await self._services.store.keys.add(Scope(self._tenant), key, digest, audit=[record])
+        old = (replaces, until) if replaces else None
+        await self._services.store.keys.add(Scope(self._tenant), key, digest, replaces=old, audit=[record])
         return NewKey(**structs.asdict(entry), token=token)
 
     @operation(
@@ -122,7 +181,7 @@ class Keys(Namespace):
     @operation("", role="owner", cli="key revoke", examples=("cuebook key revoke 3f2a90c41b7d5e68a0f1",))
     async def revoke(
         self,
-        key: Annotated[str, Meta(description="Key ID from `cuebook key list`."), Argument(metavar="ID")],
+        key: KeyId,
         *,
         by: Actor = "",
     ) -> KeyEntry:

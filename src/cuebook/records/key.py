@@ -97,6 +97,11 @@ def key_entry(key: Key, *, now: float) -> KeyEntry:
     )
 
 
+def unknown_key(key: str) -> NotFound:
+    """Return the error for an unknown key, and for one of another tenant."""
+    return NotFound(f"Unknown key {key!r}. Run `cuebook key list` to list keys.")
+
+
 class Caller(Struct, frozen=True, kw_only=True):
     """The authenticated caller. Without `key` no keys are configured, and the caller is the machine's owner."""
 

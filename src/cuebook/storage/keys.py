@@ -2,10 +2,17 @@
 
 from collections.abc import Sequence
 
-from cuebook.errors import Conflict, NotFound
+from cuebook.errors import Conflict
 from cuebook.interfaces.store import Spending
 from cuebook.records.audit import Record
-from cuebook.records.key import Key, LongTermMemory, OrganizationMemoryChange, OrganizationSettings, changed
+from cuebook.records.key import (
+    Key,
+    LongTermMemory,
+    OrganizationMemoryChange,
+    OrganizationSettings,
+    changed,
+    unknown_key,
+)
 from cuebook.storage.audit import chained
 from cuebook.storage.database.columns import columns, decode, encode_json, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
@@ -29,8 +36,24 @@ class KeyStore(Noun):
         return True, record(Key, row), row["digest"]
 
     @write
-    def add(self, transaction: Transaction, key: Key, digest: bytes, *, audit: Sequence[Record] = ()) -> None:
-        """Store a key with its records in one transaction. Raises Conflict if its id exists."""
+    def add(
+        self,
+        transaction: Transaction,
+        key: Key,
+        digest: bytes,
+        *,
+        replaces: tuple[str, float] | None = None,
+        audit: Sequence[Record] = (),
+    ) -> None:
+        """Store a key with its records in one transaction. Raises Conflict if its id exists.
+
+        `replaces` is an id and when that key expires, unless it does earlier. Raises Conflict if it is not valid.
+        """
+        if replaces is not None:
+            id_, until = replaces
+            if not transaction.run("key_expire", id=id_, now=key.created_at, until=until).rowcount:
+                msg = f"Key {id_!r} is not valid anymore. Create another one with `cuebook key new`."
+                raise Conflict(msg)
         values = columns(key) | {"tenant": transaction.scope.tenant, "digest": digest}
         if not transaction.run("key_insert", **values).rowcount:
             msg = f"Key {key.id!r} already exists. Create another one."
@@ -48,8 +71,7 @@ class KeyStore(Noun):
         closed = transaction.run("key_revoke", id=id_, now=now).rowcount
         row = transaction.one("key_by_id", id=id_)
         if row is None or row["tenant"] != transaction.scope.tenant:
-            msg = f"Unknown key {id_!r}. Run `cuebook key list` to list keys."
-            raise NotFound(msg)
+            raise unknown_key(id_)
         if closed:
             chained(transaction, audit)
         return record(Key, row)

@@ -636,6 +636,11 @@ SELECT *, user_id AS "user" FROM api_key WHERE tenant = :tenant ORDER BY created
 -- Revoke an API key.
 UPDATE api_key SET revoked_at = :now WHERE tenant = :tenant AND id = :id AND revoked_at IS NULL;
 
+-- name: key_expire
+-- Let a valid API key expire.
+UPDATE api_key SET expires_at = CASE WHEN expires_at < :until THEN expires_at ELSE :until END
+WHERE tenant = :tenant AND id = :id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now);
+
 -- name: key_spend
 -- Add tokens to those that a key has spent on a day.
 UPDATE api_key SET tokens_spent = CASE WHEN spent_on < :day THEN :tokens ELSE tokens_spent + :tokens END,

@@ -1,6 +1,7 @@
 """The contract of API keys and organizations: no stored secrets, permanent revocation, tenant isolation and audit."""
 
 import pytest
+from msgspec.structs import replace
 
 from cuebook.errors import Conflict, NotFound
 from cuebook.interfaces.store import Spending
@@ -59,6 +60,18 @@ class KeysContract:
         assert (await store.keys.present("k1"))[1] == closed
         assert (await store.keys.present(None))[0]
         assert [each.event for each in await store.audit.records(HERE)] == ["key-revoke"]
+
+    async def test_a_replaced_key_expires_unless_it_does_earlier(self, store: Store) -> None:
+        await store.keys.add(HERE, KEY, b"digest")
+        await store.keys.add(HERE, replace(KEY, id="k2"), b"2", replaces=("k1", NOW + 9))
+        await store.keys.add(HERE, replace(KEY, id="k3"), b"3", replaces=("k1", NOW + 99))
+        expiries = {each.id: each.expires_at for each in await store.keys.keys(HERE)}
+        assert expiries == {"k1": NOW + 9, "k2": None, "k3": None}
+        late = replace(KEY, id="k4", created_at=NOW + 9)
+        for scope, old in ((HERE, "k1"), (ELSEWHERE, "k2"), (HERE, "k0")):
+            with pytest.raises(Conflict, match="not valid anymore"):
+                await store.keys.add(scope, late, b"4", replaces=(old, NOW + 99))
+        assert len(await store.keys.keys(HERE)) == 3
 
     async def test_a_key_spends_tokens_of_a_day(self, store: Store) -> None:
         await store.keys.add(HERE, KEY, b"digest")
