@@ -93,8 +93,7 @@ class _MemoryTool(Connection):
         valid = f"It should be within the range [0, {len(lines)}]."
         _require(0 <= at <= len(lines), f"Invalid `insert_line` parameter: {at}. {valid}")
         lines.insert(at, command.insert_text.rstrip("\n"))
-        changed = "\n".join(lines)
-        changed = changed if changed.endswith("\n") else changed + "\n"
+        changed = "\n".join(lines).removesuffix("\n") + "\n"
         await self._put(cue, _change(path.names, changed, before=text))
         return f"The file {path.text} has been edited."
 
