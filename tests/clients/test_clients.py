@@ -38,7 +38,7 @@ def upstream() -> Iterator[StrictUpstream]:
 def served(upstream: StrictUpstream, folder: Path, *options: str, **settings: str) -> Iterator[str]:
     """Run `cuebook serve` in front of an upstream and yield its address."""
     cuebook = Path(sys.executable).with_name("cuebook")
-    command = [cuebook, "serve", "--port", "0", "--upstream", f"{upstream.root}/v1", *options]
+    command = [cuebook, "-C", folder, "serve", "--port", "0", "--upstream", f"{upstream.root}/v1", *options]
     environment = {**os.environ, **settings}
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:

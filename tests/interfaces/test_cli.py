@@ -67,6 +67,7 @@ Options:
 
 Commands:
   init          Create a project directory.
+  quickstart    Ask three questions and write cuebook.toml for the proxy.
   demo          Replay a long conversation and report cost and recall.
   eval          Measure memory on your own conversations.
   chat          Chat from the terminal.
@@ -910,14 +911,34 @@ def test_serve_prints_its_url_and_upstream(project: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        result = json.loads(b"".join(process.stdout.readline() for _ in range(6)))
+        result = json.loads(b"".join(process.stdout.readline() for _ in range(7)))
         addresses = {"url": result["url"], "baseUrl": result["url"] + "/v1", "upstream": "http://127.0.0.1:9/v1"}
-        assert result == addresses | {"profile": "fit"}
+        assert result == addresses | {"profile": "fit", "data": str(project / ".cuebook/cuebook.db")}
         with urllib.request.urlopen(result["url"] + "/healthz", timeout=60) as answer:  # noqa: S310
             assert answer.status == 200
         process.send_signal(signal.SIGINT)
         assert process.wait(60) in (0, 130)
         assert process.stderr.read() == b""
+
+
+@pytest.mark.slow
+def test_serve_without_a_project_uses_the_data_directory_and_says_so(tmp_path: Path) -> None:
+    empty, home = tmp_path / "empty", tmp_path / "home"
+    empty.mkdir()
+    command = [CUEBOOK, "serve", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=empty, env=environment(XDG_DATA_HOME=str(home)), stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        banner = []
+        while not banner or not banner[-1].startswith("Press"):
+            banner.append(process.stdout.readline().decode().rstrip("\n"))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) in (0, 130)
+    assert f"  Data             {home}/cuebook/.cuebook/cuebook.db" in banner
+    [line] = [each for each in banner if each.startswith("  Project")]
+    assert list(empty.iterdir()) == []
+    assert cuebook("-C", line.rpartition("-C ")[2], "conversation", "list", cwd=empty).returncode == 0
 
 
 @pytest.mark.slow
@@ -928,13 +949,63 @@ def test_serve_warns_of_an_upstream_without_a_path(project: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        result = json.loads(b"".join(process.stdout.readline() for _ in range(6)))
+        result = json.loads(b"".join(process.stdout.readline() for _ in range(7)))
         warned = process.stderr.readline().decode()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) in (0, 130)
     assert result["upstream"] == "http://***@127.0.0.1:9"
     assert warned.startswith("cuebook: upstream.url: 'http://***@127.0.0.1:9' has no path")
     assert "hunter2" not in warned
+
+
+# ---- quickstart
+
+
+def test_quickstart_writes_the_answers_and_prints_the_line_to_change(tmp_path: Path) -> None:
+    options = ("--upstream", "ollama", "--no-remember", "--work-model", "llama3.2")
+    done = cuebook("quickstart", *options, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "OPENAI_BASE_URL=http://127.0.0.1:8760/v1" in done.stdout
+    settings = {
+        each["name"]: each["value"] for each in json.loads(cuebook("config", "--json", cwd=tmp_path).stdout)["items"]
+    }
+    assert settings["upstream.url"] == "http://127.0.0.1:11434/v1"
+    assert (settings["memory.user"], settings["work.model_name"]) == (False, "llama3.2")
+    again = cuebook("quickstart", "--yes", cwd=tmp_path)
+    assert (again.returncode, "File exists: 'cuebook.toml'" in again.stderr) == (1, True)
+
+
+def test_quickstart_with_yes_uses_the_defaults(tmp_path: Path) -> None:
+    done = cuebook("-C", str(tmp_path / "new"), "quickstart", "--upstream", "anthropic", "--yes", cwd=tmp_path)
+    assert "ANTHROPIC_BASE_URL=http://127.0.0.1:8760" in done.stdout
+    assert "/u/USER" in done.stdout
+    text = (tmp_path / "new/cuebook.toml").read_text()
+    assert 'url = "https://api.anthropic.com/v1"' in text
+    assert 'user = "named"' in text
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), "Cannot ask without a terminal. Use --yes, or answer with --upstream, --remember and --work-model."),
+        (("--upstream", "somewhere", "--yes"), "Unknown upstream 'somewhere'. Available: openai, anthropic,"),
+        (("--upstream", "http://a b", "--yes"), "upstream.url: 'http://a b' is not a valid URL"),
+        (("--upstream", "none", "--work-model", "x", "--yes"), "--work-model: 'x' needs an upstream."),
+    ],
+)
+def test_quickstart_refuses_what_it_cannot_use(tmp_path: Path, options: tuple[str, ...], expected: str) -> None:
+    done = cuebook("quickstart", *options, cwd=tmp_path)
+    assert done.returncode == 1
+    assert expected in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_quickstart_asks_three_questions_in_a_terminal(tmp_path: Path) -> None:
+    keys = [(b"In front of what", b"ollama\n"), (b"Remember", b"y\n"), (b"background", b"\n")]
+    seen, code = in_terminal("quickstart", cwd=tmp_path, keys=keys)
+    assert (code, "wrote cuebook.toml" in seen) == (0, True)
+    assert "model_name" not in (tmp_path / "cuebook.toml").read_text()
 
 
 # ---- the demo

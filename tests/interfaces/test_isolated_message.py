@@ -63,7 +63,7 @@ def test_side_branch_is_logged_once(project: Path) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        url = json.loads(b"".join(process.stdout.readline() for _ in range(6)))["url"].rstrip("/")
+        url = json.loads(b"".join(process.stdout.readline() for _ in range(7)))["url"].rstrip("/")
         for message in (HI, NEW, NEW):
             answer = httpx.post(
                 f"{url}/c/c1/v1/chat/completions", json={"model": "m", "messages": [message]}, timeout=60

@@ -29,6 +29,7 @@ _WORDS = {
 #: Each command with its line in the help.
 COMMANDS = {
     "init": "Create a project directory.",
+    "quickstart": "Ask three questions and write cuebook.toml for the proxy.",
     "demo": "Replay a long conversation and report cost and recall.",
     "eval": "Measure memory on your own conversations.",
     "chat": "Chat from the terminal.",
@@ -62,7 +63,7 @@ COMMANDS = {
 #: Groups whose commands are all derived from operations.
 DERIVED = ("knowledge", "optimizer")
 #: Commands in one module.
-PROJECT = ("init", "config", "doctor", "settle")
+PROJECT = ("init", "quickstart", "config", "doctor", "settle")
 #: Commands whose module has another name.
 OTHER_MODULES = {"restore": "backup", "import": "import_history"}
 

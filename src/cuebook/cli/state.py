@@ -8,7 +8,7 @@ import typer
 from msgspec import Struct
 
 import cuebook  # loads its names when they are first used: a command that opens no project starts fast
-from cuebook.app.setup.project_files import FILE, is_project, load_config, no_project
+from cuebook.app.setup.project_files import FILE, is_project, load_config, load_server_config, no_project
 from cuebook.cli.output import screen
 from cuebook.config import Config
 from cuebook.errors import NotFound
@@ -49,6 +49,10 @@ class State(Struct, frozen=True, kw_only=True):
     def settings(self, arguments: Mapping[str, Any] | None = None) -> Config:
         """Load the settings. Raises InvalidInput."""
         return load_config(self.where, arguments=arguments)
+
+    def server_settings(self, arguments: Mapping[str, Any]) -> Config:
+        """Load the settings of a server, which needs no project. Raises InvalidInput."""
+        return load_server_config(self.where, arguments=arguments)
 
     def project(self, arguments: Mapping[str, Any] | None = None) -> Config:
         """Load the settings of a project. Raises NotFound if there is no project and no database, InvalidInput."""

@@ -10,7 +10,7 @@ import msgspec
 
 from cuebook.app.files import decode, read_bytes
 from cuebook.app.setup.persona_files import folder_of, own_methods, read_folder
-from cuebook.config import Config, StoreConfig, build, without_secret
+from cuebook.config import SERVERS, Config, StoreConfig, build, without_secret
 from cuebook.errors import InvalidInput
 from cuebook.memory.rolling import SHIPPED, Compaction, override, read_compaction, with_profile
 from cuebook.prompts import strict_json
@@ -25,6 +25,8 @@ from cuebook.signals.profiles import Profiles, read_profiles
 #: The persona used if none is defined: it has no system text and leaves a client's prompt unchanged.
 PLAIN = Persona(id="assistant", name="Assistant")
 FILE = "cuebook.toml"
+#: The URL of a database in memory.
+MEMORY = ":memory:"
 
 
 def load_config(
@@ -42,13 +44,46 @@ def load_config(
     if file.is_dir():
         file /= FILE
     if not file.exists():
-        if path is not None:
+        if path is not None and not (file.parent / StoreConfig().url).exists():
             msg = f"File not found: {str(file)!r}. Create a project with `cuebook init`."
             raise InvalidInput(msg, where=str(file))
         return build(environment=environment, arguments=arguments, folder=str(file.parent))
     document = _read(file, "TOML", tomllib.loads)
     return build(
         file=document, file_name=file.name, environment=environment, arguments=arguments, folder=str(file.parent)
+    )
+
+
+def load_server_config(path: Path | None = None, *, arguments: Mapping[str, Any] | None = None) -> Config:
+    """Return the configuration of a server, which needs no project: `path` names a folder or a settings file.
+
+    Without a path, a project in the working directory or a named database, use the user's data directory.
+    """
+    folder = path.parent if path is not None and path.name == FILE and path.parent.is_dir() else None
+    if path is not None and (folder is None or path.exists()):
+        return load_config(path, arguments=arguments)
+    if folder is None:
+        config = load_config(arguments=arguments)
+        if (Path(FILE)).exists() or Path(StoreConfig().url).exists() or config.sets("store.url"):
+            return config
+        folder = user_folder()
+    if (folder / FILE).exists():
+        return load_config(folder, arguments=arguments)
+    return build(environment=os.environ, arguments=arguments, folder=str(folder))
+
+
+def user_folder() -> Path:
+    """Return the folder of this user's data, in which a server without a project stores its database."""
+    from platformdirs import user_data_path
+
+    return user_data_path("cuebook", appauthor=False)
+
+
+def data_place(config: Config) -> str:
+    """Return where the data is: the database's absolute path, or its URL without the password."""
+    url = config.settings.store.url
+    return (
+        without_secret(url) if url.startswith(SERVERS) or url == MEMORY else str((Path(config.folder) / url).resolve())
     )
 
 

@@ -4,18 +4,33 @@ The built-in prompts apply unless the project has a prompt of the same id. They 
 the template, so that a project starts with the same texts and can edit them. To add an instruction, add a file there.
 """
 
+import json
+import tomllib
 from functools import cache
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from cuebook.errors import BackendError, Conflict
+from cuebook.app.files import write_whole
+from cuebook.config import build
+from cuebook.errors import BackendError, Conflict, InvalidInput
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file
 from cuebook.records.prompt import Version
 
 _TEMPLATES = Path(__file__).with_name("project")
 _GITIGNORE = ".gitignore"
+#: Names of upstream servers, for `cuebook quickstart`. Those on this machine have their default port.
+UPSTREAMS = {
+    "openai": "https://api.openai.com/v1",
+    "anthropic": "https://api.anthropic.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "ollama": "http://127.0.0.1:11434/v1",
+    "lmstudio": "http://127.0.0.1:1234/v1",
+    "llamacpp": "http://127.0.0.1:8080/v1",
+    "vllm": "http://127.0.0.1:8000/v1",
+    "none": "",
+}
 #: Branch name of built-in prompts in blocks and records; their version number is 0.
 BRANCH = "built-in"
 
@@ -51,6 +66,36 @@ def init_project(folder: Path, *, force: bool = False) -> list[Path]:
         msg = f"{error.filename or str(folder)!r} cannot be written ({error.strerror}). Choose a writable folder."
         raise BackendError(msg) from error
     return list(texts)
+
+
+def write_settings(folder: Path, *, upstream: str, remember: bool, work_model: str) -> Path:
+    """Write a cuebook.toml for the proxy and return its path. `upstream` is a URL or one of UPSTREAMS.
+
+    Raises InvalidInput, and Conflict if the file exists.
+    """
+    url = UPSTREAMS.get(upstream, upstream)
+    if url and "://" not in url:
+        msg = f"Unknown upstream {upstream!r}. Available: {', '.join(UPSTREAMS)}, or a URL."
+        raise InvalidInput(msg, where="upstream")
+    if work_model and not url:
+        msg = f"--work-model: {work_model!r} needs an upstream. Use --upstream, or set [model] in cuebook.toml."
+        raise InvalidInput(msg, where="work_model")
+    user = '"named" # of each request that names its user' if remember else "false"
+    sections = [
+        "# Settings of this project, written by `cuebook quickstart`. `cuebook config` lists every setting.",
+        f"[upstream] # where /v1 requests go\nurl = {json.dumps(url, ensure_ascii=False)}",
+        f"[memory] # memories of a user in all their conversations\nuser = {user}",
+    ]
+    if work_model:
+        sections.append(f"[work] # background jobs\nmodel_name = {json.dumps(work_model, ensure_ascii=False)}")
+    text, file = "\n\n".join(sections) + "\n", folder / "cuebook.toml"
+    build(file=tomllib.loads(text))
+    if file.exists():
+        msg = f"File exists: {str(file)!r}. Edit it, or choose another directory with -C."
+        raise Conflict(msg)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(file, [text])
+    return file
 
 
 def _added(present: str, ours: str) -> str:

@@ -1,4 +1,4 @@
-"""Commands `cuebook init|config|doctor|settle`: create and check a project, and finish its background jobs."""
+"""Commands `cuebook init|quickstart|config|doctor|settle`: create and check a project, and run its pending jobs."""
 
 from functools import partial
 from pathlib import Path
@@ -8,10 +8,11 @@ import typer
 
 from cuebook.app.doctor import Check, examine
 from cuebook.app.setup.project_files import setting_rows, shown_setting
-from cuebook.app.setup.project_templates import init_project
+from cuebook.app.setup.project_templates import UPSTREAMS, init_project, write_settings
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
+from cuebook.errors import InvalidInput
 from cuebook.records.expression import counted
 
 app = new_app()
@@ -29,6 +30,63 @@ def init(
     step = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
     lines = [*(f"wrote {file}" for file in files), f"\nNext: {step}cuebook chat"]
     state.report({"folder": str(folder), "files": [str(file) for file in files]}, *lines)
+
+
+@command(
+    app,
+    "cuebook quickstart",
+    "cuebook quickstart --upstream ollama --no-remember --work-model llama3.2",
+    "cuebook quickstart --upstream https://api.example.com/v1 --yes",
+    name="quickstart",
+)
+def quickstart(
+    state: State,
+    *,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            "--upstream",
+            metavar="NAME|URL",
+            help=f"Server to put Cuebook in front of: {', '.join(UPSTREAMS)}, or a URL.",
+        ),
+    ] = None,
+    remember: Annotated[
+        bool | None,
+        typer.Option("--remember/--no-remember", help="Remember users across their conversations.", show_default=False),
+    ] = None,
+    work_model: Annotated[
+        str | None,
+        typer.Option("--work-model", metavar="NAME", help='Model of the upstream for background jobs; "" for none.'),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask; use the defaults: openai, remember, none.")
+    ] = False,
+) -> None:
+    """Ask three questions and write cuebook.toml for the proxy. Options answer them beforehand."""
+    if not yes and None in (upstream, remember, work_model) and not screen.on_terminal():
+        msg = "Cannot ask without a terminal. Use --yes, or answer with --upstream, --remember and --work-model."
+        raise InvalidInput(msg)
+    if upstream is None:
+        question = f"In front of what? {', '.join(UPSTREAMS)}, or a URL"
+        upstream = "openai" if yes else typer.prompt(question, default="openai")
+    if remember is None:
+        remember = yes or typer.confirm("Remember users across their conversations?", default=True)
+    if work_model is None:
+        question = "Which model of that server for background work, such as summaries? Empty for none"
+        work_model = "" if yes else typer.prompt(question, default="", show_default=False)
+    file = write_settings(state.folder or Path(), upstream=upstream, remember=remember, work_model=work_model)
+    root = "http://127.0.0.1:8760"
+    change = f"ANTHROPIC_BASE_URL={root}" if "anthropic" in upstream else f"OPENAI_BASE_URL={root}/v1"
+    lines = [
+        f"wrote {file}",
+        f"Start the server:  cuebook{f' -C {state.folder}' if state.folder else ''} serve",
+        f"Change one line:   {change}",
+    ]
+    if remember:
+        lines.append(
+            f"Name the user:     {root}/u/USER{'' if 'anthropic' in upstream else '/v1'}, or the request's field `user`"
+        )
+    state.report({"file": str(file), "change": change}, *lines)
 
 
 @command(app, "cuebook config", "CUEBOOK_MODEL_NAME=gpt-5-mini cuebook config --json", name="config")

@@ -1,5 +1,7 @@
 """Command `cuebook serve`: start the HTTP server, API and OpenAI-compatible proxy."""
 
+from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -7,6 +9,7 @@ import typer
 from cuebook.app.cuebook import Cuebook
 from cuebook.app.reports.prices import money
 from cuebook.app.reports.profiles import ProfileFigures
+from cuebook.app.setup.project_files import data_place, user_folder
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
 from cuebook.cli.state import State
@@ -83,10 +86,12 @@ def serve(
     Headers under /v1: X-Conversation-Id, X-User-Id, X-Organization-Id and X-Memory-Control (JSON). Send the whole
     history as usual, or only new messages with X-History: server. The response header X-Cuebook-Branch is side for a
     request that does not continue its conversation or runs beside another one, else head.
+
+    Without a project in the current directory, the data is stored in the user's data directory.
     """
     values = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
     values |= {"upstream.shadow": shadow, "memory.profile": profile, "work.model_name": work_model}
-    cue = Cuebook.open(state.settings({place: value for place, value in values.items() if value is not None}))
+    cue = Cuebook.open(state.server_settings({place: value for place, value in values.items() if value is not None}))
     run_server(
         cue,
         started=lambda address: print_banner(cue, address, as_json=state.json),
@@ -119,6 +124,7 @@ def print_banner(cue: Cuebook, address: str, *, as_json: bool) -> None:
     base_url, upstream = f"{address.rstrip('/')}/v1", without_secret(settings.upstream.url)
     if as_json:
         fields = {"url": address, "baseUrl": base_url, "upstream": upstream or None, "profile": cue.shadow.profile}
+        fields |= {"data": data_place(cue.config)}
         screen.say_json(fields | ({"shadow": True} if settings.upstream.shadow else {}))
     else:
         name = f"model {settings.model.name}" if settings.model.provider != "none" else ""
@@ -129,6 +135,10 @@ def print_banner(cue: Cuebook, address: str, *, as_json: bool) -> None:
             f"  Upstream         {upstream or name or 'none: answers quote memory; set a server with --upstream URL'}"
         )
         screen.say(f"  Inspector        {address}")
+        screen.say(f"  Data             {data_place(cue.config)}")
+        if Path(cue.config.folder) == user_folder():
+            where = f"other commands need -C {quote(cue.config.folder)}"
+            screen.say(f"  Project          none here, so this user's data directory; {where}")
         chosen = f"{cue.shadow.profile}{', for all conversations' if settings.memory.profile else ''}"
         sample = "compare profiles with `cuebook shadow report`, or on a sample with `cuebook demo`"
         screen.say(f"  Profile          {chosen}; {sample}")
