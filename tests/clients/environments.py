@@ -41,7 +41,7 @@ class Program(Struct, kw_only=True, dict=True, forbid_unknown_fields=True):
     file: str  # in programs/
     pins: str  # file in requirements/clients, without .txt
     runs: str  # what it does, for the table
-    fast: bool = False  # runs in `make test`, with the package of the tests that `pins` names
+    local: bool = False  # runs with the package of the tests that `pins` names
     conversations: int = 1  # that Cuebook stores
     utility: int = 0  # that Cuebook stores as utility calls
     settings: dict[str, str] = {}  # environment variables of `cuebook serve`
@@ -54,7 +54,7 @@ class Program(Struct, kw_only=True, dict=True, forbid_unknown_fields=True):
 
     @property
     def version(self) -> str:
-        return metadata.version(self.pins) if self.fast else self.pinned.version
+        return metadata.version(self.pins) if self.local else self.pinned.version
 
 
 class Pins:
@@ -131,7 +131,7 @@ def node_folder() -> Path:
 def command_of(program: Program) -> tuple[list[str], str]:
     """Return a program's command and its PATH, with its environment installed. Raises UnreachableError."""
     script = PROGRAMS / program.file
-    if program.fast:
+    if program.local:
         return [sys.executable, str(script)], os.defpath
     folder = installed(program.pinned)
     if not program.pinned.node:

@@ -64,10 +64,8 @@ def output_of(program: Program, url: str, folder: Path) -> str:
     return done.stdout
 
 
-PROGRAMS = [pytest.param(each, marks=() if each.fast else pytest.mark.slow, id=each.name) for each in programs()]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [pytest.param(each, id=each.name) for each in programs()])
 def test_program_runs_the_same_through_cuebook(program: Program, upstream: StrictUpstream, tmp_path: Path) -> None:
     upstream.resent = program.resends
     expected, direct = run_of(program, upstream, upstream.root, tmp_path / "work")
@@ -78,7 +76,7 @@ def test_program_runs_the_same_through_cuebook(program: Program, upstream: Stric
     # whether memory is due yet depends on when its background job ran
     assert {*differences(direct, through), *({RECALLED} & {*program.differences})} == {*program.differences}
     assert stored == (program.conversations, program.utility)
-    if program.fast:
+    if program.local:
         return
     with served(upstream, tmp_path, "--shadow") as url:
         output, through = run_of(program, upstream, url, tmp_path / "work")

@@ -161,6 +161,7 @@ def normalized(package: str) -> str:
     return package.lower().replace("_", "-")
 
 
+@pytest.mark.slow
 def test_every_import_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = [named for group in project["optional-dependencies"].values() for named in group]
@@ -229,6 +230,7 @@ def test_tests_use_doubles_instead_of_patches() -> None:
     assert not found, "use doubles from cuebook.testing"
 
 
+@pytest.mark.slow
 def test_benchmarks_import_names_that_exist() -> None:
     done = subprocess.run(["scripts/bench", "--help"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert "gateway" in done.stdout, done.stderr

@@ -129,6 +129,7 @@ def test_every_page_is_in_the_navigation(folder: Path) -> None:
         assert place in listed or f"(../{place})" in design, f"{place}: add it under nav in zensical.toml"
 
 
+@pytest.mark.slow
 def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     pages = {path.resolve(): Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
     dead = []

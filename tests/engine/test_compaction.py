@@ -512,6 +512,7 @@ async def test_an_open_round_is_never_compacted(tmp_path):
         assert await passes(cue) == 1
 
 
+@pytest.mark.slow
 async def test_parallel_asks_keep_every_post_covered_at_all_times(tmp_path):
     async with cue_on(tmp_path, worker=True, model=ScriptedModel(default="I prefer tea.")) as cue:
         await append_posts(cue, 30)

@@ -329,6 +329,7 @@ async def test_a_reading_process_keeps_the_receipt_pending(tmp_path):
         assert occurrences(tmp_path) == {}
 
 
+@pytest.mark.slow
 async def test_a_large_file_is_rewritten_before_the_receipt_is_signed(tmp_path):
     async with open_database(tmp_path) as cue:
         await store_canary(cue)
@@ -433,6 +434,7 @@ async def test_a_memory_superseded_by_a_forgotten_one_is_current_again(tmp_path)
         assert occurrences(tmp_path) == {}
 
 
+@pytest.mark.slow
 async def test_a_memory_forgotten_by_id_returns_only_if_repeated(tmp_path):
     clock = FrozenClock()
     async with open_with_memory(tmp_path, clock) as cue:

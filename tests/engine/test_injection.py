@@ -100,7 +100,7 @@ def agents_posts(payload, n, *, first):
 
 
 @pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("brief", [False, pytest.param(True, marks=pytest.mark.slow)])
 async def test_messages_between_agents_never_become_the_users_memory(tmp_path, first, brief):
     clock = FrozenClock()
     async with cue_on(tmp_path, clock=clock, memory__user=True, memory__persona=True) as cue:

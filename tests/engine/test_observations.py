@@ -403,6 +403,7 @@ async def test_the_better_variant_wins_by_user_messages(clock, key_file, strateg
         assert (await cue.audit.verify()).ok
 
 
+@pytest.mark.slow
 async def test_a_worse_version_is_rolled_back_by_user_messages(clock, key_file):
     users = SimulatedUsers({GOOD: Taste(0.7, 0.05), POOR: Taste(0.05, 0.8)})
     async with cue_on(model=Echo([GOOD, POOR]), clock=clock, secrets__key_file=key_file) as cue:

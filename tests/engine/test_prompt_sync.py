@@ -595,6 +595,7 @@ async def test_a_conflict_of_a_bundle_is_resolved_once(ann: Cuebook, bob: Cueboo
     assert (await bob.prompt_sync.unbundle(file)).conflicts == {"greet@main": "sync/ann"}
 
 
+@pytest.mark.slow
 async def test_a_bundle_can_be_larger_than_a_prompt(ann: Cuebook, bob: Cuebook, tmp_path: Path) -> None:
     for number in range(8):
         await write(ann, f"long-{number}", body="word " * 100_000)

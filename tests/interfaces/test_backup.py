@@ -140,6 +140,7 @@ def test_an_encrypted_backup_needs_its_passphrase(
     assert json.loads(cuebook("key", "list", "--json", cwd=elsewhere).stdout)["items"] == []
 
 
+@pytest.mark.slow
 async def test_a_postgresql_database_is_restored_into_a_new_one(
     new_postgres_url: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,12 +16,11 @@ import httpx
 import pytest
 import typer
 from commands import CommandRunner
-from shared_app import app_of
+from shared_app import app_of, openapi_document
 
 from conftest import BASE, config
 from cuebook import Cuebook
 from cuebook.cli.main import app
-from cuebook.server.app import create_app
 
 METHODS: Final = ("get", "post", "put", "patch", "delete")
 #: Errors under /v1 have the format of the provider's API.
@@ -97,7 +96,7 @@ class Operation:
 
 
 def operations() -> Iterator[Operation]:
-    document = create_app(Cuebook(config())).openapi_schema.to_schema()
+    document = openapi_document()
     for path, methods in document["paths"].items():
         for method in METHODS:
             if method in methods:

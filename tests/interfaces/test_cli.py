@@ -1011,6 +1011,7 @@ def test_quickstart_asks_three_questions_in_a_terminal(tmp_path: Path) -> None:
 # ---- the demo
 
 
+@pytest.mark.slow
 def test_demo_replays_a_transcript_file(here: CommandRunner, tmp_path: Path) -> None:
     talk = [("user" if n % 2 else "assistant", f"Line {n} about my garden in Ghent.") for n in range(1, 41)]
     file = write_messages(tmp_path, *talk)

@@ -5,17 +5,15 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 from api_keys import Keyed, served
+from shared_app import openapi_document, unopened_app
 from upstream import Upstream
 
 from conftest import config
-from cuebook import Cuebook
 from cuebook.records.key import OF_ONE_USER, ROLES, Role
-from cuebook.server.app import create_app
 from cuebook.server.caller import OPEN
 from cuebook.server.guard import PASS_THROUGH
 
-APP = create_app(Cuebook.open(config()))
-DOCUMENT = APP.openapi_schema.to_schema()
+DOCUMENT = openapi_document()
 METHODS = ("get", "post", "put", "patch", "delete")
 ROUTES = [
     (method.upper(), path) for path, item in sorted(DOCUMENT["paths"].items()) for method in METHODS if item.get(method)
@@ -23,7 +21,7 @@ ROUTES = [
 #: What each route declares, by method and path.
 DECLARED = {
     (method, route.path.replace(":str", "").replace(":int", "")): handler.opt
-    for route in APP.routes
+    for route in unopened_app().routes
     for method, (handler, _) in getattr(route, "route_handler_map", {}).items()
     if method != "OPTIONS"
 }

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable
 
 import httpx
+import pytest
 from shared_app import app_of
 
 from conftest import BASE, Live
@@ -48,6 +49,7 @@ async def test_export_lists_all_memories_of_a_user(cue: Cuebook, client: httpx.A
     assert len((await client.get("/api/memories/export")).json()["items"]) == 453
 
 
+@pytest.mark.slow
 def test_long_export_streams_and_stops_on_disconnect(
     serve_live: Callable[..., Live],
 ) -> None:

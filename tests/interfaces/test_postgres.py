@@ -100,6 +100,7 @@ async def test_a_role_that_may_not_vacuum_leaves_receipts_pending(
     assert caplog.text.count("Connect as the owner of the database.") == 1
 
 
+@pytest.mark.slow
 async def test_machines_with_other_prompt_files_do_not_push_back_and_forth(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +125,7 @@ async def test_machines_with_other_prompt_files_do_not_push_back_and_forth(
             state.unlink()
 
 
+@pytest.mark.slow
 async def test_each_machine_cleans_its_own_audit_mirror(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -158,6 +158,7 @@ async def test_a_write_wakes_a_worker_on_another_machine(folder: Path, on_postgr
         await until(lambda: _is_settled(other), within_s=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["postgresql"], indirect=True)
 async def test_without_the_queue_work_is_done_later(folder: Path, on_postgres: str) -> None:
     file = folder / "cuebook.toml"
