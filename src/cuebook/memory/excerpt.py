@@ -1,18 +1,36 @@
 """Cut excerpts of recalled posts and pack recall hits into a token budget."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from cuebook.memory.recall import Query
-from cuebook.memory.tokenizer import spans_of, words
+from cuebook.memory.tokenizer import segments_of, spans_of, words
 from cuebook.records.memory import Hit
 
 #: Characters of a text that are scored by sentence; of a longer text, only the best stretch.
 STRETCH: Final = 50_000
 #: Tokens of the "…" before and after an excerpt.
 ELLIPSES: Final = 4
+QUOTE_TOKENS: Final = 120  # of a passage; a longer post is returned as its best passage
 PRICE: Final = 1 / 16  # exponent of a hit's tokens when a budget is packed
+
+
+_TITLE: Final = re.compile(r"^#{1,6} .*$", re.MULTILINE)
+
+
+def passage(text: str, query: Query, segment: int, count: Callable[[str], int]) -> str:
+    """Cut out a passage of a long post that starts near a segment (`segments_of`), after its Markdown heading."""
+    spans = segments_of(text)
+    at = max(0, min(segment, len(spans) - 2))
+    first, last = spans[at][0], spans[min(at + 1, len(spans) - 1)][1]
+    content = excerpt(text[first:last], query, QUOTE_TOKENS, count).strip("… \n") or text[first:last].strip()
+    start = max(first, text.find(content, first))
+    titles = [match[0].strip() for match in _TITLE.finditer(text, 0, start)]
+    left = "… " if text[:start].strip() else ""
+    right = " …" if text[start + len(content) :].strip() else ""
+    return f"{titles[-1]}\n{left}{content}{right}" if titles else f"{left}{content}{right}"
 
 
 def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -> str:

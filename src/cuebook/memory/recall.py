@@ -12,18 +12,18 @@ explains more of the query than chance (docs/design/031).
 import json
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from itertools import pairwise
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
 from cuebook.languages import detect, language
-from cuebook.memory.tokenizer import date_text, is_pair, query_words, read_period, spans_of, words
-from cuebook.records.answer import Time
-from cuebook.records.memory import NO_MODEL_LABEL, POST, Hit, PostMatch, RecallCandidate, SearchResult
+from cuebook.memory.tokenizer import MARK, date_text, is_pair, query_words, read_period, spans_of, words
+from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of posts by bm25.
 NEIGHBOURS_OF: Final = 100  # the best of these posts, whose neighbours on the path are fetched too,
@@ -32,9 +32,7 @@ REACH: Final = 2  # this many before and this many after (1 loses 0.8 points, no
 # Words are those of a key, without stop words: two thirds of those written.
 TERMS: Final = 32  # words of a query that are searched; the longest are kept
 QUERY_CHARACTERS: Final = 8_000  # of a query that are used; a pasted page is no better query
-PASSAGE: Final = 60  # words: a paragraph of about 120 as written; a post over 5/4 of it is scored as passages
 FEWEST: Final = 16  # minimum size of a scope for idf: a word in both of two posts is still informative
-WORD_CHARACTERS: Final = 6  # of a key, its space included (5.4 measured on LoCoMo)
 
 # The ranking: textbook values and round ones. Each halved or doubled moves R@10 on LoCoMo dev by a point or less, on
 # made-up assistant and tool chats by four or less, unless a note says more.
@@ -60,11 +58,18 @@ SESSION_GAP_S: Final = 3 * 3600.0  # pause that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
 PARTS: Final = ("session", "neighbours", "answer", "speaker", "time")  # named in a hit's `why` if they contribute
 TELLING: Final = 0.05  # more than this
-VERSIONS: Final = 50  # best hits among which versions of a statement are grouped
-MIN_SHARE: Final = 0.2  # of the best hit's score: the highest that costs no set any evidence (docs/design/031)
+_MARK: Final = re.compile(f" {MARK} ")
 _PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
-C = TypeVar("C", bound=RecallCandidate)
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
+
+
+class Ranked(NamedTuple):
+    """A candidate with its score in [0, 1], the reason, and the first segment of its best passage (`segments_of`)."""
+
+    post: Any
+    score: float
+    why: str
+    segment: int
 
 
 class Query(Struct, frozen=True):
@@ -143,7 +148,7 @@ def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, s
     searched only if the query has nothing else. Without a token the caller limits the rows itself: bm25 would scan all
     posts of a scope to count it.
     """
-    words = _topic(query)
+    words = topic_of(query)
     if not words:
         return None
     wanted = " OR ".join(f'"{term}"' for term in words)
@@ -156,7 +161,8 @@ def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, s
     }
 
 
-def _topic(query: Query) -> Sequence[str]:
+def topic_of(query: Query) -> Sequence[str]:
+    """Return the terms of a query without the names of speakers, unless it has no others."""
     return [term for term in query.terms if term not in query.names] or query.terms
 
 
@@ -205,6 +211,7 @@ class _CandidateFeatures(Struct):
     asks: bool
     whole: Mapping[str, float] = {}  # term counts of a whole post longer than a passage
     whole_length: int = 0
+    segment: int = 0  # the first one of its best passage
     own: float = 0.0
     around: float = 0.0
     held: float = 0.0  # share of the query's information in the window
@@ -217,10 +224,10 @@ class _CandidateFeatures(Struct):
     parts: tuple[float, ...] = ()  # contributions of PARTS
 
 
-def rank(query: Query, candidates: Iterable[C], corpus: SearchResult, *, limit: int) -> list[tuple[C, float, str]]:
+def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: SearchResult, *, limit: int) -> list[Ranked]:
     """Return the best `limit` candidates, best first, equal ones newest first; none if none has evidence.
 
-    Each has its score in [0, 1], its share of the best score times the best hit's share of the query, and the reason.
+    A score is a candidate's share of the best score times the best hit's share of the query.
 
     Posts adjacent to matches should be among the candidates (NEIGHBOURS_OF, REACH). About 10 µs a post.
     """
@@ -228,12 +235,12 @@ def rank(query: Query, candidates: Iterable[C], corpus: SearchResult, *, limit: 
     seen = any(post.cosine is not None for post in posts)
     if not posts or not (query.terms or seen) or limit <= 0:
         return []
-    terms = _topic(query)
+    terms = topic_of(query)
     texts = [f" {post.key} " for post in posts]
     places = [_places(text, terms) for text in texts]
     for post, here in zip(posts, places, strict=True):
         for date in query.dates:
-            here[date] = here.get(date, [0]) if _is_timely(query, post) else []
+            here[date] = here.get(date, [0]) if is_timely(query, post) else []
     places = [{term: at for term, at in here.items() if at} for here in places] if query.dates else places
     weights = _weights(query, terms, corpus, places)
     readings = [_read(*parts, weights.idf) for parts in zip(posts, texts, places, strict=True)]
@@ -245,75 +252,6 @@ def rank(query: Query, candidates: Iterable[C], corpus: SearchResult, *, limit: 
     if not _is_known(readings, weights, akin=corpus.akin, about=query.about):
         return []
     return _choose(readings, weights, limit)
-
-
-def rank_found(
-    search_result: SearchResult,
-    query: Query | None,
-    *,
-    limit: int,
-    skip: Collection[int] = (),
-    min_share: float = MIN_SHARE,
-) -> list[Hit]:
-    """Rank search results, best first, as hits of kind `post`. Without a query, there are none.
-
-    Hits under `min_share` of the best score are omitted. Versions of a statement are ordered by time.
-    """
-    if query is None or all(each.seq in skip for each in search_result.found):
-        return []  # usual case: a window shows a whole short path
-    hits: list[Hit] = []
-    ranked = rank(query, search_result.found, search_result, limit=max(limit, VERSIONS) + len(skip))
-    ranked, newer = _by_version(query, ranked)
-    for each, score, why in ranked:
-        if score < min_share * ranked[0][1]:
-            break
-        if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
-            continue
-        hits.append(
-            Hit(
-                memory_id=f"{POST}{each.id}",
-                kind="post",
-                text=each.text,
-                score=round(score, 6),
-                scope="conversation",
-                sources=(each.id,),
-                tokens=each.tokens,
-                timestamp=Time(each.created_at),
-                seq=each.seq,
-                speaker=each.sender,
-                why=why,
-                conversation=each.conversation or None,
-                newer=newer.get((each.no, each.seq)),
-            )
-        )
-    return hits
-
-
-def _by_version(
-    query: Query, ranked: Sequence[tuple[PostMatch, float, str]]
-) -> tuple[list[tuple[PostMatch, float, str]], dict[tuple[int, int], str]]:
-    """Order the versions of each statement newest first, or oldest first if the query asks for the earliest.
-
-    Versions are posts of one person, whose sentences share the same words with the query, and more than half of its
-    words. Those of the time that the query names are a group of their own. Versions trade places, so other posts stay
-    where they are. Also return the id of the next newer version by conversation number and seq.
-    """
-    topic = frozenset(_topic(query))
-    groups: dict[tuple[Any, ...], list[int]] = {}
-    for at, (post, _, _) in enumerate(ranked[:VERSIONS]):
-        if post.role == "user" and 2 * len(topic.intersection(post.key.split())) > len(topic):
-            shared = max((topic.intersection(words(post.text[a:b])) for a, b in spans_of(post.text)), key=len)
-            if 2 * len(shared) > len(topic) and len(shared) > 1:
-                dated_by = topic.intersection(post.key.partition(" | ")[0].split())
-                groups.setdefault((post.sender, shared, dated_by, _is_timely(query, post)), []).append(at)
-    ordered, newer = list(ranked), dict[tuple[int, int], str]()
-    for places in groups.values():
-        versions = sorted((ranked[at] for at in places), key=lambda each: (each[0].created_at, each[0].no, each[0].seq))
-        for (one, *_), (two, *_) in pairwise(versions):
-            newer[one.no, one.seq] = f"{POST}{two.id}"
-        for at, (post, _, why) in zip(places, versions if query.earliest else versions[::-1], strict=True):
-            ordered[at] = (post, ranked[at][1], why)
-    return ordered, newer
 
 
 def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:
@@ -350,28 +288,50 @@ def _read(
     counts = {term: float(len(here)) for term, here in places.items()}
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
-    if length <= PASSAGE * 5 // 4:
+    if f" {MARK} " not in text:
         return _CandidateFeatures(post=post, counts=counts, length=length, asks=asks)
-    best = _best_passage(places, text.find(" | "), idf)
-    return _CandidateFeatures(post=post, counts=best, length=PASSAGE, asks=asks, whole=counts, whole_length=length)
+    best, best_length, segment = _best_passage(places, text, idf)
+    return _CandidateFeatures(
+        post=post,
+        counts=best,
+        length=best_length,
+        asks=asks,
+        whole=counts,
+        whole_length=length,
+        segment=segment,
+    )
 
 
-def _best_passage(places: Mapping[str, list[int]], head: int, idf: Mapping[str, float]) -> Mapping[str, float]:
-    """Count the terms of the head and of the best passage. Passages overlap by half."""
-    step = PASSAGE * WORD_CHARACTERS // 2
-    passages: dict[int, dict[str, float]] = {}
+def _best_passage(
+    places: Mapping[str, list[int]], text: str, idf: Mapping[str, float]
+) -> tuple[Mapping[str, float], int, int]:
+    """Count the terms of a long post's head and its best passage, which is two segments in a row.
+
+    Also return its length in words and its first segment.
+    """
+    cuts = [text.find(" | "), *(match.start() for match in _MARK.finditer(text)), len(text)]
+    segments: list[dict[str, float]] = [{} for _ in cuts[1:]]
     top: dict[str, float] = {}
     for term, here in places.items():
         for at in here:
-            if at < head:
-                top[term] = top.get(term, 0.0) + 1.0
-                continue
-            last = (at - head) // step
-            for number in (last - 1, last) if last else (0,):
-                counts = passages.setdefault(number, {})
-                counts[term] = counts.get(term, 0.0) + 1.0
-    best = max(passages.values(), key=lambda counts: _bm25(counts, 1.0, idf), default={})
-    return {term: best.get(term, 0.0) + top.get(term, 0.0) for term in (*best, *top)}
+            segment = bisect_right(cuts, at) - 1
+            counts = segments[segment] if segment >= 0 else top
+            counts[term] = counts.get(term, 0.0) + 1.0
+    best: Mapping[str, float] = {}
+    most, first = -1.0, 0
+    for at, (one, two) in enumerate(pairwise(segments)):
+        if one or two or not at:
+            both = _sum(one, two)
+            if (worth := _bm25(both, 1.0, idf)) > most:
+                best, most, first = both, worth, at
+    return _sum(best, top), text.count(" ", cuts[first], cuts[first + 2]), first
+
+
+def _sum(one: Mapping[str, float], two: Mapping[str, float]) -> Mapping[str, float]:
+    """Add the counts of two texts."""
+    if not one or not two:
+        return one or two
+    return {term: one.get(term, 0.0) + two.get(term, 0.0) for term in (*one, *two)}
 
 
 def _link(readings: Sequence[_CandidateFeatures]) -> None:
@@ -476,12 +436,12 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
     for reading, score in zip(readings, fused, strict=True):
         lent, asked = _lent(reading, readings, fused)
         names = speaker == reading.post.sender
-        timely = _is_timely(query, reading.post)
+        timely = is_timely(query, reading.post)
         reading.score = (score + lent + asked) * (1 + SPEAKER * names) * (1 + PERIOD * timely)
         reading.parts = (SESSION * best[reading.session], lent, asked, names, timely)
 
 
-def _is_timely(query: Query, post: RecallCandidate) -> bool:
+def is_timely(query: Query, post: RecallCandidate) -> bool:
     """Return whether a post is of the time that the query names."""
     return query.period is not None and query.period[0] <= post.created_at < query.period[1]
 
@@ -517,7 +477,7 @@ def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin
     return any(weights.has_evidence(reading.counts) for reading in readings)
 
 
-def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: int) -> list[tuple[Any, float, str]]:
+def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: int) -> list[Ranked]:
     """Return the best posts: those that with the posts around them explain as much as a random post, or are close."""
     least = round(sum(weights.chance.values()) / (sum(weights.idf.values()) or 1.0), 9)
     candidate_features = [
@@ -527,7 +487,16 @@ def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: in
         return []
     candidate_features.sort(key=lambda each: (-each.score, -each.post.created_at, -each.post.no, -each.post.seq))
     unit = max(candidate_features[0].held, candidate_features[0].post.cosine or 0.0) / candidate_features[0].score
-    return [(reading.post, min(1.0, reading.score * unit), _why(reading)) for reading in candidate_features[:limit]]
+    return [
+        Ranked(reading.post, min(1.0, reading.score * unit), _why(reading), _best_segment(reading))
+        for reading in candidate_features[:limit]
+    ]
+
+
+def _best_segment(reading: _CandidateFeatures) -> int:
+    """Return the first segment of the passage that its words or its closest vector choose, whichever counts more."""
+    by_meaning = reading.close is not None and reading.close > reading.own
+    return 2 * reading.post.part if by_meaning else reading.segment
 
 
 def _why(reading: _CandidateFeatures) -> str:

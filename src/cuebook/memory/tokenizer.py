@@ -23,6 +23,8 @@ from cuebook.records.memory import Category, Memory
 LONGEST_WORD: Final = 48  # maximum characters of a word; hex digests differ in far fewer
 KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each other distinct word once
 MOST_WORDS: Final = 50_000  # indexed words of a post; its text is stored whole
+SEGMENT: Final = 300  # bytes of half a passage: 45 English words; a text of up to five halves is one passage
+MARK: Final = "/"  # between the segments of a key
 
 _APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\uff07": "'", "_": " "})
 _MARKS: Final = Expression("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff]+")
@@ -81,14 +83,21 @@ def query_words(text: str) -> list[str]:
 def key_text(speaker: str, when: float, text: str, *, zone: tzinfo = UTC) -> str:
     """Return the index entry of a post: its date and speaker, `|`, its text, and `?` if it ends in a question.
 
-    Its words are already folded and stemmed, so every full-text engine that splits at spaces agrees with `rank`. FTS5
-    ignores `|` and `?`. `when` is in Unix seconds; the date is that in the speaker's `zone`.
+    Its words are already folded and stemmed, so every full-text engine that splits at spaces agrees with `rank`. `/`
+    separates the segments of a long text. FTS5 ignores `|`, `/` and `?`. `when` is in Unix seconds; the date is that in
+    the speaker's `zone`.
     """
-    body = words(text)
-    if len(body) > KEY_WORDS:
-        seen = set(body[:KEY_WORDS])
-        body = body[:KEY_WORDS] + [word for word in dict.fromkeys(body[KEY_WORDS:]) if word not in seen]
-        del body[MOST_WORDS:]
+    body: list[str] = []
+    seen: set[str] | None = None
+    total = 0
+    for first, last in segments_of(text):
+        segment = words(text[first:last])
+        if total + len(segment) > KEY_WORDS:
+            seen = set(body) if seen is None else seen
+            segment = [word for word in dict.fromkeys(segment) if word not in seen][: MOST_WORDS - total]
+            seen.update(segment)
+        total += len(segment)
+        body += [MARK, *segment] if first else segment
     end = text[-400:].rstrip()
     end = _CAPTION.sub("", end) if end.endswith("]") else end
     asks = end.rstrip().endswith(("?", "？", "؟"))
@@ -184,6 +193,24 @@ def spans_of(text: str) -> list[tuple[int, int]]:
     cuts = [0, *(match.end() for match in _SENTENCE.finditer(text)), len(text)]
     pieces = (match.span() for first, last in pairwise(cuts) for match in _PIECE.finditer(text, first, last))
     return [(first, last) for first, last in pieces if not text[first:last].isspace()]
+
+
+def segments_of(text: str) -> list[tuple[int, int]]:
+    """Return the spans [first, last) of the segments of a text, which cover it in order; two in a row are a passage.
+
+    They end with a line or sentence where possible. A text with few bytes is one segment.
+    """
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if size <= 5 * SEGMENT // 2:
+        return [(0, len(text))]
+    most, first, spans = max(2, SEGMENT * len(text) // size), 0, list[tuple[int, int]]()
+    while len(text) - first > most * 3 // 2:
+        least, last = first + most // 2, first + most
+        ends = [match.end() for match in _SENTENCE.finditer(text, least, last)]
+        end = ends[-1] if ends else text.rfind(" ", least, last) + 1 or last
+        spans.append((first, end))
+        first = end
+    return [*spans, (first, len(text))]
 
 
 @cache

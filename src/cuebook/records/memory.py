@@ -215,7 +215,8 @@ class RecallCandidate(Struct, frozen=True):
     key: str  # its indexed words (`key_text`)
     previous: int = 0  # seq of the post before it on the path, 0 for none
     no: int = 0  # the conversation's row number; sessions and neighbors never cross conversations
-    cosine: float | None = None  # between its vector and the query's, if both exist
+    cosine: float | None = None  # between the closest of its vectors and the query's, if both exist
+    part: int = 0  # the passage that has this vector
 
 
 class PostMatch(RecallCandidate, frozen=True, kw_only=True):

@@ -221,7 +221,12 @@ def _placed(post_matches: Sequence[PostMatch], close: Close | None) -> Sequence[
     if close is None:
         return post_matches
     cosines = close.of([each.seq for each in post_matches])
-    return [msgspec.structs.replace(each, cosine=cosines.get(each.seq)) for each in post_matches]
+    return [
+        msgspec.structs.replace(each, cosine=cosines[each.seq], part=close.part_of(each.seq))
+        if each.seq in cosines
+        else each
+        for each in post_matches
+    ]
 
 
 def search_owned(transaction: Transaction, search_look: SearchLook, search_cache: SearchCache) -> SearchResult:

@@ -1104,7 +1104,7 @@ INSERT INTO vector (tenant, scope, model, ref, part, body) VALUES (:tenant, :sco
 
 -- name: vector_behind
 -- Select the vectors of a scope after a post, ascending.
-SELECT ref, body FROM vector WHERE tenant = :tenant AND scope = :scope AND model = :model AND ref > :after ORDER BY ref, part;
+SELECT ref, part, body FROM vector WHERE tenant = :tenant AND scope = :scope AND model = :model AND ref > :after ORDER BY ref, part;
 
 -- name: delete_vectors
 -- Delete a conversation's vectors, of every model.

@@ -81,10 +81,16 @@ def in_turn(hits: Sequence[int], close: Sequence[int]) -> list[int]:
 
 
 class Close(Struct):
-    """Cosines of a scope's posts or memories with a query: `seqs` ascending, `cosines` beside them."""
+    """Cosines of a scope's posts or memories with a query: `seqs` ascending, `cosines` of the closest part beside them.
+
+    `every` are the cosines of all vectors, `parts` their parts, and `starts` the first vector of each of the seqs.
+    """
 
     seqs: Any
     cosines: Any
+    every: Any
+    parts: Any
+    starts: Any
 
     def best(self, count: int, runs: Sequence[tuple[int, int]]) -> list[int]:
         """Return the seqs of the closest posts within [first, last] runs, closest first; ties older first."""
@@ -110,6 +116,15 @@ class Close(Struct):
         here = self.seqs[places] == wanted
         return {int(seq): round(float(self.cosines[at]), 5) for seq, at in zip(wanted[here], places[here], strict=True)}
 
+    def part_of(self, seq: int) -> int:
+        """Return the part of a post with the closest vector."""
+        import numpy as np
+
+        at = int(np.searchsorted(self.seqs, seq))
+        first = int(self.starts[at])
+        last = int(self.starts[at + 1]) if at + 1 < len(self.starts) else len(self.every)
+        return int(self.parts[first + int(self.every[first:last].argmax())])
+
 
 def usual(every: Iterable[Close]) -> tuple[float, float]:
     """Return the mean and the standard deviation of all cosines with a query."""
@@ -127,6 +142,7 @@ class _Matrix(Struct):
     upto: int
     rows: Any
     refs: Any
+    parts: Any
     seqs: Any
     starts: Any
 
@@ -146,10 +162,9 @@ class Matrices:
         matrix = self._matrix(transaction, scope, dense)
         if matrix is None or not len(matrix.seqs):
             return None
-        cosines = matrix.rows @ np.frombuffer(dense.vector, "<f4")
-        if len(matrix.starts) < len(cosines):
-            cosines = np.maximum.reduceat(cosines, matrix.starts)
-        return Close(matrix.seqs, cosines)
+        every = matrix.rows @ np.frombuffer(dense.vector, "<f4")
+        cosines = np.maximum.reduceat(every, matrix.starts) if len(matrix.starts) < len(every) else every
+        return Close(matrix.seqs, cosines, every, matrix.parts, matrix.starts)
 
     def _matrix(self, transaction: Transaction, scope: str, dense: Dense) -> _Matrix | None:
         key = (transaction.scope.tenant, scope, dense.model)
@@ -185,13 +200,15 @@ def _grown(
 
     _, scope, model = key
     values = {"scope": scope, "model": model, "after": matrix.upto if matrix else 0}
-    results = [each for each in transaction.run("vector_behind", **values) if len(each[1]) == size]
-    rows = np.frombuffer(b"".join(body for _, body in results), "<f4").reshape(len(results), size // _BYTES)
-    refs = np.fromiter((ref for ref, _ in results), np.int64, len(results))
+    results = [each for each in transaction.run("vector_behind", **values) if len(each[2]) == size]
+    rows = np.frombuffer(b"".join(body for *_, body in results), "<f4").reshape(len(results), size // _BYTES)
+    refs = np.fromiter((ref for ref, *_ in results), np.int64, len(results))
+    parts = np.fromiter((part for _, part, _ in results), np.int32, len(results))
     if matrix is not None:
-        rows, refs = np.concatenate((matrix.rows, rows)), np.concatenate((matrix.refs, refs))
+        rows = np.concatenate((matrix.rows, rows))
+        refs, parts = np.concatenate((matrix.refs, refs)), np.concatenate((matrix.parts, parts))
     seqs, starts = np.unique(refs, return_index=True)
-    return _Matrix(row["began"], row["upto"], rows, refs, seqs, starts)
+    return _Matrix(row["began"], row["upto"], rows, refs, parts, seqs, starts)
 
 
 def drop(transaction: Transaction, place: Place, number: int) -> None:

@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 from msgspec import Struct, structs
 
 from cuebook.memory.excerpt import excerpt, pack
-from cuebook.memory.recall import match_values, rank, rank_found, read_query
-from cuebook.memory.tokenizer import KEY_WORDS, MOST_WORDS, key_text, query_words, read_period, words
+from cuebook.memory.recall import match_values, rank, read_query
+from cuebook.memory.recall_results import rank_found
+from cuebook.memory.tokenizer import (
+    KEY_WORDS,
+    MARK,
+    MOST_WORDS,
+    key_text,
+    query_words,
+    read_period,
+    segments_of,
+    words,
+)
 from cuebook.records.memory import PostMatch, RecallCandidate, SearchResult
 
 DAY = 86_400.0
@@ -115,7 +125,7 @@ def test_a_query_is_split_into_words(query, expected):
 @given(TEXTS)
 def test_the_key_of_a_text_contains_its_query_words(text):
     assert set(query_words(text)) <= set(words(text))
-    assert all(word and " " not in word and word not in "|?" for word in words(text))
+    assert all(word and " " not in word and word not in "|/?" for word in words(text))
 
 
 def test_a_key_contains_date_speaker_and_words():
@@ -128,10 +138,18 @@ def test_a_key_contains_date_speaker_and_words():
 def test_a_huge_post_is_found_by_each_of_its_words():
     text = " ".join(f"w{n % 7000}" for n in range(40_000))
     key = key_text("tool", MONDAY, text).split()
-    assert len(key) < 7_000 + KEY_WORDS
+    assert len(key) - key.count(MARK) < 7_000 + KEY_WORDS
     assert {f"w{n}" for n in range(7000)} <= set(key)
     many = key_text("tool", MONDAY, " ".join(f"w{n}" for n in range(MOST_WORDS + 9))).split()
-    assert len(many) == len("2024 may 13 monday tool |".split()) + MOST_WORDS
+    assert len(many) - many.count(MARK) == len("2024 may 13 monday tool |".split()) + MOST_WORDS
+
+
+@given(st.one_of(TEXTS, st.lists(LINES).map("\n".join)).map(lambda text: text * 9))
+def test_the_segments_of_a_text_cover_it_in_order(text):
+    spans = segments_of(text)
+    assert "".join(text[first:last] for first, last in spans) == text
+    assert all(first < last for first, last in spans) or text == ""
+    assert key_text("Ann", MONDAY, text).split().count(MARK) == len(spans) - 1
 
 
 @pytest.mark.parametrize(
@@ -232,8 +250,8 @@ def test_rank_is_deterministic_bounded_and_sorted(said, query, limit, gap):
     shuffled = Random(len(query)).sample(candidates, len(candidates))
     assert rank(read, [*shuffled, *shuffled], SearchResult(posts=len(said)), limit=limit) == hits
     assert len(hits) <= limit
-    assert all(0 < score <= 1 and why for _, score, why in hits)
-    assert [score for _, score, _ in hits] == sorted((score for _, score, _ in hits), reverse=True)
+    assert all(0 < score <= 1 and why for _, score, why, _ in hits)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert len({seq for seq, *_ in hits}) == len(hits)
 
 
@@ -322,13 +340,14 @@ def test_each_sentence_of_a_long_message_is_searched():
     assert order(talk + "Who teaches the cello?", said)[0] == 17
 
 
-def found(query, *said, **options):
+def found(query, *said, tokens=9, **options):
     """Return the hits among (speaker, text) pairs, a day apart."""
     matches = [
-        PostMatch(**structs.asdict(post), id=f"p{post.seq}", role="user", text=text, tokens=9, direct=True)
+        PostMatch(**structs.asdict(post), id=f"p{post.seq}", role="user", text=text, tokens=tokens, direct=True)
         for post, (_, text) in zip(posts(*said, gap=DAY), said, strict=True)
     ]
-    return rank_found(SearchResult(found=tuple(matches), posts=len(said)), read_query(query), limit=9, **options)
+    options = {"limit": 9, "count": count, **options}
+    return rank_found(SearchResult(found=tuple(matches), posts=len(said)), read_query(query), **options)
 
 
 @pytest.mark.parametrize(
@@ -363,6 +382,15 @@ def test_hits_under_a_share_of_the_best_are_omitted():
     few = found("Which red kayak leaks?", *said, min_share=0.9)
     assert [hit for hit in everything if hit.score >= 0.9 * everything[0].score] == few
     assert len(few) == 1 < len(everything)
+
+
+def test_a_long_post_is_returned_as_its_best_passage_with_its_heading():
+    filler = "Sentence about leashes and treats for dogs. " * 20
+    text = f"# Dogs\n{filler}\n## Harnesses\nThe Kestrel harness costs 40 dollars. {filler}\n## Food\n{filler}"
+    hit = found("How many dollars for the Kestrel harness?", *FILLER, ("assistant", text), tokens=900)[0]
+    assert (hit.text.startswith("# Dogs\n… "), hit.text.endswith(" …")) == (True, True)
+    assert "\n## Harnesses\nThe Kestrel harness costs 40 dollars. Sentence" in hit.text
+    assert hit.tokens == count(hit.text) < 200
 
 
 def test_counted_word_frequencies_are_used():

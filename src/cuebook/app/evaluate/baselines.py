@@ -83,7 +83,7 @@ async def cosine(
     """Return for each query the posts, the one with the closest passage first. The vectors are those of search."""
     import numpy as np
 
-    pairs = [(at, text) for at, post in enumerate(posts) for text in passages_of(post.sender, text_of(post))]
+    pairs = [(at, text) for at, post in enumerate(posts) for _, text in passages_of(post.sender, text_of(post))]
     owners = np.array([at for at, _ in pairs])
     rows = np.frombuffer(b"".join(await embedder.embed([text for _, text in pairs])), "<f4")
     rows = rows.reshape(len(pairs), -1)

@@ -23,7 +23,7 @@ from cuebook.config import Config, ConfigSections, EmbedderConfig, MemoryConfig
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import Embedder
 from cuebook.memory.evidence import DEPTH, TOKENS, Question
-from cuebook.memory.recall import MIN_SHARE
+from cuebook.memory.recall_results import MIN_SHARE
 from cuebook.testing.doubles import FrozenClock
 from cuebook.window.tokens import estimate
 

@@ -43,9 +43,10 @@ from cuebook.engine.jobs.delivery import deliver
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import SearchLook
 from cuebook.memory.compress import compress, compress_batch, without_accounts
-from cuebook.memory.excerpt import excerpt, pack
+from cuebook.memory.excerpt import pack
 from cuebook.memory.quotes import LISTED
-from cuebook.memory.recall import MIN_SHARE, Query, dated, rank_found, read_query
+from cuebook.memory.recall import dated, read_query
+from cuebook.memory.recall_results import MIN_SHARE, rank_found
 from cuebook.memory.scopes import SCOPES
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Answer, Page
@@ -55,8 +56,6 @@ from cuebook.records.memory import Dense, Hit, Item, Scope
 from cuebook.records.memory_answers import ItemEntry, StoredMemory, item_entry, stored_memory
 from cuebook.validate import check_known, refuse
 
-#: A longer post is shown as its best excerpt (on assistant chats: 77 -> 91 % of evidence within 1000 tokens).
-QUOTE_TOKENS = 120
 #: Number of posts after the last summary that are analyzed when items are listed: one pass.
 UNREAD = 48
 #: Maximum number of hits per search.
@@ -175,15 +174,8 @@ class Memories(MemoryWriting, PersonalData, Forgetting):
             result = replace(result, found=tuple(each for each in result.found if each.created_at <= as_of))
         speakers = sorted({each.sender for each in result.found})
         read = read_query(text, speakers=speakers, now=now, zone=zone)
-        hits = [self._quoted(hit, read) for hit in rank_found(result, read, limit=most, min_share=least)]
+        hits = rank_found(result, read, limit=most, min_share=least, count=self._services.count)
         return hits if conversation is not None else [replace(hit, scope="user") for hit in hits]
-
-    def _quoted(self, hit: Hit, query: Query) -> Hit:
-        """Replace a long post's text with its best excerpt."""
-        if hit.tokens <= QUOTE_TOKENS:
-            return hit
-        text = excerpt(hit.text, query, QUOTE_TOKENS, self._services.count)
-        return replace(hit, text=text, tokens=self._services.count(text)) if text else hit
 
     @operation("GET /api/conversations/{conversation}/items", role="viewer")
     async def items(

@@ -16,7 +16,7 @@ from cuebook.errors import BackendError
 from cuebook.interfaces import Embedder
 from cuebook.languages import reads
 from cuebook.memory.recall import unlearned
-from cuebook.memory.tokenizer import spans_of
+from cuebook.memory.tokenizer import segments_of
 from cuebook.records.conversation import PathPost
 from cuebook.records.memory import Scope
 from cuebook.signals.tasks import examples
@@ -25,34 +25,25 @@ from cuebook.storage.vectors import EmbeddingBacklog, NewVectors, UnembeddedPlac
 # ---- Passages -------------------------------------------------------------------------------------------------------
 
 
-#: Characters of a passage: about 120 words, the length that the model was trained on.
-PASSAGE: Final = 700
-#: A post up to this length stays one passage.
-WHOLE: Final = 900
 #: Most passages of a post; a longer post is sampled evenly. The cost of embedding grows with their number.
-PASSAGES: Final = 8
+PASSAGES: Final = 32
 
 
-def passages_of(speaker: str, text: str) -> list[str]:
-    """Return the passages to embed for a post or a memory, none for an empty one. `speaker` is its author or its name.
+def passages_of(speaker: str, text: str) -> list[tuple[int, str]]:
+    """Return the passages to embed for a post or a memory, each with its number; none for an empty one.
 
-    The speaker adds 13 points of R@10 (notes).
+    A passage is two segments (`segments_of`). `speaker` is the author of a post or the name of a memory: it adds 13
+    points of R@10 (notes).
     """
-    bare, head = text.strip(), f"{speaker}: " if speaker else ""
-    if not bare:
+    if not text.strip():
         return []
-    if len(bare) <= WHOLE:
-        return [head + bare]
-    cuts: list[tuple[int, int]] = []
-    for first, last in spans_of(bare):
-        if cuts and last - cuts[-1][0] <= PASSAGE:
-            cuts[-1] = (cuts[-1][0], last)
-        else:
-            cuts.append((first, last))
-    if len(cuts) > PASSAGES:
-        step = (len(cuts) - 1) / (PASSAGES - 1)
-        cuts = [cuts[round(step * at)] for at in range(PASSAGES)]
-    return [head + bare[first:last].strip() for first, last in cuts]
+    head, spans = f"{speaker}: " if speaker else "", segments_of(text)
+    numbers = list(range(-(-len(spans) // 2)))
+    if len(numbers) > PASSAGES:
+        step = (len(numbers) - 1) / (PASSAGES - 1)
+        numbers = [round(step * at) for at in range(PASSAGES)]
+    ends = ((number, spans[2 * number][0], spans[min(2 * number + 1, len(spans) - 1)][1]) for number in numbers)
+    return [(number, head + text[first:last].strip()) for number, first, last in ends if text[first:last].strip()]
 
 
 log = logging.getLogger("cuebook.embedder")
@@ -185,12 +176,12 @@ async def _embed_memories(services: Services, embedder: Embedder, dues: Sequence
 
 
 async def _rows(
-    services: Services, embedder: Embedder, texts: Iterable[tuple[K, Sequence[str]]]
+    services: Services, embedder: Embedder, texts: Iterable[tuple[K, Sequence[tuple[int, str]]]]
 ) -> tuple[list[tuple[K, int, bytes]], list[tuple[K, BackendError]]]:
     """Embed the parts of texts. Return rows of name, part number and vector, and the names that the embedder
     rejects permanently, with the error. Raises BackendError.
     """
-    parts = [(name, part, text) for name, each in texts for part, text in enumerate(each)]
+    parts = [(name, part, text) for name, each in texts for part, text in each]
     rows: list[tuple[K, int, bytes]] = []
     refused: list[tuple[K, BackendError]] = []
     size = services.settings.embed_at_once
@@ -221,7 +212,7 @@ def _log_rejection(services: Services, embedder: Embedder, what: str, why: Backe
     log.warning("Embedder %s rejected %s; search finds it by full text only: %s", embedder.name, what, reason)
 
 
-def _passages_of_post(embedder: Embedder, post: PathPost) -> list[str]:
+def _passages_of_post(embedder: Embedder, post: PathPost) -> list[tuple[int, str]]:
     """Return the passages to embed: none for excluded roles or for a language that the embedder does not support."""
     text = post.message or ""
     if unlearned(post.role, text) or not reads(embedder.languages, text):
@@ -229,7 +220,7 @@ def _passages_of_post(embedder: Embedder, post: PathPost) -> list[str]:
     return passages_of(post.sender, text)
 
 
-def _passages_of_memory(embedder: Embedder, name: str, text: str) -> list[str]:
+def _passages_of_memory(embedder: Embedder, name: str, text: str) -> list[tuple[int, str]]:
     """Return the passages to embed: the text, with the memory's name if the text does not contain it."""
     if not reads(embedder.languages, text):
         return []

@@ -16,7 +16,8 @@ from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
 from cuebook.memory.excerpt import excerpt
-from cuebook.memory.recall import Query, rank_found
+from cuebook.memory.recall import Query
+from cuebook.memory.recall_results import rank_found
 from cuebook.memory.relevance import STANDING_TOKENS
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of, normal
@@ -98,7 +99,7 @@ def plan_with_tuning(
     quotes: list[Hit] = []
     if request.quotes:
         quotes += request.memories.answers
-        quotes += rank_found(scene.found, request.query, limit=request.recall_hits, skip={query})
+        quotes += rank_found(scene.found, request.query, limit=request.recall_hits, skip={query}, count=room.count)
     return WindowPlan(
         scene=scene,
         request=request,
@@ -304,8 +305,6 @@ def _fit_front(room: _Room, summary: Block | None, least: tuple[int, int], path:
 
 #: Largest share of the volatile block for experiences. The rest is for recalled text.
 ADVICE_SHARE: Final = 2 / 3
-#: A recalled post with more tokens is quoted by its best passage.
-QUOTE: Final = 160
 
 
 def _volatile(
@@ -336,7 +335,7 @@ def _volatile(
     ]
     memories, unfit, used = _fit_texts(memories, left // 2, count)
     texts, dropped, left = [*texts, *memories], [*dropped, *unfit], left - used
-    found = rank_found(scene.found, request.query, limit=request.recall_hits, skip={*shown, query})
+    found = rank_found(scene.found, request.query, limit=request.recall_hits, skip={*shown, query}, count=count)
     for hit in found:
         line = _post_line(hit, request.query, left, count, zone=request.zone)
         text = Block(kind="memory", source=hit.source, text=line, role="user", tokens=hit.tokens)
@@ -437,8 +436,7 @@ def _post_line(hit: Hit, query: Query | None, room: int, count: Counter, *, zone
     room.
     """
     day = day_of(hit.timestamp, zone)
-    most = min(room, QUOTE)
     text = hit.text
-    if hit.tokens > most and query is not None:
-        text = excerpt(hit.text, query, most - 12, count) if most > 24 else ""
+    if hit.tokens > room and query is not None:
+        text = excerpt(hit.text, query, room - 12, count) if room > 24 else ""
     return f"- [{day}] {hit.speaker}: {' '.join(text.split())}" if text else ""

@@ -1,0 +1,84 @@
+"""Turn ranked posts into search hits: cutoff, versions of a statement by time, and the best passage of a long post."""
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from cuebook.memory.excerpt import QUOTE_TOKENS, passage
+from cuebook.memory.recall import Query, Ranked, is_timely, rank, topic_of, unlearned
+from cuebook.memory.tokenizer import spans_of, words
+from cuebook.records.answer import Time
+from cuebook.records.memory import POST, Hit, SearchResult
+
+MIN_SHARE: Final = 0.2  # of the best hit's score: the highest that costs no set any evidence (docs/design/031)
+VERSIONS: Final = 50  # best hits among which versions of a statement are grouped
+
+
+def rank_found(
+    search_result: SearchResult,
+    query: Query | None,
+    *,
+    limit: int,
+    count: Callable[[str], int],
+    skip: Collection[int] = (),
+    min_share: float = MIN_SHARE,
+) -> list[Hit]:
+    """Rank search results, best first, as hits of kind `post`. Without a query, there are none.
+
+    Hits under `min_share` of the best score are omitted. Versions of a statement are ordered by time. A long post is
+    returned as its best passage, of which `count` counts the tokens.
+    """
+    if query is None or all(each.seq in skip for each in search_result.found):
+        return []  # usual case: a window shows a whole short path
+    hits: list[Hit] = []
+    ranked = rank(query, search_result.found, search_result, limit=max(limit, VERSIONS) + len(skip))
+    ranked, newer = _by_version(query, ranked)
+    for each, score, why, segment in ranked:
+        if score < min_share * ranked[0][1]:
+            break
+        if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
+            continue
+        text = passage(each.text, query, segment, count) if each.tokens > QUOTE_TOKENS else each.text
+        hits.append(
+            Hit(
+                memory_id=f"{POST}{each.id}",
+                kind="post",
+                text=text,
+                score=round(score, 6),
+                scope="conversation",
+                sources=(each.id,),
+                tokens=each.tokens if text is each.text else count(text),
+                timestamp=Time(each.created_at),
+                seq=each.seq,
+                speaker=each.sender,
+                why=why,
+                conversation=each.conversation or None,
+                newer=newer.get((each.no, each.seq)),
+            )
+        )
+    return hits
+
+
+def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], dict[tuple[int, int], str]]:
+    """Order the versions of each statement newest first, or oldest first if the query asks for the earliest.
+
+    Versions are posts of one person, whose sentences share the same words with the query, and more than half of its
+    words. Those of the time that the query names are a group of their own. Versions trade places, so other posts stay
+    where they are. Also return the id of the next newer version by conversation number and seq.
+    """
+    topic = frozenset(topic_of(query))
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for at, (post, *_) in enumerate(ranked[:VERSIONS]):
+        if post.role == "user" and 2 * len(topic.intersection(post.key.split())) > len(topic):
+            shared = max((topic.intersection(words(post.text[a:b])) for a, b in spans_of(post.text)), key=len)
+            if 2 * len(shared) > len(topic) and len(shared) > 1:
+                dated_by = topic.intersection(post.key.partition(" | ")[0].split())
+                groups.setdefault((post.sender, shared, dated_by, is_timely(query, post)), []).append(at)
+    ordered, newer = list(ranked), dict[tuple[int, int], str]()
+    for places in groups.values():
+        versions = sorted((ranked[at] for at in places), key=lambda each: (each[0].created_at, each[0].no, each[0].seq))
+        for (one, *_), (two, *_) in pairwise(versions):
+            newer[one.no, one.seq] = f"{POST}{two.id}"
+        for at, version in zip(places, versions if query.earliest else versions[::-1], strict=True):
+            ordered[at] = version._replace(score=ranked[at].score)
+    return ordered, newer
