@@ -86,7 +86,7 @@ async def test_a_repeat_adds_a_source_and_a_change_supersedes(tmp_path, clock):
         assert (hit.kind, hit.text) == ("item", "My rent is 900 euros.")
         [hit, earlier, *_] = await cue.memory.search("How high is the rent?", user="ann", scopes=["user"])
         assert (hit.kind, hit.text, hit.newer) == ("item", "My rent is 950 euros now.", None)
-        assert (earlier.text, earlier.newer, earlier.ended_at) == (old.text, f"memory:{new.id}", None)
+        assert (earlier.text, earlier.newer, earlier.ended_at) == (old.text, new.id, None)
         assert not await cue.memory.search("rent", user="ann", as_of=before - 30 * DAY)
 
 
@@ -441,3 +441,23 @@ async def test_two_sinks_with_one_name_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="duplicate name 'shelf'"):
         async with cue_on(tmp_path, sinks=[ListSink(), ListSink()]):
             pass
+
+
+async def test_a_corrected_text_that_is_added_again_stays_one_memory(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        added = await cue.memory.add("Prefers tea.", user="ann")
+        await cue.memory.update(added.id, "Prefers coffee.", user="ann")
+        again = await cue.memory.add("Prefers coffee.", user="ann")
+        [memory] = (await cue.memory.list(user="ann")).items
+        assert (again.id, memory.id, memory.text) == (added.id, added.id, "Prefers coffee.")
+
+
+async def test_a_correction_removes_a_name_that_it_no_longer_contains(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "My sister lives in Turku.", "c1")
+        [memory] = (await cue.memory.list(user="ann")).items
+        await cue.memory.update(memory.id, "My sister lives in Oulu.", user="ann")
+        window = await cue.assemble(Ask("Where does my sister live?", "c2", user="ann"))
+        shown = " ".join(block.text for block in window.blocks)
+        assert "My sister lives in Oulu." in shown
+        assert "Turku" not in shown

@@ -32,6 +32,8 @@ def answer(request):
         {"id": ids[STATED[0]], "sources": [moved], "reason": "Ann moved to Berlin."},
         {"id": ids[STATED[3]], "sources": [said], "reason": "The page says so."},
         {"id": ids[STATED[3]], "sources": [moved], "reason": ""},
+        {"id": ids[STATED[3]], "sources": [moved], "reason": "A post that does not speak of nuts."},
+        {"id": ids[STATED[3]], "sources": [posts["Am I allergic to nuts?"]], "reason": "A question states nothing."},
     ]
     merged = [
         {"sources": [ids[STATED[1]], ids[STATED[2]]], "text": MERGED, "reason": "Both are about the dog."},
@@ -46,13 +48,15 @@ async def current(cue):
     return items, {each.text for each in (await cue.memory.list(user="ann")).items}
 
 
-async def test_a_model_ends_and_merges_quotes_and_a_restore_undoes_it(tmp_path):
+@pytest.mark.parametrize("split", [STATED[1], MERGED])
+async def test_a_model_ends_and_merges_quotes_and_a_restore_undoes_it(tmp_path, split):
     clock = FrozenClock()
     async with cue_on(tmp_path, clock=clock, memory__user=True) as cue:
         cue.services.work_model = ScriptedModel(default=answer)
         posts = [{"role": "user", "content": text} for text in STATED]
         page = {"role": "assistant", "content": "The page says that Ann is not allergic to nuts."}
-        later = [page, {"role": "user", "content": "I moved to Berlin."}]
+        moved = {"role": "user", "content": "I moved to Berlin."}
+        later = [page, moved, {"role": "user", "content": "Am I allergic to nuts?"}]
         await cue.append("c", [*posts, *later], user="ann")
         await cue.settle()  # the user's memories have the quotes before a model reads them
         assert (await current(cue))[1] >= {*STATED}
@@ -69,12 +73,15 @@ async def test_a_model_ends_and_merges_quotes_and_a_restore_undoes_it(tmp_path):
         reasons = {each.event: each.output_summary for each in records}
         assert (reasons["end"], reasons["merge"]) == ("Ann moved to Berlin.", "Both are about the dog.")
         [refused] = [each.input_context["dropped"] for each in records if each.event == "answer"]
-        assert [each.partition(" ")[0] for each in refused] == ["ended[1]", "ended[2]", "merged[1]"]
+        assert [each.partition(" ")[0] for each in refused] == [
+            *(f"ended[{place}]" for place in range(1, 5)),
+            "merged[1]",
+        ]
         ended = {each.text: each.id for each in (await cue.memory.items("c", user="ann", ended=True)).items}
         restored = await cue.memory.restore(f"item:c:{ended[STATED[0]]}", user="ann")
         assert (restored.text, restored.valid_to) == (STATED[0], None)
         places = {each.text: each.id for each in (await cue.memory.list(user="ann", ended=True)).items}
-        assert (await cue.memory.restore(places[STATED[1]], user="ann")).valid_to is None
+        assert (await cue.memory.restore(places[split], user="ann")).text == split
         for texts in await current(cue):
             assert texts >= {*STATED, "I moved to Berlin."}
             assert MERGED not in texts
@@ -84,7 +91,7 @@ async def test_a_model_ends_and_merges_quotes_and_a_restore_undoes_it(tmp_path):
         clock.advance(600)
         await cue.settle()
         assert STATED[0] in (await current(cue))[0], "a model ends nothing that was restored"
-        assert [each.event for each in (await cue.audit.list(limit=50)).items].count("restore") == 2
+        assert [each.event for each in (await cue.audit.list(limit=50)).items].count("restore") == 2 + (split == MERGED)
 
 
 # ---- several people -------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Judge what a summarizing model claims: whose words support an item, and which quotes it may end or merge.
 
 A model may cite any post for any text, and may repeat a page, a tool or the assistant. So an item counts as a person's
-own statement only if their own, unquoted words in the posts that it cites contain its words.
+own statement only if what they state themselves in the posts that it cites contains its words: no quotation, no
+question and no hypothetical case.
 """
 
 import re
@@ -12,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.languages import Language, detect, language, words_of
-from cuebook.memory.quotes import own_words, sentences
+from cuebook.memory.quotes import assertions, own_words, read_signs
 from cuebook.memory.schema import MemoryAnswer
 from cuebook.memory.scopes import filed
 from cuebook.memory.supersede import LETTERS, nearest
@@ -107,14 +108,24 @@ def act(
 
 
 def _ended(quotes: Sequence[Item], lines: Sequence[Line]) -> Item | None:
-    """Return a quote as ended by later posts of its own speaker, None without one."""
+    """Return a quote as ended by what its own speaker stated later, None without it. Health needs a word in common."""
     for quote in quotes:
+        lists = language(detect(quote.text))
+        words = lists.content(quote.text) if read_signs(quote.text, lists)["health"] else []
         own = (
             line for line in lines if _voice(line) == quote.trust and (not quote.voice or line.speaker == quote.voice)
         )
-        later = [line.when for line in own if line.seq > quote.seq]
+        later = [line.when for line in own if line.seq > quote.seq and _denies(assertions(line.text), words, lists)]
         return replace(quote, valid_to=max(*later, quote.valid_from)) if later else None
     return None
+
+
+def _denies(stated: Sequence[str], words: Sequence[str], lists: Language) -> bool:
+    """Return whether statements may end a quote: there is one, and one of the words occurs if there are any."""
+    spoken = [word for each in stated for word in lists.content(each)]
+    return bool(stated) and (
+        not words or any(_same_word(one, other, spaced=lists.spaced) for one in words for other in spoken)
+    )
 
 
 def _merged(quotes: Sequence[Item], text: str) -> Item | None:
@@ -125,11 +136,13 @@ def _merged(quotes: Sequence[Item], text: str) -> Item | None:
         if normal(each.text) == normal(text):
             return each
     newest = max(quotes, key=lambda each: (each.seq, each.valid_from))
+    category = max(quotes, key=lambda each: each.weight).category
     if not supports([each.text for each in quotes], text):
         return None
     return replace(
         newest,
-        id=item_id(newest.category, text, newest.voice),
+        id=item_id(category, text, newest.voice),
+        category=category,
         text=text,
         sources=tuple(dict.fromkeys(source for each in quotes for source in each.sources)),
         subject=subject_of(text),
@@ -221,8 +234,7 @@ class _Evidence:
                 quotes = [each for each in self.held.get(post, ()) if each.trust == trust]
                 own += [each.text for each in quotes if trust == "user" or each.speaker == speaker]
             elif _voice(line) == trust and (trust == "user" or line.speaker == speaker):
-                text = own_words(line.text)
-                own += sentences(text, language(detect(text)))
+                own += assertions(line.text)
         return own
 
     def _origin(self, post: str) -> Trust:

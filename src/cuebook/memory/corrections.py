@@ -41,6 +41,11 @@ def restoration_of(conversation: str, item: Item) -> Correction:
     return Correction(conversation=conversation, posts=item.sources, marks=(), text=item.text)
 
 
+def kept_name(name: str, text: str) -> str:
+    """Return the name of a memory after its text was corrected, "" if the text no longer has it."""
+    return name if name.casefold() in text.casefold() else ""
+
+
 def restored(items: Sequence[Item], corrections: Sequence[Correction], *, since: int, now: float) -> list[Item]:
     """Return the items after restorations later than number `since`: if a restored item was merged, the merged item
     ends, and all its parts are current again.
@@ -48,9 +53,9 @@ def restored(items: Sequence[Item], corrections: Sequence[Correction], *, since:
     texts = {normal(each.text) for each in corrections if each.no > since and each.text and not each.marks}
     current = {each.id: each for each in items if each.valid_to is None}
     ended = [each for each in items if each.valid_to is not None]
-    undone = {each.superseded_by for each in ended if normal(each.text) in texts and _is_part(each, current)}
+    undone = {each.superseded_by for each in ended if normal(each.text) in texts and is_part(each, current)}
     back = {each.id for each in ended if normal(each.text) in texts}
-    back |= {each.id for each in ended if each.superseded_by in undone and _is_part(each, current)}
+    back |= {each.id for each in ended if each.superseded_by in undone and is_part(each, current)}
     return [
         replace(each, valid_to=None, superseded_by=None)
         if each.id in back
@@ -61,7 +66,7 @@ def restored(items: Sequence[Item], corrections: Sequence[Correction], *, since:
     ]
 
 
-def _is_part(item: Item, current: Mapping[str, Item]) -> bool:
+def is_part(item: Item, current: Mapping[str, Item]) -> bool:
     """Return whether the item that superseded another is its merged form, which has its sources."""
     merged = current.get(item.superseded_by or "")
     return merged is not None and set(item.sources) <= set(merged.sources)
@@ -124,6 +129,7 @@ def _said(item: Item, corrections: Sequence[Correction], *, news: bool) -> Item 
         return replace(
             item,
             text=each.text,
+            name=kept_name(item.name, each.text),
             subject=subject_of(each.text),
             trust="user",
             confidence=1.0,

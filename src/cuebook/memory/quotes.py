@@ -65,6 +65,24 @@ _SKIPPED: Final = re.compile(
     r"|\[image:[^\]\n]*\]",
     re.DOTALL | re.MULTILINE,
 )
+_SENDER: Final = (
+    "from|to|cc|date|sent|reply-to|von|an|datum|gesendet|de|para|fecha|enviado|à|envoyé|"
+    "差出人|宛先|送信日時|日時|发件人|寄件者|收件人|日期|发送时间"
+)
+_SUBJECT: Final = "subject|betreff|asunto|objet|件名|主题|主旨"
+_LABEL: Final = r"[ \t]*\**[ \t]*[:：]"
+#: Pasted mail: several header lines, one of them a subject or an address, and everything after them.
+_HEADER: Final = rf"(?:{_SENDER}|{_SUBJECT}){_LABEL}"
+_MAIL: Final = re.compile(
+    rf"^[ \t*]*(?=(?:(?:{_SENDER}){_LABEL}[^\n]*\n[ \t*]*){{0,6}}"
+    rf"(?:(?:{_SUBJECT}){_LABEL}|(?:{_SENDER}){_LABEL}[^\n]*@))"
+    rf"{_HEADER}[^\n]*\n[ \t*]*{_HEADER}.*\Z",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+#: The beginning of a sentence up to a colon: "My sister says:".
+_REPORT: Final = re.compile(r"[^:：]{2,}(?::(?=\s)|：)")
+#: The end of a task such as "Translate this:", and the material after it.
+_MATERIAL: Final = re.compile(r"(?:^|[.!?。！？\n])(?P<task>[^.!?:：。！？\n]{2,200})(?::(?=\s)|：)", re.MULTILINE)
 _FENCE: Final = re.compile(
     r"</?\s*(?:recalled|recall|memory|memories|cuebook|retrieved)[\w:-]*[^>\n]{0,200}>|\[\[?/?(?:recalled|memory|cuebook)\b",
     re.IGNORECASE,
@@ -113,11 +131,11 @@ def _of_post(line: Line, question: str) -> list[Item]:
         own = _QUOTATION.sub(" ", sentence)
         signs, words = read_signs(own, lists), _count_words(own, lists)
         opening = lists.signs(opening_of(own, lists))
-        asks = sentence.endswith(("?", "？")) or (opening["question"] > 0 and not signs["self"] and not signs["date"])
+        asks = sentence.endswith(("?", "？")) or _asks(own, signs, lists)
         kept = signs["remember"] or signs["rule"] or (signs["self"] and signs["health"])
         signs["request"] = opening["request"]
-        if signs["fiction"] and (asks or signs["request"] or signs["self"]) and not signs["health"]:
-            break  # the rest of the post is the story
+        if _tells_story(signs, asks=asks, request=signs["request"] > 0):
+            break
         if _is_hypothetical(signs, stated=bool(kept or asks)):
             previous = ""
             continue
@@ -245,9 +263,22 @@ def _pieces(sentence: str) -> Iterator[str]:
 
 
 def stated(text: str) -> str:
-    """Return a post's own statements: without code, quoted lines, logs, JSON, forwarded mail, or recalled memory."""
+    """Return a post's own statements: without code, quoted lines, logs, JSON, mail, recalled memory, or the material
+    of a task ("Translate this: …").
+    """
     text = text[:READ]
-    return "" if _FENCE.search(plain(text)) else _elide(_SKIPPED.sub("\n", text), _SEVERAL_SENTENCES)
+    if _FENCE.search(plain(text)):
+        return ""
+    return _elide(_without_material(_MAIL.sub("\n", _SKIPPED.sub("\n", text))), _SEVERAL_SENTENCES)
+
+
+def _without_material(text: str) -> str:
+    """Return a text up to the colon after a task such as "Translate this"."""
+    for match in _MATERIAL.finditer(text):
+        task = match["task"]
+        if language(detect(task)).signs(task)["material"]:
+            return text[: match.end()]
+    return text
 
 
 def without_quotations(text: str) -> str:
@@ -268,6 +299,36 @@ def _elide(text: str, kind: re.Pattern[str]) -> str:
 def own_words(text: str) -> str:
     """Return a post's own statements without the quotations in them."""
     return without_quotations(stated(text))
+
+
+def assertions(text: str) -> list[str]:
+    """Return the own sentences of a post that state something as a fact: no questions, hypothetical cases or stories,
+    and nothing of a sentence after "she said:".
+    """
+    text = own_words(text)
+    lists = language(detect(text))
+    results: list[str] = []
+    for sentence in sentences(text, lists):
+        signs = read_signs(sentence, lists)
+        asks = _asks(sentence, signs, lists)
+        if _tells_story(signs, asks=asks, request=lists.signs(opening_of(sentence, lists))["request"] > 0):
+            break
+        if asks or signs["conditional"]:
+            continue
+        before = _REPORT.match(sentence)
+        results.append(before[0] if before and lists.signs(before[0])["reported"] else sentence)
+    return results
+
+
+def _asks(sentence: str, signs: Counter[str], lists: Language) -> bool:
+    """Return whether a sentence is a question, by its mark or its first words."""
+    question = lists.signs(opening_of(sentence, lists))["question"] > 0
+    return sentence.endswith(("?", "？")) or (question and not signs["self"] and not signs["date"])
+
+
+def _tells_story(signs: Counter[str], *, asks: bool, request: bool) -> bool:
+    """Return whether a story begins, which is the rest of a post."""
+    return bool(signs["fiction"] and (asks or request or signs["self"]) and not signs["health"])
 
 
 def _question(line: Line) -> str:

@@ -25,6 +25,14 @@ MAX_TAG: Final = 100
 _NO_TEXT: Final = ("source", "sources", "confidence", "status", "id", "category")
 #: A post's number: in an id such as `post-000012`, or in a citation such as `12`, `#12` or `turn 12`.
 _NUMBERED: Final = re.compile(r"(\D{0,40}?)0*(\d{1,9})")
+#: What a citation calls a post: the number after it is a post's own, or its place.
+_NOUNS: Final = frozenset(
+    ("", "post", "posts", "turn", "turns", "message", "msg", "source", "line", "id", "no", "number")
+)
+#: Characters around a citation.
+_AROUND: Final = " \t\n[](){}<>\"'`#.:"
+#: A citation at the end of a text: "… (u7)".
+_CITED: Final = re.compile(r"\s*[(\[]([^()\[\]]{1,200})[)\]][.\s]*\Z")
 #: Least characters of a part of an id that cites its post.
 _PART: Final = 6
 #: The last characters of sentences.
@@ -90,7 +98,7 @@ MEMORY_SCHEMA: Final[dict[str, Any]] = {
 
 
 class MemoryAnswer(Struct, frozen=True, kw_only=True):
-    """A model's summary and `memory_json`, with the reason of each item that was dropped.
+    """A model's summary, `cut` if it was too long, and `memory_json`, with the reason of each item that was dropped.
 
     `ended` are quotes that a later post made untrue: `id`, `sources`, `reason`. `merged` are quotes (`sources`) that
     one text replaces: `text`, `reason`.
@@ -99,6 +107,7 @@ class MemoryAnswer(Struct, frozen=True, kw_only=True):
     summary: str
     memory: dict[str, Any]
     dropped: tuple[str, ...] = ()
+    cut: bool = False
     ended: tuple[dict[str, Any], ...] = ()
     merged: tuple[dict[str, Any], ...] = ()
 
@@ -114,7 +123,9 @@ def parse_answer(
     to what the items leave of `max_tokens`, at least half of it.
     """
     answer = read_object(text)
-    raw = answer.get("memory_json")
+    raw = answer.get("memory_json", answer)
+    if raw is answer and not {*CATEGORIES} & {*answer}:  # under another key
+        raw = next((each for each in answer.values() if isinstance(each, dict)), answer)
     raw = read_object(raw) if isinstance(raw, str) else raw if isinstance(raw, dict) else answer
     memory: dict[str, Any] = {category: [] for category in CATEGORIES}
     cited, dropped = _Citations(posts, known), list[str]()
@@ -129,13 +140,15 @@ def parse_answer(
                 dropped.append(f"memory_json.{category}[{place}] {why}")
     tags = [_text(tag)[:MAX_TAG] for tag in _listed(raw.get("tags"))]
     memory["tags"] = list(dict.fromkeys(filter(None, tags)))[:MAX_TAGS]
-    summary = "\n".join(filter(None, map(_text, _listed(answer.get("summary_markdown")))))
+    summary = "\n".join(filter(None, map(_text, _listed(answer.get("summary_markdown", answer.get("summary"))))))
     ended, merged = (_read_actions(answer.get(name), cited) for name in ("ended", "merged"))
     if not any((*(memory[category] for category in CATEGORIES), ended, merged)) and (dropped or not summary):
         raise InvalidInput("; ".join(dropped) or "no summary_markdown and no items", where="answer")
     room = max(max_tokens - count(compact(memory)), max_tokens // 2)
-    summary = _cut(summary, room, count)
-    return MemoryAnswer(summary=summary, memory=memory, dropped=tuple(dropped), ended=ended, merged=merged)
+    short = _cut(summary, room, count)
+    return MemoryAnswer(
+        summary=short, memory=memory, dropped=tuple(dropped), cut=short != summary, ended=ended, merged=merged
+    )
 
 
 def _listed(value: Any) -> list[Any]:
@@ -160,8 +173,14 @@ def _read_item(category: Category, value: Any, cited: "_Citations") -> dict[str,
     result: dict[str, Any] = {name: each[:MAX_TEXT] for name, each in item.items()}
     if category == "facts" and (confidence := _share(raw.get("confidence"))) is not None:
         result["confidence"] = confidence
-    sources = [each for name in ("sources", "source") for each in _listed(raw.get(name))]
-    return result | {"sources": cited.resolve(sources) if text else []}
+    sources = cited.resolve(each for name in ("sources", "source") for each in _listed(raw.get(name)))
+    if not sources:  # another key, or the text itself, may cite posts by their ids
+        others = (each for name, value in raw.items() if name != key for each in _listed(value))
+        sources = cited.resolve(others, exact=True)
+    if not sources and (match := _CITED.search(text)):
+        sources = cited.resolve([match[1]], exact=True)
+        result |= {key: text[: match.start()][:MAX_TEXT]} if sources else {}
+    return result | {"sources": sources if result[key] else []}
 
 
 def _read_actions(value: Any, cited: "_Citations") -> tuple[dict[str, Any], ...]:
@@ -193,33 +212,50 @@ class _Citations:
     def __init__(self, posts: Sequence[str], known: Collection[str]) -> None:
         self._posts = posts
         self._ids = {each.casefold(): each for each in (*known, *posts)}
-        numbered = [(match, each) for each in (*known, *posts) if (match := _NUMBERED.fullmatch(each))]
-        shown = set(posts)
-        own = [(match, each) for match, each in numbered if each in shown]
-        self._numbers = {int(match[2]): each for match, each in own}
-        self._others = {match[1] for match, _ in numbered} - {match[1] for match, _ in own}
+        self._prefixes: set[str] = set()
+        self._numbers: dict[tuple[str, int], str] = {}
+        several = set[int]()
+        for each in posts:
+            if match := _NUMBERED.fullmatch(each.casefold()):
+                number = int(match[2])
+                several |= {number} if ("", number) in self._numbers else set()
+                self._numbers |= {("", number): each, (match[1], number): each}
+        for each in (*known, *posts):
+            if match := _NUMBERED.fullmatch(each.casefold()):
+                self._prefixes.add(match[1])
+        for number in several:  # "3" is not the number of one post if there are u3 and a3
+            del self._numbers["", number]
 
-    def resolve(self, sources: Iterable[Any]) -> list[str]:
-        """Return the ids of cited posts, each once, in order."""
-        return list(dict.fromkeys(filter(None, map(self._post, self._parts(sources)))))
+    def resolve(self, sources: Iterable[Any], *, exact: bool = False) -> list[str]:
+        """Return the ids of cited posts, each once, in order; with `exact`, only those cited by their ids."""
+        found = (self._named(part) if exact else self._post(part) for part in self._parts(sources))
+        return list(dict.fromkeys(filter(None, found)))
 
     def _parts(self, sources: Iterable[Any]) -> Iterator[str]:
         for source in sources:
             value = source.get("id") if isinstance(source, dict) else source
             text = f"{value:g}" if isinstance(value, float) else _text(value)
-            yield from [text] if text.casefold() in self._ids else text.split(",")
+            yield from [text] if text.casefold() in self._ids else re.split("[,;]", text)
+
+    def _named(self, text: str) -> str | None:
+        """Return the post whose id a citation is, or contains as a word."""
+        words = (text, *text.split()) if len(text) <= MAX_TEXT else (text,)
+        found = {post for word in words if (post := self._ids.get(word.strip(_AROUND).casefold())) is not None}
+        return found.pop() if len(found) == 1 else None
 
     def _post(self, text: str) -> str | None:
-        text = text.strip(" \t\n[]()<>{}\"'`#.")
-        if (post := self._ids.get(text.casefold())) is not None:
+        if (post := self._named(text)) is not None:
             return post
+        text = text.strip(_AROUND).casefold()
         if match := _NUMBERED.fullmatch(text):
-            if match[1] in self._others:  # the number of a quote, not of a post
+            prefix, number = match[1], int(match[2])
+            if prefix and prefix in self._prefixes:  # "u7" is the post u7 or none
+                return self._numbers.get((prefix, number))
+            if prefix.strip(" -_.:#") not in _NOUNS:
                 return None
-            number = int(match[2])
             place = self._posts[number - 1] if 0 < number <= len(self._posts) else None
-            return self._numbers.get(number, place)
-        found = [each for each in self._posts if len(text) >= _PART and text.casefold() in each.casefold()]
+            return self._numbers.get(("", number), place)
+        found = [each for each in self._posts if len(text) >= _PART and text in each.casefold()]
         return found[0] if len(found) == 1 else None
 
 

@@ -115,6 +115,45 @@ def test_random_ids_are_cited_by_place_or_by_a_part():
     assert found["facts"][0]["sources"] == [posts[1], posts[0]]
 
 
+@pytest.mark.parametrize(
+    ("sources", "ids"),
+    [
+        (["turn u2"], ["u2"]),
+        (["#U2."], ["u2"]),
+        (["u1; see a1"], ["u1", "a1"]),
+        ([3], ["u2"]),  # the third post: both u3 and a3 would be "3"
+        (["turn 3"], ["u2"]),
+        (["u9"], []),
+        (["zz2"], []),
+        (["q1"], []),
+    ],
+)
+def test_a_number_never_cites_a_post_with_another_id(sources, ids):
+    posts = ("u1", "a1", "u2", "a2", "u3", "a3")
+    text = json.dumps(answer(facts=[item(sources=sources), item(text="y", sources=["u1"])]))
+    found = parsed(text, posts=posts).memory["facts"]
+    assert [each["sources"] for each in found if each["text"] == "x"] == ([ids] if ids else [])
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"text": "I like tea.", "source_ids": ["p2"]},
+        {"text": "I like tea.", "evidence": "p2"},
+        "I like tea. (p2)",
+        {"text": "I like tea. [p2]", "sources": []},
+    ],
+)
+def test_another_key_or_the_text_itself_may_cite(raw):
+    assert parse(json.dumps(answer(facts=[raw])))["facts"] == [{"text": "I like tea.", "sources": ["p2"]}]
+
+
+def test_both_parts_may_have_another_key():
+    raw = answer(facts=[{"text": "I like tea.", "sources": ["p2"]}])
+    found = parsed(json.dumps({"summary": "- Tea", "memory": raw["memory_json"]}))
+    assert (found.summary, len(found.memory["facts"])) == ("- Tea", 1)
+
+
 def test_only_items_that_cite_no_post_are_dropped():
     facts = [item(), item(text="\0y", sources=["p9", "2024-01-05"]), "z", item(text=None), item(confidence=7), None]
     found = parsed(json.dumps(answer(facts=facts, todo=item(more=1), people=[item(notes=None)])))

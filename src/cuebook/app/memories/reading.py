@@ -31,7 +31,7 @@ from cuebook.engine.jobs.optimizer import analyze
 from cuebook.engine.turn.scene import correct_summary
 from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import MemoryQuery
-from cuebook.memory.corrections import corrected, correction_of, says
+from cuebook.memory.corrections import corrected, correction_of, is_part, says
 from cuebook.memory.judgement import ActionType
 from cuebook.memory.owner_memories import same
 from cuebook.memory.recall import Query
@@ -79,14 +79,14 @@ async def correct_item(
 
 
 async def ended_items(services: Services, scope: Scope, memory: Memory) -> list[tuple[str, Item]]:
-    """Return the ended items that state a memory, with their conversations."""
+    """Return the ended items that state a memory or were merged into it, with their conversations."""
     results: list[tuple[str, Item]] = []
     for conversation in sorted({each.conversation for each in memory.sources if each.conversation}):
         with suppress(NotFound):
             items = await services.store.items(scope, conversation, ended=True)
-            results += [
-                (conversation, each) for each in items if each.valid_to is not None and same(each.text, memory.text)
-            ]
+            merged = {each.id: each for each in items if each.valid_to is None and same(each.text, memory.text)}
+            ended = [each for each in items if each.valid_to is not None]
+            results += [(conversation, each) for each in ended if same(each.text, memory.text) or is_part(each, merged)]
     return results
 
 

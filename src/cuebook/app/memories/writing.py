@@ -32,7 +32,7 @@ from cuebook.engine.jobs.delivery import decay, deliver
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import MemoryQuery, PlaceChange
-from cuebook.memory.corrections import corrections_of, restoration_of
+from cuebook.memory.corrections import corrections_of, kept_name, restoration_of
 from cuebook.memory.owner_memories import FIRST, REPEAT, USE, memory_id, raised, same
 from cuebook.memory.recall import read_query
 from cuebook.memory.scopes import PROJECT
@@ -135,6 +135,7 @@ class MemoryWriting(MemoryReading):
             generation, old = await self._now(await self._own(memory, user=user, organization=organization))
             now = self._services.clock.now()
             name = _own_key(text) if old.name == _own_key(old.text) else old.name  # a text may be its own key
+            name = name if old.category in KNOWLEDGE else kept_name(old.name, text)
             new = replace(old, name=name, text=text, trust="user", confidence=1.0, written=True, used_at=now)
             gone, same_text = list[Memory](), memory_id(old.place, old.category, text)
             if old.category not in KNOWLEDGE and same_text != old.id:
@@ -166,7 +167,8 @@ class MemoryWriting(MemoryReading):
         caller: CallerOf = OWNER,
         idempotency_key: IdempotencyKey = None,
     ) -> StoredMemory:
-        """Undo that a model ended or merged a memory. A merged memory is split into all its parts again.
+        """Undo that a model ended or merged a memory. A merged memory is split into all its parts again; name it or
+        one of them.
 
         No model ends it again. Raises NotFound, Denied, and Conflict if no model ended the memory.
         """
@@ -217,9 +219,11 @@ class MemoryWriting(MemoryReading):
         category, key, value = values
         own, now = memory_id(place, category, key), self._services.clock.now()
         store = self._services.store.memories
-        generation, _ = await store.place(Scope(), place, near=())
+        is_text = key == _own_key(value)  # a memory by its text; a correction keeps its id and changes its text
+        generation, alike = await store.place(Scope(), place, near=[value] if is_text else ())
         memories = await store.get(Scope(), own, places=[place])
-        before = memories[0] if memories else None
+        twins = (each for each in alike if each.valid_to is None and each.written and same(each.text, value))
+        before = next(twins, None) or (memories[0] if memories else None)
         sure = FIRST if confidence is None else confidence
         fresh = Memory(
             id=own, kind=place.kind, owner=place.id, category=category, name=key, text=value, confidence=sure,

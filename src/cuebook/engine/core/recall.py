@@ -208,7 +208,7 @@ def memory_line(hit: Hit, zone: tzinfo) -> str:
 def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
     text = said_of(memory)
     conversations = {each.conversation for each in memory.sources if memory.place.kind != "organization"}
-    after = f"memory:{memory.ended_by}" if memory.ended_by else None
+    after = memory.ended_by or None
     return Hit(
         memory_id=memory.id,
         kind="knowledge" if memory.category in KNOWLEDGE else "item",

@@ -346,7 +346,12 @@ async def _by_model(
     if dropped:
         why = services.writer.clean("; ".join(dropped))
         log.warning("Dropped %d items of model %s: %s", len(dropped), model.name, why)
-    answers = answered(services, [record], answer.text, context={"outcome": answer.outcome, "dropped": dropped})
+    context = {
+        "outcome": "repaired" if dropped or answer.value.cut else answer.outcome,
+        "dropped": dropped,
+        **({"summary": "cut at a sentence"} if answer.value.cut else {}),
+    }
+    answers = answered(services, [record], answer.text, context=context)
     return derived, (record, *answers, *_action_records(services, summarized, instruction, actions))
 
 
