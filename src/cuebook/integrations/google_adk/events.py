@@ -1,7 +1,5 @@
 """The parts that ADK's sessions and memory share: names, and events as posts."""
 
-from urllib.parse import quote
-
 from google.adk.events.event import Event
 from google.genai import types
 
@@ -10,11 +8,6 @@ from cuebook.records.conversation import Part, Role
 
 #: The beginning of the names of conversations and of the places of documents.
 FRAMEWORK = "google_adk"
-
-
-def named(name: str) -> str:
-    """Return a name of a place, which is never empty and has no control character."""
-    return "/" + quote(name, safe="")
 
 
 def posted(event: Event, *parts: Part, name: str) -> Posted:

@@ -15,9 +15,17 @@ from google.genai import types
 from cuebook.app.cuebook import Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import NotFound
-from cuebook.integrations.connection import Connection, conversation_id, conversation_ids, documents_in, posts_of
-from cuebook.integrations.google_adk.events import FRAMEWORK, named, posted, text_of
-from cuebook.records.conversation_answers import PostEntry
+from cuebook.integrations.connection import (
+    Connection,
+    conversation_id,
+    conversation_ids,
+    copy_of,
+    documents_in,
+    place_name,
+    posts_of,
+    rewrite,
+)
+from cuebook.integrations.google_adk.events import FRAMEWORK, posted, text_of
 from cuebook.records.document import DocumentChange
 from cuebook.records.memory import Hit
 
@@ -76,14 +84,14 @@ class CuebookMemoryService(Connection, BaseMemoryService):
     ) -> None:
         """Store events that are new; with `whole`, delete the session's others."""
         place = conversation_id(FRAMEWORK, "memory", app, user, session)
-        deleted = {each.key for each in await documents_in(cue, (*_DELETED, named(app)), user=user)}
+        deleted = {each.key for each in await documents_in(cue, (*_DELETED, place_name(app)), user=user)}
         posts: dict[str, Posted] = {}
         for each in events:
             if text_of(each.content) and each.id not in deleted:
                 posts.setdefault(each.id, posted(each, name=each.id))
         stored = [each.id for each in await posts_of(cue, place, user=user)]
         if whole and stored != [*posts][: len(stored)]:
-            await _rewrite(cue, place, [*posts.values()], user=user)
+            await rewrite(cue, place, [*posts.values()], user=user)
         elif new := [post for name, post in posts.items() if name not in stored]:
             await cue.append(place, new, user=user)
 
@@ -91,12 +99,12 @@ class CuebookMemoryService(Connection, BaseMemoryService):
         key = f"{app}/{entry.id}" if entry.id else None
         memory = await cue.memory.add(text_of(entry.content), key=key, user=user)
         value = entry.model_dump(mode="json", exclude={"content", "id"}, exclude_none=True)
-        change = DocumentChange(space=(*_MEMORIES, named(app)), key=memory.id, value=value)
+        change = DocumentChange(space=(*_MEMORIES, place_name(app)), key=memory.id, value=value)
         await cue.documents.put([change], user=user)
 
     async def _search(self, cue: Cuebook, app: str, user: str, query: str) -> list[MemoryEntry]:
         beginning = conversation_id(FRAMEWORK, "memory", app, user, "")
-        explicit = {each.key: each.value for each in await documents_in(cue, (*_MEMORIES, named(app)), user=user)}
+        explicit = {each.key: each.value for each in await documents_in(cue, (*_MEMORIES, place_name(app)), user=user)}
         found: list[MemoryEntry] = []
         for hit in await cue.memory.search(query, user=user, limit=_HITS):
             if hit.memory_id in explicit:
@@ -109,7 +117,7 @@ class CuebookMemoryService(Connection, BaseMemoryService):
         return found
 
     async def _delete(self, cue: Cuebook, app: str, user: str, memory: str) -> None:
-        space = (*_MEMORIES, named(app))
+        space = (*_MEMORIES, place_name(app))
         places = [each.space for each in await documents_in(cue, _MEMORIES, user=user) if each.key == memory]
         if space not in places:
             await self._delete_event(cue, app, user, memory)
@@ -122,25 +130,11 @@ class CuebookMemoryService(Connection, BaseMemoryService):
     async def _delete_event(self, cue: Cuebook, app: str, user: str, event: str) -> None:
         for place in await conversation_ids(cue, conversation_id(FRAMEWORK, "memory", app, user, ""), user=user):
             posts = await posts_of(cue, place, user=user)
-            rest = [_copy(each) for each in posts if each.id != event]
+            rest = [copy_of(each) for each in posts if each.id != event]
             if len(rest) < len(posts):
-                change = DocumentChange(space=(*_DELETED, named(app)), key=event, value={})
+                change = DocumentChange(space=(*_DELETED, place_name(app)), key=event, value={})
                 await cue.documents.put([change], user=user)
-                await _rewrite(cue, place, rest, user=user)
-
-
-async def _rewrite(cue: Cuebook, conversation: str, posts: Sequence[Posted], *, user: str) -> None:
-    """Replace the posts of a conversation. The old ones are erased."""
-    with suppress(NotFound):
-        await cue.conversations.delete(conversation, user=user)
-    if posts:
-        await cue.append(conversation, posts, user=user)
-
-
-def _copy(post: PostEntry) -> Posted:
-    return Posted(
-        sender=post.sender, role=post.role, message=post.message, id=post.id, created_at=float(post.created_at)
-    )
+                await rewrite(cue, place, rest, user=user)
 
 
 def _entry(hit: Hit, text: str, known: Mapping[str, Any]) -> MemoryEntry:

@@ -20,8 +20,15 @@ from google.adk.sessions.state import State
 from cuebook.app.cuebook import Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import NotFound
-from cuebook.integrations.connection import Connection, conversation_id, conversation_ids, documents_in, posts_of
-from cuebook.integrations.google_adk.events import FRAMEWORK, named, posted
+from cuebook.integrations.connection import (
+    Connection,
+    conversation_id,
+    conversation_ids,
+    documents_in,
+    place_name,
+    posts_of,
+)
+from cuebook.integrations.google_adk.events import FRAMEWORK, posted
 from cuebook.records.conversation import Part
 from cuebook.records.document import Document, DocumentChange
 
@@ -67,7 +74,7 @@ class CuebookSessionService(Connection, BaseSessionService):
         await self._await(lambda cue: self._delete(cue, app_name, user_id, session_id.strip()))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        found = await self._await(lambda cue: documents_in(cue, (*_USER_STATE, named(app_name)), user=user_id))
+        found = await self._await(lambda cue: documents_in(cue, (*_USER_STATE, place_name(app_name)), user=user_id))
         return _state(found)
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -85,7 +92,7 @@ class CuebookSessionService(Connection, BaseSessionService):
         if not (await cue.append(place, [first], user=session.user_id)).stored:
             msg = f"Session with id {session.id} already exists."
             raise AlreadyExistsError(msg)
-        state_of = (*_SESSION_STATE, named(session.app_name), named(session.id))
+        state_of = (*_SESSION_STATE, place_name(session.app_name), place_name(session.id))
         await cue.documents.delete(state_of, user=session.user_id)  # a forget of only the conversation leaves it
         await _save(cue, session, state)
         session.state = await _merged(cue, session.app_name, session.user_id, session.id)
@@ -122,7 +129,7 @@ class CuebookSessionService(Connection, BaseSessionService):
     async def _delete(self, cue: Cuebook, app: str, user: str, session: str) -> None:
         with suppress(NotFound):
             await cue.conversations.delete(conversation_id(FRAMEWORK, "sessions", app, user, session), user=user)
-        await cue.documents.delete((*_SESSION_STATE, named(app), named(session)), user=user)
+        await cue.documents.delete((*_SESSION_STATE, place_name(app), place_name(session)), user=user)
 
     async def _append(self, cue: Cuebook, session: Session, event: Event) -> bool:
         """Store an event and its changes of state. Return whether it is new."""
@@ -146,8 +153,8 @@ class CuebookSessionService(Connection, BaseSessionService):
 
 async def _save(cue: Cuebook, session: Session, state: dict[str, Any]) -> None:
     """Store values of the state, each in a document of its own. Values of the invocation are left out."""
-    app, found = named(session.app_name), extract_json_safe_state_delta(state)
-    own = [_change((*_SESSION_STATE, app, named(session.id)), *each) for each in found["session"].items()]
+    app, found = place_name(session.app_name), extract_json_safe_state_delta(state)
+    own = [_change((*_SESSION_STATE, app, place_name(session.id)), *each) for each in found["session"].items()]
     own += [_change((*_USER_STATE, app), *each) for each in found["user"].items()]
     if own:
         await cue.documents.put(own, user=session.user_id)
@@ -165,7 +172,7 @@ def _state(documents: Sequence[Document], prefix: str = "") -> dict[str, Any]:
 
 async def _merged(cue: Cuebook, app: str, user: str, session: str) -> dict[str, Any]:
     """Return the state of a session with that of its app and of its user."""
-    own = await documents_in(cue, (*_SESSION_STATE, named(app), named(session)), user=user)
-    shared = await documents_in(cue, (*_APP_STATE, named(app)))
-    users = await documents_in(cue, (*_USER_STATE, named(app)), user=user)
+    own = await documents_in(cue, (*_SESSION_STATE, place_name(app), place_name(session)), user=user)
+    shared = await documents_in(cue, (*_APP_STATE, place_name(app)))
+    users = await documents_in(cue, (*_USER_STATE, place_name(app)), user=user)
     return _state(own) | _state(shared, State.APP_PREFIX) | _state(users, State.USER_PREFIX)
