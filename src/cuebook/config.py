@@ -110,6 +110,8 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     profile: str = ""  # overrides the file's defaultProfile
     recall: bool = True  # search earlier messages for each query
     recall_hits: Annotated[int, Meta(ge=0, le=200)] = 12  # most messages that are recalled
+    recall_model: str = ""  # model that rewrites queries of searches and reranks their results; "" = none
+    recall_timeout_s: Timeout = 3.0  # longest wait of a search for it; after that, the search uses no model
     #: Share what a user says with their other conversations. named: for requests to /v1 that name their user
     user: bool | Literal["named"] = "named"
     persona: bool = False  # the same, for one persona only

@@ -48,7 +48,8 @@ _STATE: Final = (".prompts", ".sync")
 #: Settings with which a restored project is opened: it calls no model and writes nothing outside of its folder.
 _QUIET: Final = {
     "model.provider": "none", "work.model": "none", "embedder.provider": "none", "upstream.url": "",
-    "prompts.autopush": False, "logs.prompts": "", "memory.sink": "", "experience.selection": "off",
+    "prompts.autopush": False, "logs.prompts": "", "memory.sink": "", "memory.recall_model": "",
+    "experience.selection": "off",
 }  # fmt: skip
 
 

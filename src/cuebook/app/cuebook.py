@@ -267,8 +267,8 @@ class Cuebook:
                 closing.push_async_callback(self._logs.drain)
             closing.push_async_callback(keep_mirror, services, closing=True)
             for each in (
-                self._upstream, services.embedder, services.experience_model, services.work_model, self._models,
-                services.model,
+                self._upstream, services.embedder, services.experience_model, services.recall_model,
+                services.work_model, self._models, services.model,
             ):  # fmt: skip
                 if each is not None:
                     closing.push_async_callback(each.aclose)

@@ -38,6 +38,7 @@ from cuebook.app.reports.prices import load_prices
 from cuebook.config import Config
 from cuebook.engine.core.conversation_items import items_at_head, line_of
 from cuebook.engine.core.recall import embed_query
+from cuebook.engine.core.recall_model import CANDIDATES, search_with_model
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.delivery import deliver
 from cuebook.errors import Denied, InvalidInput, NotFound
@@ -125,6 +126,40 @@ class Memories(MemoryWriting, PersonalData, Forgetting):
         """
         refuse(check_known("scope", (("scopes", each) for each in scopes or ()), SCOPES))
         zone = await zone_of(self._services, conversation, user=user, time_zone=time_zone)
+        most = limit if token_budget is None else MOST_HITS
+        search = partial(
+            self._found,
+            conversation=conversation,
+            user=user,
+            persona=persona,
+            organization=organization,
+            scopes=scopes,
+            as_of=as_of,
+            limit=limit,
+            most=most if self._services.recall_model is None else max(most, CANDIDATES),
+            min_share=min_share,
+            zone=zone,
+        )
+        hits = await search_with_model(self._services, query, search, conversation=conversation or "")
+        hits = [replace(hit, day=datetime.fromtimestamp(hit.timestamp, zone).date().isoformat()) for hit in hits]
+        return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
+
+    async def _found(
+        self,
+        query: str,
+        *,
+        conversation: str | None,
+        user: str | None,
+        persona: str | None,
+        organization: str | None,
+        scopes: Sequence[str] | None,
+        as_of: float | None,
+        limit: int,
+        most: int,
+        min_share: float,
+        zone: tzinfo,
+    ) -> Sequence[Hit]:
+        """Return the memories and posts that match a query, best first, without a model."""
         dense = await embed_query(self._services, query)
         now = self._services.clock.now()
         known: Sequence[Hit] = ()
@@ -142,15 +177,12 @@ class Memories(MemoryWriting, PersonalData, Forgetting):
         posts: Sequence[Hit] = ()
         place = conversation if scopes is None or "conversation" in scopes else None
         if place is not None or scopes is None or "user" in scopes:
-            most = limit if token_budget is None else MOST_HITS
             posts = await self._posts(
                 query, dense, place, user=user, as_of=as_of, zone=zone, most=most, least=min_share
             )
         # a memory derived from a post ranks before the post
         hits = sorted([*known, *posts], key=lambda each: -each.score) if known else posts
-        hits = [hit for hit in hits if hit.score >= min_share * hits[0].score]
-        hits = [replace(hit, day=datetime.fromtimestamp(hit.timestamp, zone).date().isoformat()) for hit in hits]
-        return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
+        return [hit for hit in hits if hit.score >= min_share * hits[0].score]
 
     async def _posts(
         self,

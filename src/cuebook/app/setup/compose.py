@@ -102,6 +102,7 @@ def compose(
     embedder = check_numpy(embedder or embedder_of(config))
     settings = _settings(config, methods_of(methods), model=model, embedder=embedder, key=key)
     experience_model = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
+    recall_model = recall_model_of(config, model=model, upstream=upstream)
     failpoints = Failpoints.from_environment()
     secrets, synchronous = config.settings.secrets, config.settings.store.synchronous
     # the store comes last, so that an error above leaves no file open
@@ -113,6 +114,7 @@ def compose(
         model=model,
         work_model=work_model,
         experience_model=experience_model,
+        recall_model=recall_model,
         embedder=embedder,
         analyzers=methods,
         clock=clock or SystemClock(),
@@ -192,6 +194,14 @@ def experience_model_of(
         msg = 'experience.selection: "model" needs a model. Set model.provider, or experience.selection = "auto".'
         raise InvalidInput(msg, where="experience.selection")
     return work_model or model
+
+
+def recall_model_of(config: Config, *, model: Model, upstream: Upstream | None) -> Model | None:
+    """Return the model that helps searches, None if none is set. Raises InvalidInput."""
+    name = config.settings.memory.recall_model
+    if not name:
+        return None
+    return model if name == model.name else _named(config, name, upstream, where="memory.recall_model")
 
 
 def _named(config: Config, name: str, upstream: Upstream | None, *, where: str) -> Model:

@@ -238,6 +238,7 @@ class Caches(Struct, kw_only=True):
     refused_passes: dict[tuple[str, str], tuple[int, int, str]] = field(default_factory=dict)
     lease_conflicts: int = 0  # turns that another request or process overtook, counted for the metrics
     late_ends: set[asyncio.Task[int]] = field(default_factory=set)  # store answers once the database answers again
+    recall_retry_at: float = 0.0  # when a recall model that failed is called again
     optimizer_idle_at: float = 0.0  # when the optimizer last found nothing due
     progress: dict[type, Any] = field(default_factory=dict)  # of background jobs, by its type
 
@@ -300,6 +301,7 @@ class Services(Struct, kw_only=True):
     caches: Caches = field(default_factory=Caches)
     embedder: Embedder | None = None
     experience_model: Model | None = None  # selects among experiences; None = by words and meaning
+    recall_model: Model | None = None  # rewrites and ranks searches; None = without a model
     # methods of sentiment by name, except `llm`
     analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)
     cost_of: Callable[[str, Usage], dict[str, float]] = lambda *_: {}  # of a call of a model, by currency
