@@ -2,8 +2,8 @@
 
     python scripts/docs_reference.py FOLDER
 
-The script writes `commands.md`, `settings.md`, `routes.md`, `errors.md` and `design.md` to FOLDER and replaces existing
-files. `scripts/docs` calls it before it builds the site.
+The script writes `python.md`, `commands.md`, `settings.md`, `routes.md`, `errors.md` and `design.md` to FOLDER and
+replaces existing files. `scripts/docs` calls it before it builds the site.
 """
 
 import ast
@@ -26,6 +26,9 @@ from cuebook.server import error_responses as problems
 from cuebook.server.app import create_app
 
 DESIGN = Path(__file__).resolve().parents[1] / "docs/design"
+#: A signature that is longer has one argument per line.
+WIDTH = 100
+EXAMPLES = Path(__file__).with_name("api_examples.py")
 #: Options that every command has. They are documented once.
 SHARED = ("--json", "--config", "-C")
 
@@ -42,6 +45,86 @@ def text(value: str | None) -> str:
     return "".join(
         each if each.startswith("`") else re.sub(r"([<>*_\[\]])", r"\\\1", each).replace("\n", " ") for each in pieces
     )
+
+
+# ---------------------------------------------------------------- Python API
+#: Methods of `Cuebook` and of its namespaces that only the server, the commands and other parts of Cuebook use.
+INTERNAL = {
+    "cuebook": {"aclose", "message", "open", "pass_through", "relay", "respond"},
+    "audit": {"mirror", "record_export", "verify_mirror"},
+    "memory": {"places"},
+    "prompt_sync": {"host", "hosted", "hosted_file", "summary"},
+    "prompts": {"check", "course", "edited", "family", "page", "project_scope", "restore", "store"},
+    "shadow": {"announce"},
+}
+
+
+def api() -> str:
+    """Return the page of the Python API: each method with its signature, arguments and an example."""
+    parts = [
+        (
+            "# Python API reference\n\nThe examples use `BlockingCuebook`, as `cue`. With `Cuebook`, write `await`"
+            " before each call, and `async for` where an example has `for`. They run in the tests on a project with a"
+            " conversation `trip` and a prompt `greeting`. [The guide](../python.md) shows how to open a project.\n"
+        )
+    ]
+    for namespace, examples in api_examples().items():
+        kind = class_of(namespace)
+        parts.append(
+            f"## {'cue' if namespace == 'cuebook' else f'cue.{namespace}'}\n\n"
+            + "\n\n".join(map(text, (inspect.getdoc(kind) or "").split("\n\n")))
+            + "\n"
+        )
+        for name, example in examples.items():
+            parts.append(method(namespace, name, getattr(kind, name), example))
+    return "\n".join(parts)
+
+
+def class_of(namespace: str) -> Any:
+    """Return the class of a namespace of `Cuebook`, or `Cuebook` itself."""
+    return Cuebook if namespace == "cuebook" else getattr(Cuebook, namespace).fget.__annotations__["return"]
+
+
+def api_examples() -> Mapping[str, Mapping[str, str]]:
+    """Return the examples of api_examples.py by namespace and method."""
+    source = EXAMPLES.read_text("utf-8")
+    found = {}
+    for each in ast.parse(source).body:
+        if isinstance(each, ast.FunctionDef) and each.name != "prepare":
+            body = inspect.cleandoc("\n".join([" ", *source.splitlines()[each.lineno : each.end_lineno]]))
+            pieces = re.split(r"^# (\w+)\n", body, flags=re.MULTILINE)
+            found[each.name] = dict(zip(pieces[1::2], pieces[2::2], strict=True))
+    return found
+
+
+def method(namespace: str, name: str, function: Any, example: str) -> str:
+    """Describe one method: signature, docstring, arguments with a description, example."""
+    signature, hints = inspect.signature(function), get_type_hints(function)
+    shown, rows = [], []
+    for each in signature.parameters.values():
+        if each.name not in ("self", "caller"):  # the server passes `caller`
+            notes = getattr(each.annotation, "__metadata__", ())
+            said = next((note.description for note in notes if isinstance(note, Meta)), "")
+            shown.append(each.replace(annotation=hints[each.name]))
+            rows += [(f"`{each.name}`", text(said))] if said else []
+    lines = [names(str(each)) for each in shown if each.kind is not each.KEYWORD_ONLY]
+    named = [names(str(each)) for each in shown if each.kind is each.KEYWORD_ONLY]
+    takes = ", ".join([*lines, *(["*", *named] if named else [])])
+    path = name if namespace == "cuebook" else f"{namespace}.{name}"
+    head = f"{path}({takes}) -> {names(inspect.formatannotation(hints['return']))}"
+    if len(head) > WIDTH:
+        wrapped = "".join(f"    {each},\n" for each in [*lines, *(["*", *named] if named else [])])
+        head = f"{path}(\n{wrapped}) -> {names(inspect.formatannotation(hints['return']))}"
+    parts = [f"### {path}\n", f"```python\n{head}\n```\n"]
+    parts += [text(each) + "\n" for each in inspect.cleandoc(function.__doc__ or "").split("\n\n")]
+    if rows:
+        parts.append(table(("argument", ""), rows))
+    return "\n".join([*parts, f"```python\n{example.strip()}\n```\n"])
+
+
+def names(code: str) -> str:
+    """Return code without the modules of its names."""
+    return re.sub(r"\b(?:cuebook|collections|typing|pathlib|datetime)(?:\.\w+)*\.(\w+)", r"\1", code)
 
 
 # ---------------------------------------------------------------- commands
@@ -237,6 +320,7 @@ def design() -> str:
 
 
 PAGES = {
+    "python.md": api,
     "commands.md": commands,
     "settings.md": settings,
     "routes.md": routes,
