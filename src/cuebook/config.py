@@ -206,6 +206,20 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     watchers_of_key: Watchers = 20  # most of them per API key
 
 
+class OidcConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Sign-in to the inspector with an OpenID Connect provider."""
+
+    issuer: str = ""  # URL of the provider; "" = sign in with an API key only
+    client_id: str = ""  # of this server at the provider
+    client_secret_env: str = "OIDC_CLIENT_SECRET"  # noqa: S105  # environment variable of the client's secret, if it has one
+    server_url: str = ""  # address of this server in browsers; default: http:// and the address that they call
+    scopes: str = "openid profile email"  # scopes to request, separated by spaces
+    user_claim: str = "sub"  # claim that names the user
+    role_claim: str = "groups"  # claim with a value, or a list of values, that determines the role; a.b = b within a
+    roles: str = ""  # roles of its values, the highest one counts, such as "cuebook-admins = admin; staff = editor"
+    session_hours: Annotated[float, Meta(gt=0, le=744)] = 8.0  # hours until a user must sign in again
+
+
 class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Redaction of secrets."""
 
@@ -238,6 +252,7 @@ class ConfigSections(Struct, frozen=True, forbid_unknown_fields=True):
     sync: SyncConfig = SyncConfig()
     learning: LearningConfig = LearningConfig()
     server: ServerConfig = ServerConfig()
+    oidc: OidcConfig = OidcConfig()
     secrets: SecretsConfig = SecretsConfig()
     retention: RetentionConfig = RetentionConfig()
 
@@ -364,12 +379,38 @@ def _problems(settings: ConfigSections) -> Iterator[tuple[tuple[str, ...], str]]
             yield (place,), f"{shown_url!r} is not a valid URL. Use one like http://127.0.0.1:8080/v1."
     if settings.upstream.shadow and not settings.upstream.url:
         yield ("upstream.shadow", "upstream.url"), "shadow mode needs an upstream. Set upstream.url or --upstream URL."
+    yield from _oidc_problems(settings.oidc)
     for code in languages_of(settings.embedder):
         if not re.fullmatch("[a-z]{2,3}", code):
             yield ("embedder.languages",), f'{code!r} is not a language code. Use codes like "en, de", or "" for any.'
     kind, mark, _ = settings.store.url.partition("://")
     if mark and not settings.store.url.startswith(("sqlite:///", *SERVERS)):
         yield ("store.url",), f"{kind!r} databases are not supported. Use a SQLite file or postgresql://."
+
+
+def _oidc_problems(settings: OidcConfig) -> Iterator[tuple[tuple[str, ...], str]]:
+    if not settings.issuer:
+        return
+    for name, url in (("issuer", settings.issuer), ("server_url", settings.server_url)):
+        if url and not is_safe_address(url):
+            yield (f"oidc.{name}",), f"{url!r} is not a safe URL. Use https, or http for this machine only."
+    if not settings.client_id:
+        yield ("oidc.client_id", "oidc.issuer"), "missing. Register this server at the provider."
+    for value, role in oidc_roles(settings).items():
+        if role not in ("viewer", "editor", "agent", "admin", "owner"):
+            yield ("oidc.roles",), f"{role!r} is not the role of {value!r}. Use NAME = ROLE; separate several by ;."
+
+
+def oidc_roles(settings: OidcConfig) -> dict[str, str]:
+    """Return the role of each value of the role claim."""
+    pairs = (each.rpartition("=") for each in settings.roles.split(";") if each.strip())
+    return {value.strip(): role.strip() for value, _, role in pairs}
+
+
+def is_safe_address(url: str) -> bool:
+    """Return whether a URL uses https, or http to this machine."""
+    local = re.match(r"http://(127\.0\.0\.1|localhost|\[::1\])(?=[:/]|$)", url, re.IGNORECASE)
+    return _is_address(url) and (local is not None or url.lower().startswith("https://"))
 
 
 def languages_of(settings: EmbedderConfig) -> frozenset[str]:

@@ -39,6 +39,8 @@ MOST_DAYS = 36_500
 LONGEST = 200
 #: Hours for which a replaced key stays valid by default.
 OVERLAP_HOURS = 24.0
+#: Beginning of the names of signed-in users' keys.
+SIGNED_IN = "login:"
 KeyId = Annotated[str, Meta(description="Key ID from `cuebook key list`."), Argument(metavar="ID")]
 
 
@@ -103,7 +105,7 @@ class Keys(Namespace):
             created_at=now,
             expires_at=None if expires_days is None else now + expires_days * DAY_S,
         )
-        return await self._add(key, by=by)
+        return await self._add(key, event="key-new", by=by)
 
     @operation(
         "",
@@ -148,21 +150,20 @@ class Keys(Namespace):
         lifetime_s = lifetime_s if expires_days is None else expires_days * DAY_S
         expires_at = None if lifetime_s is None else now + lifetime_s
         new = structs.replace(old, id=self._new_id(), created_at=now, expires_at=expires_at)
-        return await self._add(new, replaces=key, until=now + overlap_hours * 3600.0, by=by)
+        return await self._add(new, event="key-rotate", replaces=(key, now + overlap_hours * 3600.0), by=by)
 
     def _new_id(self) -> str:
         return self._services.dice.new_id("key").removeprefix("key-")
 
-    async def _add(self, key: Key, *, replaces: str = "", until: float = 0.0, by: str) -> NewKey:
-        """Store a key. One that it replaces expires at `until`."""
+    async def _add(self, key: Key, *, event: str, replaces: tuple[str, float] | None = None, by: str) -> NewKey:
+        """Store a key. `replaces` is another one's id and when that one expires."""
         token = write_token(key.id, secrets.token_bytes(SECRET_BYTES))
         entry = key_entry(key, now=key.created_at)
-        event, context = "key-rotate" if replaces else "key-new", to_wire(entry)
-        context |= {"replaces": replaces} if replaces else {}
+        context = to_wire(entry) | ({"replaces": replaces[0]} if replaces else {})
         record = receipt(self._services, f"key:{key.id}", event, agent=by, context=context)
-        digest = digest_of_token(token, self._services.settings.key)
-        old = (replaces, until) if replaces else None
-        await self._services.store.keys.add(Scope(self._tenant), key, digest, replaces=old, audit=[record])
+        digest, is_session = digest_of_token(token, self._services.settings.key), event == "key-sign-in"
+        scope, keys = Scope(self._tenant), self._services.store.keys
+        await keys.add(scope, key, digest, replaces=replaces, prunes=is_session, audit=[record])
         return NewKey(**structs.asdict(entry), token=token)
 
     @operation(
@@ -191,6 +192,27 @@ class Keys(Namespace):
         now = self._services.clock.now()
         revoked = await self._services.store.keys.revoke(Scope(self._tenant), key, now=now, audit=[record])
         return key_entry(revoked, now=now)
+
+    async def sign_in(self, user: str, role: Role, *, hours: float) -> NewKey:
+        """Create a key for a user whom a provider has identified. Expired ones of the user are deleted."""
+        check_text(user, "user")
+        now = self._services.clock.now()
+        key = Key(
+            id=self._new_id(),
+            role=role,
+            user=user if role in OF_ONE_USER else None,
+            name=f"{SIGNED_IN}{user}",
+            tenant=self._tenant,
+            created_at=now,
+            expires_at=now + hours * 3600.0,
+        )
+        return await self._add(key, event="key-sign-in", by=key.name)
+
+    async def sign_out(self, token: str) -> None:
+        """Revoke the key of a signed-in user. Other keys stay valid."""
+        _, key, digest = await self._services.store.keys.present(id_of(token))
+        if key is not None and key.name.startswith(SIGNED_IN) and fits(token, self._services.settings.key, digest):
+            await self.revoke(key.id, by=key.name)
 
     async def configured(self) -> bool:
         """Return whether any tenant has keys, revoked ones included. If so, requests need a key."""

@@ -48,7 +48,7 @@ from cuebook.server.openai import conversations as conversations_v1
 from cuebook.server.openai import responses
 from cuebook.server.page import audit as audit_views
 from cuebook.server.page import conversations as conversation_views
-from cuebook.server.page import live, site
+from cuebook.server.page import live, login, site
 from cuebook.server.page import memories as memory_views
 from cuebook.server.page import mood as mind_views
 from cuebook.server.page import prompts as prompt_views
@@ -67,7 +67,7 @@ TICK_S = 0.1
 #: Seconds after which a thread gives up the interpreter's lock. The event loop waits for it after each of its waits.
 SWITCH_S = 0.001
 _PAGES = [
-    *site.ROUTES, *live.ROUTES, *turn_views.ROUTES, *conversation_views.ROUTES, *memory_views.ROUTES,
+    *site.ROUTES, *login.ROUTES, *live.ROUTES, *turn_views.ROUTES, *conversation_views.ROUTES, *memory_views.ROUTES,
     *prompt_views.ROUTES, *mind_views.ROUTES, *audit_views.ROUTES, *shadow_views.ROUTES,
 ]  # fmt: skip
 _V1 = [*v1.ROUTES, *responses.ROUTES, *conversations_v1.ROUTES, *messages.ROUTES]
@@ -118,11 +118,18 @@ def create_app(cue: Cuebook, *, host: str | None = None, port: int | None = None
 
 def hand_over(app: Litestar, cue: Cuebook, *, host: str | None = None, port: int | None = None) -> Litestar:
     """Connect an app to a project."""
-    exposed = host is not None and not is_local(host)
+    oidc = cue.config.settings.oidc
+    exposed = (host is not None and not is_local(host)) or bool(oidc.issuer and oidc.server_url)
     app.state = State(
-        {"cue": cue, "running": RunningTurns(), "known_query": {}, "exposed": exposed, "error_page": site.error_page}
+        {
+            "cue": cue,
+            "running": RunningTurns(),
+            "known_query": {},
+            "closed": exposed or bool(oidc.issuer),
+            "error_page": site.error_page,
+        }
         | {"watching": Counter(), "measures": Measures()}  # live connections by key, and expensive requests
-        | {"rates": KeyRates(cue.config.settings.server), "is_crowded": lambda: False}
+        | {"rates": KeyRates(cue.config.settings.server), "is_crowded": lambda: False, "login": None}
     )
     shadow = cue.config.settings.upstream.shadow
     app.state.metrics = measured = Metrics(logs=cue.config.settings.server.log == "requests")
@@ -204,9 +211,11 @@ async def _enter(request: AnyRequest) -> None:
 
 async def refuse_unknown_query(request: AnyRequest) -> None:
     """Check that a route declares all query parameters. Raises ValidationException."""
+    handler = request.route_handler
     if not request.scope["query_string"] or request.scope["state"].get("place") is not None:
         return
-    handler = request.route_handler
+    if handler.opt.get("any_query"):  # a provider adds its own
+        return
     known: dict[str, frozenset[str]] = request.app.state.known_query
     if handler.handler_id not in known:
         known[handler.handler_id] = _query_names(handler)
@@ -248,7 +257,7 @@ def serve(
     cue = where if isinstance(where, Cuebook) else Cuebook.open(where)
     settings = cue.config.settings.server
     host = host or settings.host
-    keyed = not is_local(host) and asyncio.run(_has_keys(cue))
+    keyed = not is_local(host) and (bool(cue.config.settings.oidc.issuer) or asyncio.run(_has_keys(cue)))
     sockets = listen(host, settings.port if port is None else port, keyed=keyed)
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)

@@ -25,7 +25,7 @@ async def admit(request: AnyRequest) -> None:
     if role == OPEN or method == "OPTIONS":  # OPTIONS only returns what the OpenAPI document says
         scope["state"]["caller"] = None
         return
-    caller = await cue.keys.admit(token_of(scope), closed=request.app.state.exposed)
+    caller = await cue.keys.admit(token_of(scope), closed=request.app.state.closed)
     place: Any = scope["state"].get("place")
     passes = place is not None and scope["path_template"] == PASS_THROUGH
     needed: Role = upstream_role(method, place.rest) if passes else role

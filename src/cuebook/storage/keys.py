@@ -21,7 +21,7 @@ from cuebook.storage.database.transaction import Noun, Transaction, read, read_a
 class KeyStore(Noun):
     """Stores API keys and the settings of organizations.
 
-    Keys are never deleted, so that a project with keys stays closed to callers without one.
+    A project with keys stays closed to callers without one: only expired ones are deleted, when a user signs in again.
     """
 
     @read_all
@@ -43,12 +43,16 @@ class KeyStore(Noun):
         digest: bytes,
         *,
         replaces: tuple[str, float] | None = None,
+        prunes: bool = False,
         audit: Sequence[Record] = (),
     ) -> None:
         """Store a key with its records in one transaction. Raises Conflict if its id exists.
 
         `replaces` is an id and when that key expires, unless it does earlier. Raises Conflict if it is not valid.
+        `prunes` deletes expired keys of the same name.
         """
+        if prunes:
+            transaction.run("key_prune", name=key.name, now=key.created_at)
         if replaces is not None:
             id_, until = replaces
             if not transaction.run("key_expire", id=id_, now=key.created_at, until=until).rowcount:

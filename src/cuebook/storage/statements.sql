@@ -636,6 +636,10 @@ SELECT *, user_id AS "user" FROM api_key WHERE tenant = :tenant ORDER BY created
 -- Revoke an API key.
 UPDATE api_key SET revoked_at = :now WHERE tenant = :tenant AND id = :id AND revoked_at IS NULL;
 
+-- name: key_prune
+-- Delete the expired API keys of a name.
+DELETE FROM api_key WHERE tenant = :tenant AND name = :name AND expires_at <= :now;
+
 -- name: key_expire
 -- Let a valid API key expire.
 UPDATE api_key SET expires_at = CASE WHEN expires_at < :until THEN expires_at ELSE :until END

@@ -127,6 +127,15 @@ def place(name: str) -> str:
     return quote(name, safe="").replace("~", "%7E").replace("%2F", "~")
 
 
+#: Characters that browsers ignore or read as a slash, so that an address could name another server.
+_ODD = re.compile(r"[\x00-\x20\\\x7f]")
+
+
+def local_address(address: str) -> str:
+    """Return an address of this server unchanged, and `/` for any other."""
+    return address if address.startswith("/") and not address.startswith("//") and not _ODD.search(address) else "/"
+
+
 def base_url(request: Request[Any, Any, Any]) -> str:
     """Return the address of this server as the browser knows it."""
     return f"http://{request.headers.get('host', '127.0.0.1:8760')}"

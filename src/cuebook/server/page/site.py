@@ -4,7 +4,6 @@ from typing import Any
 from urllib.parse import quote
 
 from litestar import Response, Router, get, post
-from litestar.datastructures import Cookie
 from litestar.exceptions import NotFoundException
 from litestar.openapi.plugins import OpenAPIRenderPlugin
 from litestar.params import FromPath, FromQuery
@@ -14,10 +13,11 @@ from cuebook import Cuebook
 from cuebook.app.setup.project_files import setting_rows, shown_setting
 from cuebook.errors import CuebookError
 from cuebook.server.authorization import COOKIE, is_page
-from cuebook.server.caller import OPEN, AnyRequest, cue_of
+from cuebook.server.caller import OPEN, AnyRequest, cue_of, own_cue
 from cuebook.server.error_responses import Failure
 from cuebook.server.guard import name_in
-from cuebook.server.page.render import HEADERS, asset, page, show
+from cuebook.server.page.login import key_cookie, uses_tls
+from cuebook.server.page.render import HEADERS, asset, local_address, page, show
 
 
 @get("/page/settings", role="owner")
@@ -69,27 +69,31 @@ _MAX_FIELD = 4_096
 
 
 @get(KEY, role=OPEN)
-async def ask_key(to: FromQuery[str] = "/") -> Response[bytes]:
+async def ask_key(request: AnyRequest, to: FromQuery[str] = "/") -> Response[bytes]:
     """Render the form that asks for an API key."""
-    return show("key.html", to=_local_address(to), error="")
+    return _show_key(request, local_address(to))
 
 
 @post(KEY, role=OPEN, status_code=303)
 async def keep_key(request: AnyRequest) -> Response[Any]:
-    """Store an API key in a cookie for this server's pages; an empty key deletes the cookie."""
+    """Store an API key in a cookie for this server's pages; an empty key signs out."""
     form = await request.form()
-    key, to = str(form.get("key", ""))[:_MAX_FIELD].strip(), _local_address(str(form.get("to", "/"))[:_MAX_FIELD])
+    key, to = str(form.get("key", ""))[:_MAX_FIELD].strip(), local_address(str(form.get("to", "/"))[:_MAX_FIELD])
     cue: Cuebook = request.app.state.cue
     if key:
         try:
-            await cue.keys.admit(key, closed=request.app.state.exposed)
+            await cue.keys.admit(key, closed=request.app.state.closed)
         except CuebookError as error:
-            return show("key.html", 401, to=to, error=str(error))
-    cookie = Cookie(
-        COOKIE, value=key or "gone", path="/", httponly=True, samesite="strict",
-        secure=_uses_tls(request), max_age=None if key else 0,
-    )  # fmt: skip
+            return _show_key(request, to, 401, error=str(error))
+    elif kept := request.cookies.get(COOKIE):
+        await cue.keys.sign_out(kept)
+    cookie = key_cookie(key, secure=uses_tls(request))
     return Redirect(to, status_code=303, cookies=[cookie], headers=dict(HEADERS))
+
+
+def _show_key(request: AnyRequest, to: str, status: int = 200, *, error: str = "") -> Response[bytes]:
+    login = bool(own_cue(request).config.settings.oidc.issuer)
+    return show("key.html", status, to=to, error=error, login=login, signed_in=COOKIE in request.cookies)
 
 
 def error_page(request: AnyRequest, failure: Failure) -> Response[bytes] | None:
@@ -99,18 +103,8 @@ def error_page(request: AnyRequest, failure: Failure) -> Response[bytes] | None:
     if failure.status == 401:
         query = request.url.query
         address = quote(request.url.path, safe="/~") + (f"?{query}" if query else "")
-        return show("key.html", 401, to=_local_address(address), error="")
+        return _show_key(request, local_address(address), 401)
     return show("fault.html", failure.status, code=failure.status, detail=failure.detail)
-
-
-def _uses_tls(request: AnyRequest) -> bool:
-    """Return whether the browser uses TLS, to this server or to a proxy before it (by the Origin header)."""
-    return "https" in (request.url.scheme, request.headers.get("origin", "").lower().partition("://")[0])
-
-
-def _local_address(address: str) -> str:
-    """Return an address of this server unchanged, and `/` for any other."""
-    return address if address.startswith("/") and not address.startswith(("//", "/\\")) else "/"
 
 
 ROUTES = [settings, static, ask_key, keep_key]
