@@ -267,6 +267,8 @@ def test_command_prints_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[
     table = run(str(memory_code))
     assert "code (MemoryCode): 1 conversation, 5 posts, 2 questions" in table
     assert "BM25, passages" in table
+    assert "code as a task (1)" not in table
+    assert run(str(memory_code), "--kinds").count("code as a task (1)") == table.count("\n  ")
     result: dict[str, Any] = json.loads(run(str(locomo), "--recall", "--json"))
     assert [each["form"] for each in result["sets"]] == ["LoCoMo"]
     assert {"system", "minShare", "at10", "withinTokens", "newestFirst", "leftEmpty"} <= set(

@@ -39,12 +39,14 @@ Progress = Callable[[int, int], None]
 
 
 class KindRecall(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The evidence recall of one kind of question, as in SystemRecall."""
+    """The recall of one kind of question with an answer, as in SystemRecall."""
 
     kind: str
     questions: int
     at10: float
     within_tokens: float
+    nothing: float
+    newest_first: float | None
 
 
 class SystemRecall(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -237,29 +239,32 @@ def _measured(
 ) -> SystemRecall:
     """Return the measures of a system. Every question has the same weight."""
     pairs = list(zip(questions, found, strict=True))
-    answers = [(question, results, _recall(question, results)) for question, results in pairs if question.evidence]
-    kinds = dict.fromkeys(question.kind for question, *_ in answers)
+    answers = [(question, results) for question, results in pairs if question.evidence]
+    kinds = dict.fromkeys(question.kind for question, _ in answers)
+    whole = _of_kind("", answers) if answers else None
     return SystemRecall(
         system=system,
         min_share=min_share,
-        at10=_mean(share for *_, (share, _) in answers),
-        within_tokens=_mean(share for *_, (_, share) in answers),
-        hits=_mean(len(results) for _, results in pairs) or 0.0,
-        precision=_mean(_precision(question, results) for question, results, _ in answers if results),
-        nothing=_mean(not results for _, results, _ in answers),
-        newest_first=_mean(
-            _is_newest_first(question, results) for question, results, _ in answers if question.outdated
-        ),
+        at10=whole.at10 if whole else None,
+        within_tokens=whole.within_tokens if whole else None,
+        hits=fmean(len(results) for _, results in pairs),
+        precision=_mean(_precision(question, results) for question, results in answers if results),
+        nothing=whole.nothing if whole else None,
+        newest_first=whole.newest_first if whole else None,
         left_empty=_mean(not results for question, results in pairs if not question.evidence),
-        kinds=tuple(
-            KindRecall(
-                kind=kind,
-                questions=sum(question.kind == kind for question, *_ in answers),
-                at10=fmean(share for question, _, (share, _) in answers if question.kind == kind),
-                within_tokens=fmean(share for question, _, (_, share) in answers if question.kind == kind),
-            )
-            for kind in kinds
-        ),
+        kinds=tuple(_of_kind(kind, [each for each in answers if each[0].kind == kind]) for kind in kinds),
+    )
+
+
+def _of_kind(kind: str, answers: Sequence[tuple[Question, list[Result]]]) -> KindRecall:
+    shares = [_recall(question, results) for question, results in answers]
+    return KindRecall(
+        kind=kind,
+        questions=len(answers),
+        at10=fmean(at10 for at10, _ in shares),
+        within_tokens=fmean(within for _, within in shares),
+        nothing=fmean(not results for _, results in answers),
+        newest_first=_mean(_is_newest_first(question, results) for question, results in answers if question.outdated),
     )
 
 

@@ -39,6 +39,7 @@ Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Ask at 
 Recall = Annotated[
     bool, typer.Option("--recall", help="Compare search with BM25 and embeddings, on the questions of test sets.")
 ]
+Kinds = Annotated[bool, typer.Option("--kinds", help="Also show each kind of question; implies --recall.")]
 LeftOut = Annotated[bool, typer.Option("--leave-one-out", help="Measure the utility of each memory in recorded turns.")]
 Turns = Annotated[
     int, typer.Option("--turns", metavar="N", min=1, max=1000, help="Measure the last N turns of each conversation.")
@@ -64,6 +65,7 @@ async def eval_(
     gold: Gold = None,
     limit: Limit = QUESTIONS,
     recall: Recall = False,
+    kinds: Kinds = False,
     left_out: LeftOut = False,
     turns: Turns = TURNS,
     budget: Budget = BUDGET,
@@ -108,8 +110,8 @@ async def eval_(
         msg = "--prune and --estimate require --leave-one-out. Add it"
         raise typer.BadParameter(msg)
     paths = [Path(each) for each in files or ()]
-    if recall or len(paths) > 1 or (paths and is_set(paths[0])):
-        await _compare(state, paths, limit, gold)
+    if recall or kinds or len(paths) > 1 or (paths and is_set(paths[0])):
+        await _compare(state, paths, limit, gold, kinds=kinds)
         return
     file = paths[0] if paths else None
     with screen.progress("replaying") as advance:
@@ -119,13 +121,13 @@ async def eval_(
     state.report(to_wire(every), "\n\n".join(report("eval.txt", report=each, shown=SHOWN) for each in found))
 
 
-async def _compare(state: State, paths: list[Path], limit: int, gold: Path | None) -> None:
+async def _compare(state: State, paths: list[Path], limit: int, gold: Path | None, *, kinds: bool) -> None:
     if gold is not None or not paths:
         msg = "--gold is for one transcript. Omit it" if paths else "--recall needs a FILE or FOLDER. Pass a test set"
         raise typer.BadParameter(msg)
     with screen.progress("searching") as advance:
         sets = await compare(paths, limit=limit, progress=advance)
-    state.report(recall_to_wire(sets), report("eval_recall.txt", sets=sets))
+    state.report(recall_to_wire(sets), report("eval_recall.txt", sets=sets, kinds=kinds))
 
 
 async def _estimate(state: State, names: list[str], asked: Any) -> None:
