@@ -13,7 +13,7 @@ import pytest
 from commands import cuebook
 
 from cuebook import Ask, Cuebook
-from cuebook.app.setup.database import check_database, is_in_use
+from cuebook.app.setup.database import check_database, is_in_use, owner_note
 from cuebook.app.setup.embedded_postgres import check_folder, start, status, stop
 from cuebook.app.setup.project_files import load_config
 from cuebook.errors import BackendError, InvalidInput, NotFound
@@ -97,7 +97,22 @@ async def test_a_role_that_may_not_vacuum_leaves_receipts_pending(
         finally:
             await database.aclose()
             owner.execute("DROP ROLE guest")
-    assert caplog.text.count("Connect as the owner of the database.") == 1
+    assert caplog.text.count("Connect as the owner, or run `cuebook db check`.") == 1
+
+
+async def test_a_role_that_may_maintain_tables_finishes_receipts(postgres_url: str) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        if owner.info.server_version < 170_000:
+            pytest.skip("pg_maintain is new in PostgreSQL 17")
+        owner.execute("CREATE ROLE keeper IN ROLE cuebook_app, pg_maintain")
+        url = f"{postgres_url}{'&' if '?' in postgres_url else '?'}options=-crole%3Dkeeper"
+        database = PostgresDatabase(url)
+        try:
+            assert await database.clean()
+            assert owner_note(load_config(None, arguments={"store.url": url})) == ""
+        finally:
+            await database.aclose()
+            owner.execute("DROP ROLE keeper")
 
 
 @pytest.mark.slow
@@ -238,7 +253,7 @@ def test_the_owner_of_a_database_needs_no_superuser(
                 upgrade(url(server))
             monkeypatch.setenv("CUEBOOK_KEY_SECRET", "other")
             checked = check_database(load_config(None, arguments={"store.url": url(server)}))
-            assert [each.split(".")[0] for each in checked.notes] == [f"{server} does not own the database"]
+            assert [each.split(".")[0] for each in checked.notes] == [f"{server} may not vacuum the database"]
             assert "is not the one with which" in checked.faults[0]
         finally:
             admin.execute(f"DROP DATABASE {owned} WITH (FORCE)")

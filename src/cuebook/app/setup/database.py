@@ -28,8 +28,11 @@ _NO_QUEUE = (
     " `cuebook db migrate`."
 )
 _PARTIAL = "A copy into the database has not finished. Repeat `cuebook db copy`."
-#: What VACUUM FULL requires of a role.
-_OWNS = "SELECT pg_has_role(datdba, 'USAGE') FROM pg_database WHERE datname = current_database()"
+#: Whether a role may vacuum all tables: as the owner of the database, or with a role that PostgreSQL 17 introduced.
+_MAY_VACUUM = """SELECT (SELECT pg_has_role(datdba, 'USAGE') FROM pg_database WHERE datname = current_database())
+OR EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'pg_maintain' AND pg_has_role(oid, 'USAGE'))"""
+#: The version of that role: 17.
+_MAINTAIN = 170_000
 #: Sessions of users. A role that may not see those of others sees their users.
 _OTHERS = """SELECT count(*) FROM pg_stat_activity
 WHERE datname = current_database() AND usesysid IS NOT NULL AND pid <> pg_backend_pid()"""
@@ -233,10 +236,13 @@ def owner_note(config: Config) -> str:
 
 
 def _owner_note(connection: Any) -> tuple[str, ...]:
-    if connection.execute(_OWNS).fetchone()[0]:
+    if connection.execute(_MAY_VACUUM).fetchone()[0]:
         return ()
-    advice = "Receipts of forgetting stay pending until `cuebook settle` runs as the owner"
-    return (f"{user_of(connection)[0]} does not own the database. {advice}.",)
+    user = user_of(connection)[0]
+    note = f"{user} may not vacuum the database. Receipts of forgetting stay pending until a worker or `cuebook settle`"
+    if connection.info.server_version < _MAINTAIN:
+        return (f"{note} runs as the owner.",)
+    return (f"{note} runs as the owner, or an administrator runs GRANT pg_maintain TO {user}.",)
 
 
 def _job_note(config: Config, connection: Any) -> tuple[str, ...]:

@@ -297,7 +297,7 @@ class PostgresDatabase:
         finally:
             connection.remove_notice_handler(note)
         if notices and not self._has_refused:
-            log.warning("Receipts stay pending: %s. Connect as the owner of the database.", notices[0])
+            log.warning("Receipts stay pending: %s. Connect as the owner, or run `cuebook db check`.", notices[0])
         self._has_refused = bool(notices)
         return not notices
 
