@@ -1,6 +1,7 @@
 """Runs the store contract on a real PostgreSQL server."""
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -22,13 +23,18 @@ from psycopg.sql import SQL, Identifier
 
 from cuebook.app.setup.embedded_postgres import start, stop
 from cuebook.errors import BackendError, InvalidInput
+from cuebook.memory.recall import match_values, read_query
 from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
 from cuebook.storage.database.postgres import CONNECT_S, CONNECTIONS, PostgresDatabase, upgrade
 from cuebook.storage.database.statements import FULL_TEXT, ddl, load_statements, prepared
 from cuebook.storage.database.transaction import Transaction
+from cuebook.storage.memories import place_token
+from cuebook.storage.search import Words, rarest_words
 from cuebook.storage.store import Store, open_store
+from cuebook.testing.doubles import BEGINNING
 from storage.contract import StoreContract
 from storage.contract.keys import HERE, KEY, NOW
+from storage.contract.places import ANN, BOB, memory, put
 from storage.contract.posts import OWNER, say
 from storage.databases import NOT_SYNCED, wait_until_waiting
 from storage.makers import draft, drafts
@@ -168,7 +174,8 @@ def test_the_server_infers_the_type_of_each_value(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["search_posts", "search_posts_of_owner", "search_count", "memory_find", "memory_counts"]
+    "name",
+    ["search_posts", "search_posts_of_owner", "search_count", "memory_find", "memory_find_among", "memory_counts"],
 )
 def test_a_search_for_words_needs_no_scan_of_a_table_under_policies(url: str, name: str) -> None:
     with psycopg.connect(url) as connection:
@@ -177,6 +184,30 @@ def test_a_search_for_words_needs_no_scan_of_a_table_under_policies(url: str, na
         sql = numbered(load_statements("postgresql")[name])
         plan = connection.execute(f"EXPLAIN (GENERIC_PLAN) {sql}".encode()).fetchall()
     assert not [step for (step,) in plan if "Seq Scan on" in step]
+
+
+async def test_memories_with_cached_words_are_ranked_like_those_of_a_search(store: Store) -> None:
+    texts = ("ripe apples", "apples and apples", "pears", "green pears with apples", "plums")
+    ended = memory(ANN, "ended", "old apples", valid_to=BEGINNING + 1)
+    await put(store, ended, *(memory(ANN, text, text) for text in texts))
+    await put(store, memory(BOB, "bob", "apples of bob"))
+    words, query = Words(0, len(texts)), read_query("apples, pears or cherries?")
+
+    def look(transaction: Transaction) -> list[object]:
+        within, token = transaction.within(OWNER), place_token(OWNER.tenant, ANN)
+        found: list[object] = []
+        for _ in range(2):
+            reduced, counts, among = rarest_words(within, words, query, token)
+            found.append((counts, among))
+        values = {**(match_values(reduced, token) or {}), "token": token, "at": None, "limit": 9}
+        ranked = within.run("memory_find", **values).fetchall()
+        assert within.run("memory_find_among", **values, nos=json.dumps(among)).fetchall() == ranked
+        return [*found, len(ranked)]
+
+    first, again, count = await store.database.read(look)
+    assert isinstance(first, tuple)
+    assert (first, count) == (again, 4)
+    assert (sorted(first[0].values()), len(first[1])) == ([0, 2, 4], 5)
 
 
 def test_a_superuser_lets_policies_use_the_index_of_words(url: str) -> None:

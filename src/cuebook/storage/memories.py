@@ -155,11 +155,12 @@ def matching(
     if here.holding is not None:
         return sharing(here, query, memory_query.limit)
     token = place_token(transaction.scope.tenant, place)
-    query, counts = rarest_words(transaction, here, query, token)
+    query, counts, among = rarest_words(transaction, here, query, token)
     match = match_values(query, token)
     if match is None:
         return MemoryMatches(held=here.held, frequencies=counts)
-    results = transaction.run("memory_find", **match, token=token, at=memory_query.at, limit=memory_query.limit)
+    name, rows = ("memory_find", {}) if among is None else ("memory_find_among", {"nos": json.dumps(among)})
+    results = transaction.run(name, **match, **rows, token=token, at=memory_query.at, limit=memory_query.limit)
     return MemoryMatches(found=tuple(no for (no,) in results), held=here.held, frequencies=counts)
 
 

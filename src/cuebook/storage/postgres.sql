@@ -48,10 +48,21 @@ SELECT r.no FROM (SELECT array_agg(t.rowid) AS nos, array_agg(t.key) AS keys FRO
     AND CASE WHEN CAST(:at AS TEXT) IS NULL THEN m.valid_to IS NULL ELSE m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) END
 ) f, ranked(f.nos, f.keys, :words) r ORDER BY r.score DESC, r.no LIMIT :limit;
 
+-- name: memory_find_among
+-- Rank some memories like memory_find: those with a word of the query.
+SELECT r.no FROM (SELECT array_agg(t.rowid) AS nos, array_agg(t.key) AS keys
+    FROM json_numbers(:nos) j JOIN memory_text t ON t.rowid = j.value JOIN memory m ON m.no = t.rowid
+    WHERE t.tenant = :tenant AND t.scope = :token
+    AND CASE WHEN CAST(:at AS TEXT) IS NULL THEN m.valid_to IS NULL ELSE m.valid_from <= :at AND (m.valid_to IS NULL OR m.valid_to > :at) END
+) f, ranked(f.nos, f.keys, :words) r ORDER BY r.score DESC, r.no LIMIT :limit;
+
 -- name: memory_counts
--- Count the index rows of a place with each of some words.
-WITH word AS MATERIALIZED (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words))
-SELECT w.value, (SELECT count(*) FROM memory_text t WHERE t.tenant = :tenant AND t.scope = :token AND t.words @@ w.query) FROM word w;
+-- Count the index rows of a place with each of some words in one pass, and select those of a rare word. A word without rows is omitted.
+WITH word AS MATERIALIZED (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words)),
+    match AS MATERIALIZED (SELECT t.rowid, t.words FROM memory_text t
+        WHERE t.tenant = :tenant AND t.scope = :token AND t.words @@ (SELECT any_of(:words)))
+SELECT w.value, count(*), CASE WHEN count(*) <= :most THEN array_agg(m.rowid) END
+FROM word w JOIN match m ON m.words @@ w.query GROUP BY w.value;
 
 -- name: memory_keys
 -- Select the indexed words of a place's valid memories.

@@ -34,9 +34,9 @@ CREATE FUNCTION bm25(count BIGINT, found BIGINT, length INTEGER, all_texts BIGIN
 CREATE FUNCTION ranked(nos BIGINT[], keys TEXT[], words TEXT) RETURNS TABLE (no BIGINT, score DOUBLE PRECISION) LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
     WITH found AS MATERIALIZED (SELECT t.no, string_to_array(t.key, ' ') AS terms FROM unnest(nos, keys) AS t (no, key)
-    ), counted AS (
-        SELECT f.no, length, term, count(*) AS count FROM (SELECT e.no, cardinality(terms) AS length, unnest(terms) AS term FROM found e) f
-        WHERE term IN (SELECT value FROM json_each(words)) GROUP BY f.no, length, term
+    ), counted AS MATERIALIZED (
+        SELECT f.no, cardinality(f.terms) AS length, w.value AS term, cardinality(array_positions(f.terms, w.value))::bigint AS count
+        FROM (SELECT DISTINCT value FROM json_each(words)) w JOIN found f ON w.value = ANY (f.terms)
     ), usual AS (SELECT count(*) AS posts, avg(cardinality(terms)) AS length FROM found)
     SELECT c.no, sum(bm25(c.count, t.posts, c.length, u.posts, u.length)) FROM counted c
     JOIN (SELECT term, count(*) AS posts FROM counted GROUP BY term) t ON t.term = c.term, usual u GROUP BY c.no

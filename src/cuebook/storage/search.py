@@ -2,6 +2,7 @@
 
 import json
 import threading
+from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -36,6 +37,8 @@ REMEMBERED = 20_000
 
 #: A place with at most so many memories is cached whole; a larger one uses full-text search.
 SMALL_PLACE = 1_000
+#: Most cached numbers of memories with rare words, for a large place: 0.5 MB.
+ROWS = 64_000
 #: Most places in the cache (LRU); a whole one takes about 1 MB.
 PLACES = 64
 
@@ -51,6 +54,7 @@ class Words(Struct):
     holding: Mapping[str, Sequence[int]] | None = None
     keys: Mapping[int, str] = {}
     counts: dict[str, int] = {}
+    rows: dict[str, Sequence[int]] = {}  # of rare words of a large place: their memories
 
 
 def sharing(words: Words, query: Query, limit: int) -> MemoryMatches:
@@ -124,16 +128,27 @@ def _words(
     return Words(generation, len(keys), holding, dict(keys))
 
 
-def rarest_words(transaction: Transaction, words: Words, query: Query, token: str) -> tuple[Query, dict[str, int]]:
+def rarest_words(
+    transaction: Transaction, words: Words, query: Query, token: str
+) -> tuple[Query, dict[str, int], list[int] | None]:
     """Return a query reduced to its rarest words in a large place, and the number of memories with each word.
 
-    Counting costs the memories with a word, once for each state of the place.
+    Counting costs the memories with a word, or on PostgreSQL perhaps all, once for each state of the place. Return also
+    the numbers of the memories with the rarest words if the cache has all of them, else None.
     """
     if missing := [term for term in query.terms if term not in words.counts]:
-        found = transaction.run("memory_counts", words=json.dumps(missing), token=token)
-        words.counts |= dict.fromkeys(missing, 0) | dict(found.fetchall())
+        words.counts |= dict.fromkeys(missing, 0)
+        for term, count, nos in transaction.run("memory_counts", words=json.dumps(missing), token=token, most=MATCHES):
+            words.counts[term] = count
+            if nos is not None:
+                words.rows[term] = array("q", nos)
     counts = {term: words.counts[term] for term in query.terms}
-    return Query(text=query.text, terms=tuple(rarest(counts))), counts
+    chosen = rarest(counts)
+    found = [nos for term in chosen if (nos := words.rows.get(term)) is not None]  # another thread may clear it
+    among = sorted({no for nos in found for no in nos}) if len(found) == len(chosen) else None
+    if sum(map(len, list(words.rows.values()))) > ROWS:
+        words.rows.clear()
+    return Query(text=query.text, terms=tuple(chosen)), counts, among
 
 
 # ---- posts -----------------------------------------------------------------------------------------------------------

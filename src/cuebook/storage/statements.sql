@@ -696,8 +696,8 @@ SELECT m.* FROM json_each(:said) j CROSS JOIN memory m
     ON m.tenant = :tenant AND m.kind = :kind AND m.owner = :owner AND m.said = CAST(j.value AS INTEGER);
 
 -- name: memory_counts
--- Count the index rows of a place with each of some words.
-SELECT value, (SELECT count(*) FROM memory_text WHERE memory_text MATCH 'scope : "' || :token || '" AND key : "' || value || '"')
+-- Count the index rows of a place with each of some words. PostgreSQL also selects those of a rare word.
+SELECT value, (SELECT count(*) FROM memory_text WHERE memory_text MATCH 'scope : "' || :token || '" AND key : "' || value || '"'), NULL
 FROM json_each(:words);
 
 -- name: memory_held
