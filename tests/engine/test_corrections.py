@@ -30,7 +30,7 @@ async def test_a_corrected_fact_appears_in_no_other_conversations_window(tmp_pat
             assert WRONG in await say("Where do I live?", conversation)
         for each in (await cue.memory.list(user="ann")).items:
             if WRONG in each.text:
-                await cue.memory.update(each.id, each.text.replace(WRONG, "Bergen"), user="ann")
+                await cue.memory.update(each.id, each.text.replace(WRONG, "Bergen"), erase=True, user="ann")
         for conversation in ("c2", "c3", "c4"):
             for text in ("Where do I live?", "What is my home?", "Hello again"):
                 prompt = await say(text, conversation)

@@ -60,7 +60,7 @@ async def test_a_correction_applies_to_its_own_conversation(tmp_path, clock, by)
             name = memory.id
         else:
             name = f"item:c1:{(await item_of(cue, 'nuts')).id}"
-        await cue.memory.update(name, RIGHT, user="ann")
+        await cue.memory.update(name, RIGHT, erase=True, user="ann")
         after = await summary_of(cue)
         assert (after.upto_seq, after.path_digest, after.made_by) == (before.upto_seq, before.path_digest, "quotes")
         assert after.version == before.version + 1

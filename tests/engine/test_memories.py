@@ -184,13 +184,13 @@ async def test_parallel_workers_deliver_a_memory_once(tmp_path, clock):
         assert await one.services.store.due_pairs("deliveries_due") == []
 
 
-async def test_a_correction_deletes_the_wrong_text(tmp_path, clock):
+async def test_an_erasing_correction_deletes_the_wrong_text(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         [memory] = (await cue.memory.list(user="ann")).items
         with pytest.raises(NotFound):
             await cue.memory.update(memory.id, "x", user="bob")
-        fixed = await cue.memory.update(memory.id, "I am allergic to hazelnuts.", user="ann")
+        fixed = await cue.memory.update(memory.id, "I am allergic to hazelnuts.", erase=True, user="ann")
         assert fixed.id == memory.id
         assert await texts(cue, ended=True, user="ann") == ["I am allergic to hazelnuts."]
         assert (await cue.memory.get(fixed.id, user="ann")).sources == memory.sources
@@ -200,6 +200,47 @@ async def test_a_correction_deletes_the_wrong_text(tmp_path, clock):
         )
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c3")
         assert len({each.id for each in (await cue.memory.list(user="ann")).items}) == 2, "a later statement is another"
+
+
+async def test_a_correction_ends_the_old_text_and_keeps_it_in_the_history(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
+        [memory] = (await cue.memory.list(user="ann")).items
+        for text in ("I am allergic to hazelnuts.", "I am allergic to walnuts."):
+            fixed = await cue.memory.update(memory.id, text, user="ann")
+        assert (fixed.id, fixed.valid_to, fixed.corrected) == (memory.id, None, True)
+        assert await texts(cue, user="ann") == ["I am allergic to walnuts."]
+        versions = (await cue.memory.history(memory.id, user="ann")).items
+        assert [each.text for each in versions] == [
+            "I am allergic to walnuts.", "I am allergic to hazelnuts.", "I am allergic to nuts.",
+        ]  # fmt: skip
+        assert versions[0].valid_from == versions[1].valid_to > versions[1].valid_from == versions[2].valid_to
+        blocks = memory_blocks(await ask_and_settle(cue, clock, "What am I allergic to?", "c2"))
+        assert "walnuts" in str(blocks)
+        assert "hazelnuts" not in str(blocks)
+        await cue.conversations.append("c1", [{"role": "user", "content": "Hello again."}], user="ann")
+        await cue.settle()
+        assert await texts(cue, user="ann") == ["I am allergic to walnuts."], "its post does not restore the old text"
+        await ask_and_settle(cue, clock, "I am allergic to nuts.", "c3")
+        assert "I am allergic to nuts." in await texts(cue, user="ann"), "a later statement is another memory"
+
+
+@pytest.mark.parametrize("way", ["erase", "memory", "conversation", "user"])
+async def test_earlier_versions_of_a_corrected_memory_are_erased_with_it(tmp_path, clock, way):
+    async with open_with_memory(tmp_path, clock) as cue:
+        await ask_and_settle(cue, clock, "I am allergic to zanzibarquokkas.", "c1")
+        [memory] = (await cue.memory.list(user="ann")).items
+        await cue.memory.update(memory.id, "I am allergic to borneoquolls.", user="ann")
+        await cue.memory.update(memory.id, "I am allergic to nuts.", user="ann")
+        assert len((await cue.memory.history(memory.id, user="ann")).items) == 3
+        if way == "erase":
+            await cue.memory.update(memory.id, "I am allergic to peanuts.", erase=True, user="ann")
+        elif way == "memory":
+            await cue.memory.delete(memory.id, user="ann")
+        else:
+            await cue.memory.forget(**{way: "c1" if way == "conversation" else "ann"})
+        left = await texts(cue, ended=True, user="ann")
+        assert not any("quoll" in each or "quokka" in each for each in left), left
 
 
 async def test_only_standing_and_relevant_memories_enter_a_prompt(tmp_path, clock):
@@ -282,10 +323,10 @@ async def test_knowledge_without_a_user_is_found_in_turns_and_searches(tmp_path,
         assert (await cue.memory.get(entry.id)).id == entry.id
 
 
-async def test_a_correction_leaves_no_old_text_in_the_key(tmp_path, clock):
+async def test_an_erasing_correction_leaves_no_old_text_in_the_key(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         memory = await cue.memory.add("Prefers tea.", user="ann")
-        fixed = await cue.memory.update(memory.id, "Prefers coffee.", user="ann")
+        fixed = await cue.memory.update(memory.id, "Prefers coffee.", erase=True, user="ann")
         assert (fixed.id, fixed.key, fixed.text) == (memory.id, "Prefers coffee.", "Prefers coffee.")
         assert (await cue.memory.get(memory.id)).content == "Prefers coffee."
 

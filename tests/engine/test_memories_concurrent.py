@@ -32,7 +32,7 @@ async def test_a_pass_does_not_restore_corrected_text(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         [memory] = (await cue.memory.list(user="ann")).items
-        await cue.memory.update(memory.id, "I am allergic to hazelnuts.", user="ann")
+        await cue.memory.update(memory.id, "I am allergic to hazelnuts.", erase=True, user="ann")
         await compact_conversation(cue, clock, "c1")
         matches = [each for each in await texts(cue, ended=True) if "allergic" in each]
         assert matches == ["I am allergic to hazelnuts."]
@@ -44,7 +44,7 @@ async def test_a_pass_does_not_restore_corrected_text_among_many_memories(tmp_pa
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         [memory] = (await cue.memory.list(user="ann")).items
-        await cue.memory.update(memory.id, "Nothing grows in Ruritania.", user="ann")
+        await cue.memory.update(memory.id, "Nothing grows in Ruritania.", erase=True, user="ann")
         for n in range(510):
             await cue.memory.put_knowledge("domain", f"k{n}", f"allergic v{n}", user="ann")
         await compact_conversation(cue, clock, "c1")

@@ -114,7 +114,7 @@ async def test_a_corrected_or_removed_memory_loses_its_vector_in_every_process(t
             assert texts(await search(each)) == ["Adopted a puppy"]
         [old] = await embedder.embed(["pet: Adopted a puppy"])
         assert is_in_database(tmp_path, old)
-        await cue.memory.update(memory.id, "Bought a canary", user="ann")
+        await cue.memory.update(memory.id, "Bought a canary", erase=True, user="ann")
         for each in (cue, other):
             assert await search(each) == []
         await cue.settle()

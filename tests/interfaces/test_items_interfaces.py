@@ -52,7 +52,7 @@ async def test_only_the_user_shows_corrects_and_forgets_an_item() -> None:
         assert "peanuts" in memory
         assert "allergic to nuts" not in memory
         gone = await ann.delete(one)
-        assert gone.json()["receipt"]["counts"]["memories"] == 2, "The user's and the persona's memory must be erased."
+        assert gone.json()["receipt"]["counts"]["memories"] == 4, "The memories of user and persona have two versions."
         await keyed.cue.settle()
         for path in ("/api/conversations/c1/summary", "/api/conversations/c1/items?ended=true", "/api/memories"):
             assert "nuts" not in (await ann.get(path)).text, path

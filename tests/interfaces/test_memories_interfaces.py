@@ -41,7 +41,7 @@ async def test_user_memories_are_listed_corrected_and_exported(client):
     assert (await client.get(f"/api/memories/{memory['id']}?userId=bob")).status_code == 404
     body = {"text": "I am allergic to hazelnuts.", "userId": "bob"}
     assert (await client.patch(f"/api/memories/{memory['id']}", json=body)).status_code == 404
-    fixed = await client.patch(f"/api/memories/{memory['id']}", json=body | {"userId": "ann"})
+    fixed = await client.patch(f"/api/memories/{memory['id']}", json=body | {"userId": "ann", "erase": True})
     assert (fixed.status_code, fixed.json()["confidence"]) == (200, 1.0)
     items = (await client.get("/api/memories/export?userId=ann")).json()["items"]
     assert [each["text"] for each in items] == ["I am allergic to hazelnuts."]

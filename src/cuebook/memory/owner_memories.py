@@ -27,6 +27,22 @@ def memory_id(place: Place, category: str, text: str) -> str:
     return hashlib.sha256(f"{place.kind}|{place.id}|{category}|{normal(text)}".encode()).hexdigest()[:16]
 
 
+def earlier_version(memory: Memory, *, now: float) -> Memory:
+    """Return the version of a memory that a correction ends, as a memory of its own. It ends after it began."""
+    ended = now if now > memory.valid_from else math.nextafter(memory.valid_from, math.inf)
+    own = _version_id(memory, ended)
+    return replace(memory, no=0, id=own, valid_to=ended, ended_by=memory.id, written=True)
+
+
+def is_earlier_version(memory: Memory) -> bool:
+    """Return whether a correction ended this memory, which is a version of the corrected one."""
+    return memory.valid_to is not None and memory.id == _version_id(memory, memory.valid_to)
+
+
+def _version_id(memory: Memory, ended: float) -> str:
+    return memory_id(memory.place, memory.category, f"{memory.text}|{ended!r}")
+
+
 def merge_into_place(
     place: Place,
     memories: Sequence[Memory],
@@ -74,7 +90,7 @@ def _ended(known: Mapping[str, Memory], ended: Sequence[Item]) -> list[Memory]:
 def _ids_among(place: Place, entries: Sequence[Item], memories: Sequence[Memory]) -> dict[str, str]:
     """Return the memory ids of items. A corrected memory keeps the id of its old text."""
     texts = {each.id: normal(each.text) for each in memories}
-    by_text = {(each.category, normal(each.text)): each.id for each in memories}
+    by_text = {(each.category, normal(each.text)): each.id for each in memories if not is_earlier_version(each)}
     ids: dict[str, str] = {}
     for item in entries:
         own, text = memory_id(place, item.category, item.text), normal(item.text)
@@ -126,7 +142,7 @@ def _uncorrected(memories: Sequence[Memory], fresh: Sequence[Item]) -> list[Item
         if memory.written:
             posts = (f"{each.conversation}{_APART}{each.post}" for each in memory.sources)
             corrected.setdefault(memory.category, set()).update(posts)
-    known = {(each.category, normal(each.text)) for each in memories}
+    known = {(each.category, normal(each.text)) for each in memories if not is_earlier_version(each)}
     return [
         each
         for each in fresh

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.errors import BackendError
+from cuebook.memory.owner_memories import is_earlier_version
 from cuebook.memory.scopes import owner_of
 from cuebook.records.answer import Time
 from cuebook.records.audit import FORGET, Record, plain_record
@@ -455,10 +456,19 @@ def _named_memories(transaction: Transaction, target: Target) -> list[Memory]:
         elif target.kind == "organization" and user is None:
             items += transaction.records(Memory, "memory_of_place", kind="organization", owner=name)
         elif target.kind == "memory":
-            items += transaction.records(Memory, "memory_by_id", id=name.removeprefix("memory:"))
+            items += _versions(transaction, name.removeprefix("memory:"))
     if target.kind == "memory" and user is not None:
         own = {row.no for row in transaction.records(Memory, "memories_of_user", user=user)}
         items = [row for row in items if row.no in own]
+    return items
+
+
+def _versions(transaction: Transaction, name: str) -> list[Memory]:
+    """Return a memory and the earlier versions that corrections ended."""
+    items = transaction.records(Memory, "memory_by_id", id=name)
+    for each in items:  # grows while it is read
+        before = transaction.records(Memory, "memory_by_id", id=each.supersedes) if each.supersedes else []
+        items += [row for row in before if row.place == each.place and is_earlier_version(row)]
     return items
 
 

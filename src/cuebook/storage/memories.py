@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from cuebook.interfaces.store import MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
+from cuebook.memory.owner_memories import is_earlier_version
 from cuebook.memory.recall import Query, akin_among, match_values, read_query
 from cuebook.memory.relevance import standing_reason
 from cuebook.memory.scopes import KEPT, SHARING_ALLOWED, Participants, effective, owner_of, read_places
@@ -335,11 +336,12 @@ def unlearn(row: ConversationRow, tally: ErasureTally, posts: Collection[str] | 
             memories[found["no"]] = record(Memory, found)
             gone = row.run("memory_source_drop", memory=found["no"], post=found["post"])
             tally.counts["memorySources"] += gone.rowcount
-    by_hand = [each for each in memories.values() if each.written]
+    by_hand = [each for each in memories.values() if each.written and not is_earlier_version(each)]
     for each in by_hand:
         row.transaction.run("place_changed", **place_values(each.place))
     tally.by_hand += len(by_hand)
-    take(row.transaction, [each for each in memories.values() if not each.written], tally, anew=True)
+    derived = [each for each in memories.values() if not each.written or is_earlier_version(each)]
+    take(row.transaction, derived, tally, anew=True)
 
 
 def take(transaction: Transaction, results: Iterable[Memory], tally: ErasureTally, *, anew: bool) -> int:

@@ -6,6 +6,7 @@ Knowledge is the key-value memories of a user or the project, whose confidence r
 import hashlib
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -33,7 +34,16 @@ from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import MemoryQuery, PlaceChange
 from cuebook.memory.corrections import corrections_of, kept_name, restoration_of
-from cuebook.memory.owner_memories import FIRST, REPEAT, USE, memory_id, raised, same
+from cuebook.memory.owner_memories import (
+    FIRST,
+    REPEAT,
+    USE,
+    earlier_version,
+    is_earlier_version,
+    memory_id,
+    raised,
+    same,
+)
 from cuebook.memory.recall import read_query
 from cuebook.memory.scopes import PROJECT
 from cuebook.operations import Argument, operation
@@ -103,6 +113,7 @@ class MemoryWriting(MemoryReading):
         examples=(
             'cuebook memory correct 1f0c9a7be2d44c31 "Lives in Bergen."',
             'cuebook memory correct item:c1:1f0c9a7be2d44c31 "Lives in Bergen." --user ann',
+            'cuebook memory correct 1f0c9a7be2d44c31 "Lives in Bergen." --erase',
         ),
     )
     async def update(
@@ -110,27 +121,34 @@ class MemoryWriting(MemoryReading):
         memory: MemoryId,
         text: Annotated[str, Meta(min_length=1, description="Corrected text.")],
         *,
+        erase: Annotated[
+            bool,
+            Meta(description="Erase the old text and all earlier corrected versions."),
+            Argument(flag="erase"),
+        ] = False,
         user: User = None,
         organization: Organization = None,
         caller: CallerOf = OWNER,
         idempotency_key: IdempotencyKey = None,
     ) -> StoredMemory:
-        """Correct the text of a memory. The old text is erased; ID and history stay.
+        """Correct the text of a memory. The old text ends and stays in the history, or is erased with `erase`.
+
+        The ID stays. An item of a conversation keeps only the new text; its source posts keep the old words.
 
         Raises NotFound, and Denied for a memory of the project if a user or an organization is given.
         """
         _check_owner(caller, "Correcting", user, organization)
-        return stored_memory(await self._correct(memory, text, user=user, organization=organization))
+        return stored_memory(await self._correct(memory, text, erase=erase, user=user, organization=organization))
 
     async def _correct(
-        self, memory: str, text: str, *, user: str | None = None, organization: str | None = None
+        self, memory: str, text: str, *, erase: bool, user: str | None = None, organization: str | None = None
     ) -> Memory:
         text = self._said(text, "text")
         if parted(memory):
-            return await correct_item(
-                self._services, memory, text, user=user, also=lambda each: self._correct(each.id, text)
-            )
-        await self._services.store.drop_answers(Scope())  # they may contain the old text
+            also = partial(self._correct, text=text, erase=erase)
+            return await correct_item(self._services, memory, text, user=user, also=lambda each: also(each.id))
+        if erase:
+            await self._services.store.drop_answers(Scope())  # they may contain the old text
         for _ in range(RETRIES):
             generation, old = await self._now(await self._own(memory, user=user, organization=organization))
             now = self._services.clock.now()
@@ -146,10 +164,28 @@ class MemoryWriting(MemoryReading):
                     new = replace(new, uses=new.uses + other.uses, sources=both, valid_to=None)
             changed = [*(replace(each, sources=(), written=False) for each in gone if same(each.text, text)), new]
             corrections = corrections_of(old, text)
+            changed = [*changed[:-1], *await self._versioned(old, new, erase=erase)]
             if await self._save(old.place, generation, changed, corrections):
                 await tell(self._services, corrections)
-                return new
+                return changed[-1]
         raise busy()
+
+    async def _versioned(self, old: Memory, new: Memory, *, erase: bool) -> list[Memory]:
+        """Return the changes of a correction, the corrected memory last: its old version ends, or all are erased."""
+        if same(old.text, new.text):
+            return [new]
+        if not erase:
+            past = earlier_version(old, now=new.used_at)
+            return [past, replace(new, supersedes=past.id, valid_from=past.valid_to or new.valid_from)]
+        gone: list[Memory] = []
+        before = old.supersedes
+        while before is not None:
+            found = await self._services.store.memories.get(Scope(), before, places=[old.place])
+            if not found or not is_earlier_version(found[0]):
+                break
+            gone.append(replace(found[0], sources=(), written=False))
+            before = found[0].supersedes
+        return [*gone, replace(new, supersedes=before)]
 
     @operation(
         "POST /api/memories/{memory}/restore",
