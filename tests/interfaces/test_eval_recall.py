@@ -212,7 +212,7 @@ def test_evidence_in_words_is_found_in_the_posts(tmp_path: Path) -> None:
     [
         ({"posts": [{"sendFrom": "user", "message": "hi"}]}, "no questions"),
         ([{"traj": [], "reward": 1}], "tau-bench logs have no questions"),
-        ({"a": 1}, "unknown test set"),
+        ({"a": 1}, "unknown format .* Supported test sets: LoCoMo"),
         ({"instructions": [], "dialogues": [3]}, "expected an object"),
         ([{"turns": [[{"role": "user"}]]}], "not the form of its test set"),
         ({"messages": [{"role": "user", "content": "a"}], "questions": [{"question": "b", "evidence": ["c"]}]}, "'c'"),
@@ -276,5 +276,5 @@ def test_command_prints_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
     assert "needs a FILE or FOLDER" in run("--recall", code=2)
     assert "--gold is for one transcript" in run(str(locomo), str(memory_code), "--gold", "x", code=2)
-    assert "Supported: LoCoMo" in run("--recall", str(write(tmp_path, "odd.json", {"a": 1})), code=1)
+    assert "Supported test sets: LoCoMo" in run("--recall", str(write(tmp_path, "odd.json", {"a": 1})), code=1)
     assert "No such file" in run("--recall", "missing.json", code=1)

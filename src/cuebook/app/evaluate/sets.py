@@ -61,7 +61,7 @@ def read_sets(paths: Sequence[Path]) -> list[QuestionSet]:
             FilePlace(path.name).refuse(f"not the form of its test set ({type(error).__name__}: {error})")
     for each in sets:
         if not any(transcript.questions for transcript in each.transcripts):
-            FilePlace(each.name).refuse(f"no questions. Use a test set: {FORMATS}.")
+            FilePlace(each.name).refuse(f"no questions. Supported test sets: {FORMATS}.")
     return sets
 
 
@@ -135,7 +135,10 @@ def _read_file(path: Path, document: Any) -> QuestionSet:
     try:
         transcripts = read_transcripts(path)
     except InvalidInput as error:
-        msg = f"{path.name}: unknown test set ({str(error).removeprefix(f'{path.name}: ')}) Supported: {FORMATS}."
+        reason, unsupported, _ = str(error).partition("Supported formats: ")
+        if not unsupported:
+            raise
+        msg = f"{reason}Supported test sets: {FORMATS}."
         raise InvalidInput(msg, where=path.name) from error
     return _set(path.stem, transcripts[0].source, transcripts)
 
@@ -157,7 +160,7 @@ def _read_folder(folder: Path) -> list[QuestionSet]:
         one = _read_file(path, _document(path))
         sets.setdefault(one.form, []).extend(one.transcripts)
     if not sets:
-        FilePlace(folder.name).refuse(f"no test set in this folder. Supported: {FORMATS}.")
+        FilePlace(folder.name).refuse(f"no test set in this folder. Supported test sets: {FORMATS}.")
     return [_set(folder.name, form, transcripts) for form, transcripts in sets.items()]
 
 
