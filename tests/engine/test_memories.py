@@ -502,3 +502,27 @@ async def test_a_correction_removes_a_name_that_it_no_longer_contains(tmp_path, 
         shown = " ".join(block.text for block in window.blocks)
         assert "My sister lives in Oulu." in shown
         assert "Turku" not in shown
+
+
+async def test_a_question_about_the_user_gets_what_matches_less_than_a_search_requires(tmp_path, clock):
+    stated = [
+        "My sister Ebba is a nurse in Gothenburg.",
+        "I play the cello in an amateur orchestra.",
+        "Our cat is called Mimmi.",
+    ]
+    async with open_with_memory(tmp_path, clock) as cue:
+        for n, text in enumerate(stated):
+            await ask_and_settle(cue, clock, text, f"c{n}")
+
+        async def entered(question):
+            window = await cue.assemble(Ask(question, "other", user="ann"))
+            return {text for text in stated if any(text in block.text for block in window.blocks)}
+
+        assert await entered("Does my sister still live nearby with him?") == {stated[0]}
+        assert await entered("Does a sister still live nearby with him?") == set()
+        for question in ("What do you know about me?", "Was weißt du über mich?", "你知道关于我的什么？"):
+            assert await entered(question) == {*stated}
+        assert await entered("What do people think about men?") == set()
+        await cue.ask(Ask("Who am I?", "other", user="ann"))
+        turn = await cue.turns.show("other", 1, user="ann")
+        assert "relevant: the question is about the user" in str(list(told_of(to_wire(turn))))

@@ -224,8 +224,10 @@ class _CandidateFeatures(Struct):
     parts: tuple[float, ...] = ()  # contributions of PARTS
 
 
-def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: SearchResult, *, limit: int) -> list[Ranked]:
-    """Return the best `limit` candidates, best first, equal ones newest first; none if none has evidence.
+def rank(
+    query: Query, candidates: Iterable[RecallCandidate], corpus: SearchResult, *, limit: int, judged: bool = True
+) -> list[Ranked]:
+    """Return the best `limit` candidates, best first, equal ones newest first; if `judged`, none if none has evidence.
 
     A score is a candidate's share of the best score times the best hit's share of the query.
 
@@ -249,7 +251,7 @@ def rank(query: Query, candidates: Iterable[RecallCandidate], corpus: SearchResu
     if seen:
         _compare(readings, corpus.mean_cosine)
     _combine(readings, query)
-    if not _is_known(readings, weights, akin=corpus.akin, about=query.about):
+    if judged and not _is_known(readings, weights, akin=corpus.akin, about=query.about):
         return []
     return _choose(readings, weights, limit)
 

@@ -37,6 +37,16 @@ def standing_reason(memory: Memory) -> str:
     return "rule" if signs["rule"] and lists.signs(opening_of(text, lists))["request"] else ""
 
 
+def asks_about_user(text: str) -> bool:
+    """Return whether a question is about the user in general: "What do you know about me?"."""
+    return language(detect(text)).signs(text)["about"] > 0
+
+
+def speaks_of_self(text: str) -> bool:
+    """Return whether a question is about something of the user: "my sister", "our kitchen"."""
+    return language(detect(text)).signs(text)["self"] > 0
+
+
 class Evidence(Struct, frozen=True):
     """The words that a memory shares with a query, and how many as rare ones a random memory is expected to share."""
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from cuebook.interfaces.store import MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.owner_memories import is_earlier_version
 from cuebook.memory.recall import Query, akin_among, match_values, read_query
-from cuebook.memory.relevance import standing_reason
+from cuebook.memory.relevance import asks_about_user, standing_reason
 from cuebook.memory.scopes import KEPT, SHARING_ALLOWED, Participants, effective, owner_of, read_places
 from cuebook.memory.supersede import nearest
 from cuebook.memory.tokenizer import memory_key
@@ -106,6 +106,9 @@ def find(
         values = place_values(place)
         standing = transaction.records(Memory, "memory_standing", limit=memory_query.standing, **values)
         known |= {each.no: each for each in standing}
+        if memory_query.standing and asks_about_user(memory_query.text):
+            foremost = transaction.records(Memory, "memory_foremost", limit=memory_query.standing, **values)
+            known |= {each.no: each for each in foremost}
     if left := [no for no in results if no not in known]:
         rest = transaction.records(Memory, "memories_by_no", nos=json.dumps(left))
         known |= {each.no: each for each in rest}

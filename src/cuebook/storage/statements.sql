@@ -709,6 +709,11 @@ SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = 
 SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL AND standing = 1
 ORDER BY confidence DESC, no DESC LIMIT :limit;
 
+-- name: memory_foremost
+-- Select the valid memories of a place, highest confidence first.
+SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL
+ORDER BY confidence DESC, no DESC LIMIT :limit;
+
 -- name: memory_of_place
 -- Select all memories of a place, in order of creation.
 SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner ORDER BY no;

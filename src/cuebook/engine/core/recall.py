@@ -15,7 +15,7 @@ from cuebook.interfaces.store import MemoryMatches, Scene
 from cuebook.languages import reads
 from cuebook.memory.owner_memories import priority
 from cuebook.memory.recall import Query, rank, read_query
-from cuebook.memory.relevance import evidence, standing_reason
+from cuebook.memory.relevance import asks_about_user, evidence, speaks_of_self, standing_reason
 from cuebook.memory.tokenizer import day_of, memory_key, normal, said_of
 from cuebook.records.answer import Time
 from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, RecallCandidate, SearchResult
@@ -80,10 +80,13 @@ def select_memories(services: Services, scene: Scene, query: Query | None, *, tu
         for each in chosen
     ]
     found = _by_query(list(memories.values()), memory_context, query, hits, count) if query else []
-    relevant = _relevant(found, list(memories.values()), memory_context, query) if query else []
+    ranked = found
+    if query and not found and speaks_of_self(query.text):  # words like "my" are evidence enough for a search
+        ranked = _by_query(list(memories.values()), memory_context, query, hits, count, judged=False)
+    relevant = _relevant(ranked, list(memories.values()), memory_context, query, count=count) if query else []
     return SelectedMemories(
         hits=(*durable, *(hit for hit in relevant if hit.memory_id not in chosen)),
-        answers=tuple(found),
+        answers=tuple(found or relevant),
         durable=tuple(chosen),
         reason=reason,
         reviewed_at=reviewed,
@@ -96,8 +99,11 @@ def _standing(memories: Iterable[Memory]) -> list[str]:
     return [each.id for each in sorted(current, key=lambda each: (-priority(each), -each.no))]
 
 
-def _relevant(hits: Sequence[Hit], memories: Sequence[Memory], matched: MemoryMatches, query: Query) -> list[Hit]:
-    """Return the hits that match the query better than by chance, or in meaning, with the reason.
+def _relevant(
+    hits: Sequence[Hit], memories: Sequence[Memory], matched: MemoryMatches, query: Query, *, count: Counter
+) -> list[Hit]:
+    """Return the hits that match the query better than by chance, or in meaning, with the reason. A question about the
+    user in general gets the memories of highest priority.
 
     An earlier quote enters with the newest of its topic.
     """
@@ -113,10 +119,20 @@ def _relevant(hits: Sequence[Hit], memories: Sequence[Memory], matched: MemoryMa
         elif no in found:
             words, chance = ", ".join(found[no].words), found[no].chance
             reasons[hit.memory_id] = f"relevant: {words}; {chance:.2g} expected by chance"
+    if asks_about_user(query.text):
+        hits = [*hits, *_foremost(memories, {each.memory_id for each in hits}, count)]
+        reasons = dict.fromkeys((each.memory_id for each in hits), "relevant: the question is about the user") | reasons
     by_id = {(each.place, each.id): each for each in memories}
     newest = {_newest(each, by_id).id: each.id for each in memories if each.id in reasons}
     reasons = {id_: f"relevant: newer than {of}" for id_, of in newest.items()} | reasons
     return [replace(hit, why=reasons[hit.memory_id]) for hit in hits if hit.memory_id in reasons]
+
+
+def _foremost(memories: Iterable[Memory], known: Collection[str], count: Counter) -> list[Hit]:
+    """Return the current memories that are neither `known` nor standing as hits, highest priority first."""
+    others = [each for each in memories if each.ended_by is None and each.id not in known and not standing_reason(each)]
+    ordered = sorted(others, key=lambda each: (-priority(each), -each.no))
+    return [_hit(each, score=priority(each), why="", count=count) for each in ordered]
 
 
 def answers(matched: MemoryMatches, query: Query, *, limit: int, count: Counter) -> list[Hit]:
@@ -148,9 +164,9 @@ def _kept(scene: Scene, *, turn: int, every: int) -> tuple[list[str], int] | Non
 
 
 def _by_query(
-    memories: Sequence[Memory], matched: MemoryMatches, query: Query, limit: int, count: Counter
+    memories: Sequence[Memory], matched: MemoryMatches, query: Query, limit: int, count: Counter, *, judged: bool = True
 ) -> list[Hit]:
-    """Rank memories found by words and by meaning. Neighbors do not add to a score."""
+    """Rank memories found by words and meaning, without those around them. If `judged`, none without evidence."""
     wanted = set(matched.found)
     known = {each.no: each for each in memories if each.no in wanted}
     keys = matched.keys if query.zone == UTC else {}
@@ -172,7 +188,7 @@ def _by_query(
         cosine_deviation=matched.cosine_deviation,
         akin=matched.akin,
     )
-    ranked = rank(query, candidates, corpus, limit=limit)
+    ranked = rank(query, candidates, corpus, limit=limit, judged=judged)
     by_id = {(each.place, each.id): each for each in memories}
     hits: dict[str, Hit] = {}
     for candidate, score, why, _ in ranked:
