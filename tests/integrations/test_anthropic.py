@@ -108,17 +108,20 @@ def test_a_path_that_no_document_has_is_refused(path: str) -> None:
         tool.call({"command": "create", "path": path, "file_text": "x"})
 
 
-def test_of_two_edits_of_one_text_the_second_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_edits_of_one_text_the_second_is_refused() -> None:
+    class Stale(CuebookMemoryTool):
+        """A tool that has read a file before another session changed it."""
+
+        stale: Any
+
+        async def _file(self, *_: object) -> Any:
+            return self.stale
+
     with BlockingCuebook() as cue:
-        tool, other = CuebookMemoryTool(cue), CuebookMemoryTool(cue)
-        tool.call(CREATE)
-        stale = cue.documents.get(("anthropic", "memories"), "a")
+        tool, other = Stale(cue), CuebookMemoryTool(cue)
+        other.call(CREATE)
+        tool.stale = cue.documents.get(("anthropic", "memories"), "a")
         other.call({"command": "insert", "path": "/memories/a", "insert_line": 0, "insert_text": "zero"})
-
-        async def read(*_: object) -> Any:
-            return stale
-
-        monkeypatch.setattr(tool, "_file", read)
         with pytest.raises(ToolError, match="Changed meanwhile"):
             tool.call({"command": "str_replace", "path": "/memories/a", "old_str": "one", "new_str": "1"})
         assert "zero" in other.call({"command": "view", "path": "/memories/a"})

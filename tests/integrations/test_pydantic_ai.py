@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ from hypothesis import strategies as st
 from pages import examples_of
 from pydantic_ai import Agent, UserError
 from pydantic_ai.conversation import Conversation
-from pydantic_ai.conversation_store import ConversationConflict, ConversationStore, InMemoryConversationStore
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationRecord,
+    ConversationStore,
+    InMemoryConversationStore,
+)
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
@@ -135,31 +141,38 @@ def test_one_of_two_saves_of_a_revision_succeeds(tmp_path: Path) -> None:
     asyncio.run(save())
 
 
-def test_a_fork_keeps_its_messages_while_the_original_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fork that is written after the delete has listed the entries changes one, so the delete lists them again."""
+class ForkedMeanwhile(CuebookConversationStore):
+    """A store in which another session writes a fork after a delete has listed the entries."""
 
+    fork: ConversationRecord | None = None
+
+    async def _delete_unused(self, cue: Any) -> bool:
+        async def put(changes: Any, *, user: str | None) -> int:
+            fork, self.fork = self.fork, None
+            if fork is not None:
+                await self._write(cue, fork, (), None)
+            return int(await cue.documents.put(changes, user=user))
+
+        return await super()._delete_unused(
+            SimpleNamespace(documents=SimpleNamespace(list=cue.documents.list, put=put))  # type: ignore[arg-type]
+        )
+
+
+def test_a_fork_keeps_its_messages_while_the_original_is_deleted() -> None:
     async def both(cue: BlockingCuebook) -> None:
-        store = CuebookConversationStore(cue)
+        store = ForkedMeanwhile(cue)
         await store.save(Conversation(messages=[asked("hi"), answered("hello")], conversation_id="c"))
         record = await store.read_record("c")
         assert record is not None
-        late = CuebookConversationStore(cue)
-        put = vars(CuebookConversationStore)["_put"]
-
-        async def fork_first(cue: Cuebook, *arguments: Any) -> None:
-            monkeypatch.undo()
-            forked = type(record)(conversation_id="f", head_id=record.head_id, forked_from="c")
-            await late.write_record(forked, expected_revision=None)
-            await put(store, cue, *arguments)
-
-        monkeypatch.setattr(store, "_put", fork_first)
+        store.fork = ConversationRecord(conversation_id="f", head_id=record.head_id, forked_from="c")
         await store.delete("c")
+        assert store.fork is None
         assert await store.load("c") is None
         fork = await store.load("f")
         assert fork is not None
         assert len(fork.messages) == 2
         await store.delete("f")
-        assert cue.documents.spaces(("pydantic_ai",)).spaces == []
+        assert list(cue.documents.spaces(("pydantic_ai",)).spaces) == []
 
     with BlockingCuebook() as cue:
         asyncio.run(both(cue))

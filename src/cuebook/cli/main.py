@@ -36,6 +36,7 @@ COMMANDS = {
     "serve": "Start the HTTP server and OpenAI-compatible proxy.",
     "worker": "Run background jobs beside the servers.",
     "mcp": "Serve memory and prompts over MCP on standard input/output.",
+    "hermes": "Install the memory plugin of the Hermes agent.",
     "shadow": "Report tokens and cost of each summarization profile.",
     "import": "Import conversations and memories of other programs.",
     "conversation": "List, show, import, export and delete conversations.",
