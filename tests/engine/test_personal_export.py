@@ -131,3 +131,14 @@ async def test_an_export_is_recorded_and_needs_a_user(tmp_path):
         assert archive.namelist() == ["audit.jsonl", "manifest.json"], "the record of the export itself"
         [record] = (await cue.audit.list(limit=5)).items
         assert (record.event, record.input_context) == ("export", {"user": "nobody"})
+
+
+async def test_an_export_contains_the_users_prompt_logs(tmp_path):
+    async with cue_on(tmp_path, logs__prompts="logs") as cue:
+        await cue.ask(Ask("Where is quokka1?", "Trip to Rome", user="ann"))
+        await cue.ask(Ask("Where is quokka2?", "trip-to-rome", user="bob"))
+        archive = await archive_of(cue, user="ann")
+    logs = [name for name in archive.namelist() if "/logs/" in name]
+    assert logs == ["conversations/1/logs/assistant_prompt_log_1_2.json"]
+    assert json.loads(archive.read(logs[0]))[-1]["content"] == "Where is quokka1?"
+    assert b"quokka2" not in b"".join(archive.read(name) for name in archive.namelist())

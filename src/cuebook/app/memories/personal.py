@@ -35,6 +35,7 @@ FILES: Final[Mapping[str, str]] = {
     "conversations/N/conversation.json": "the conversation and its settings",
     "conversations/N/messages.jsonl": "messages of all branches; of others' conversations, the user's and the answers",
     "conversations/N/prompts.jsonl": "each prompt as it was sent to the model",
+    "conversations/N/logs/NAME": "prompt logs (setting logs.prompts), as they are in their folder",
     "conversations/N/memories.jsonl": "memories derived from the conversation, of every owner",
     "conversations/N/audit.jsonl": "audit records of the conversation",
     "conversations/N/TABLE.jsonl": "rows of other tables: turns, steps, summaries, items, outcomes (feedback), …",
@@ -82,6 +83,8 @@ class PersonalData(Namespace):
                 yield f"{folder}/{file}", lines
             if found.owned:
                 yield f"{folder}/prompts.jsonl", [each async for each in self._prompts(found.conversation)]
+                for file, body in (await self._services.read_logs(name, found.conversation.no)).items():
+                    yield f"{folder}/logs/{file}", [body.rstrip(b"\n")]
 
     async def _prompts(self, conversation: Conversation) -> AsyncGenerator[bytes, None]:
         """Yield each prompt of a conversation as it was sent, or why it cannot be rendered again."""

@@ -26,7 +26,7 @@ def prompt_logs_of(config: Config, services: Services) -> PromptLogs | None:
     if not folders:
         return None
     logs = PromptLogs([Path(config.folder) / folder for folder in folders], services)
-    services.erase_logs = logs.erase
+    services.erase_logs, services.read_logs = logs.erase, logs.read
     if name:
         services.log_prompt = logs.keep
     return logs

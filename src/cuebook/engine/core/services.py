@@ -283,6 +283,11 @@ async def nothing_logged(_: Collection[str]) -> bool:
     return True
 
 
+async def no_logs(*_: Any) -> dict[str, bytes]:
+    """Return nothing: there are no prompt logs."""
+    return {}
+
+
 class Services(Struct, kw_only=True):
     """The ports of a turn, with its settings and caches. `app` builds one per tenant."""
 
@@ -317,6 +322,7 @@ class Services(Struct, kw_only=True):
     restore_file: Callable[[str], Awaitable[None]] = nothing_restored  # writes a prompt's files after a rollback
     # by erased kinds; returns False while data remains
     erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged
+    read_logs: Callable[[str, int], Awaitable[dict[str, bytes]]] = no_logs  # by a conversation's id and number
     other_tenant: Callable[[str], "Services"] | None = None  # returns the services of a tenant by name
 
     def of(self, tenant: str) -> "Services":

@@ -156,6 +156,11 @@ class PromptLogs:
             return False
         return True
 
+    async def read(self, conversation: str, no: int) -> dict[str, bytes]:
+        """Return the logs of a conversation with an id and a number of the store, by file name."""
+        await self.drain()
+        return await asyncio.to_thread(_read, self._folders, conversation, no)
+
     async def _goes(self, index: Index | None) -> bool:
         if index is None or index.quotes:
             return True
@@ -231,6 +236,18 @@ def _folders(root: Path) -> list[tuple[Path, Index | None]]:
     except FileNotFoundError:
         return []
     return [(folder, _index(folder)) for folder in results if not folder.is_symlink()]
+
+
+def _read(roots: Sequence[Path], conversation: str, no: int) -> dict[str, bytes]:
+    """Return the files of a conversation. Logs that are erased meanwhile are omitted."""
+    start = f"{plain_name(conversation) or 'conversation'}-"
+    results: dict[str, bytes] = {}
+    for folder, index in (each for root in roots for each in _folders(root)):
+        if folder.name.startswith(start) and index and (index.conversation, index.no) == (conversation, no):
+            for file in sorted(folder.glob("*_log_*.json")):
+                with suppress(FileNotFoundError):
+                    results[file.name] = file.read_bytes()
+    return results
 
 
 def _remove(places: Sequence[Path]) -> None:
