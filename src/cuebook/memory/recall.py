@@ -45,7 +45,7 @@ ANSWER: Final = 0.2  # of the score of a question, for the post after it
 ASKING: Final = 0.2  # subtracted from a question whose answer is short
 BRIEF: Final = 30  # words up to which a post gains fully from its neighbours; beyond, in inverse ratio to length.
 # Without it long answers take the place of what users said: R@10 78 instead of 92 in assistant chats.
-SESSION: Final = 0.3  # of the best score in the session
+SESSION: Final = 0.3  # of the best score in the session; long posts give and gain little, as beside neighbours
 SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, after neighbours (before: 1 point less)
 PERIOD: Final = 0.3  # more for posts of the time the query names
 ALONE: Final = 0.3  # minimum share of the query's information (idf) of a word that is evidence without a second one
@@ -239,7 +239,8 @@ def rank(
         return []
     terms = topic_of(query)
     texts = [f" {post.key} " for post in posts]
-    places = [_places(text, terms) for text in texts]
+    spaced = [(term, f" {term} ") for term in terms]
+    places = [_places(text, spaced) for text in texts]
     for post, here in zip(posts, places, strict=True):
         for date in query.dates:
             here[date] = here.get(date, [0]) if is_timely(query, post) else []
@@ -256,11 +257,13 @@ def rank(
     return _choose(readings, weights, limit)
 
 
-def _places(text: str, terms: Iterable[str]) -> dict[str, list[int]]:
-    """Return the character positions of each term in a key. Searching the string is ten times faster than splitting."""
+def _places(text: str, terms: Iterable[tuple[str, str]]) -> dict[str, list[int]]:
+    """Return the character positions of each term in a key; `terms` are pairs of a term and it between spaces.
+
+    Searching the string is ten times faster than splitting.
+    """
     results: dict[str, list[int]] = {}
-    for term in terms:
-        word = f" {term} "
+    for term, word in terms:
         at = text.find(word)
         if at >= 0:
             results[term] = here = [at]
@@ -432,15 +435,16 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
         reading.score = reading.own + reading.around + MEANING * reading.meaning
         if reading.asks and reading.after >= 0:
             reading.score *= 1 - ASKING * _brevity(readings[reading.after])
-        best[reading.session] = max(best.get(reading.session, 0.0), reading.score)
-    fused = [reading.score + SESSION * best[reading.session] for reading in readings]
+        best[reading.session] = max(best.get(reading.session, 0.0), _brevity(reading) * reading.score)
+    shared = [SESSION * _brevity(reading) * best[reading.session] for reading in readings]
+    fused = [reading.score + part for reading, part in zip(readings, shared, strict=True)]
     speaker = query.named[0] if len(query.named) == 1 else None
-    for reading, score in zip(readings, fused, strict=True):
+    for reading, score, session in zip(readings, fused, shared, strict=True):
         lent, asked = _lent(reading, readings, fused)
-        names = speaker == reading.post.sender
-        timely = is_timely(query, reading.post)
-        reading.score = (score + lent + asked) * (1 + SPEAKER * names) * (1 + PERIOD * timely)
-        reading.parts = (SESSION * best[reading.session], lent, asked, names, timely)
+        named = SPEAKER * (speaker == reading.post.sender)
+        timely = PERIOD * is_timely(query, reading.post)
+        reading.score = (score + lent + asked) * (1 + named) * (1 + timely)
+        reading.parts = (session, lent, asked, named, timely)
 
 
 def is_timely(query: Query, post: RecallCandidate) -> bool:
@@ -504,5 +508,6 @@ def _best_segment(reading: _CandidateFeatures) -> int:
 def _why(reading: _CandidateFeatures) -> str:
     text = f"keywords {reading.own:.2f}, with neighboring posts {reading.around:.2f}"
     text += "" if reading.close is None else f", meaning {reading.meaning:.2f}"
-    notes = ", ".join(name for name, part in zip(PARTS, reading.parts, strict=True) if part > TELLING)
+    parts = zip(PARTS, reading.parts, strict=True)
+    notes = ", ".join(f"{name} {part:.2f}" for name, part in parts if part > TELLING)
     return f"{text}; {notes}" if notes else text

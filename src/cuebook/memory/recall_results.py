@@ -67,9 +67,10 @@ def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], d
     where they are. Also return the id of the next newer version by conversation number and seq.
     """
     topic = frozenset(topic_of(query))
+    spaced = [f" {term} " for term in topic]
     groups: dict[tuple[Any, ...], list[int]] = {}
     for at, (post, *_) in enumerate(ranked[:VERSIONS]):
-        if post.role == "user" and 2 * len(topic.intersection(post.key.split())) > len(topic):
+        if post.role == "user" and 2 * sum(map(f" {post.key} ".__contains__, spaced)) > len(topic):
             shared = max((topic.intersection(words(post.text[a:b])) for a, b in spans_of(post.text)), key=len)
             if 2 * len(shared) > len(topic) and len(shared) > 1:
                 dated_by = topic.intersection(post.key.partition(" | ")[0].split())

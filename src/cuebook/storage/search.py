@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_values, read_query
+from cuebook.memory.tokenizer import MARK
 from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
 from cuebook.storage.database.transaction import Transaction
@@ -314,7 +315,10 @@ def rows_of(no: int) -> dict[str, int]:
 
 
 def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> list[PostMatch]:
-    """Load hits on a path and the neighbors of the best ones, by seq. Hits are ordered best first."""
+    """Load hits on a path and the short neighbors of the best ones, by seq. Hits are ordered best first.
+
+    A long post neither needs its neighbors nor helps them (docs/design/031), so it is not ranked beside them.
+    """
     visible = [seq for seq in hits if on_path(runs, seq)]
     direct = set(visible)
     around = {near for seq in visible[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)}
@@ -322,6 +326,8 @@ def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> l
     posts = row.run("found_posts", seqs=seqs, base=row.no << SHIFT).fetchall()
     post_matches = []
     for seq, id_, role, sender, message, created_at, tokens, parent, body, key in posts:
+        if seq not in direct and key and f" {MARK} " in key:
+            continue
         text = text_of(row.transaction, message, body)
         fields = {"id": id_, "role": role, "text": text, "tokens": tokens, "direct": seq in direct}
         match = PostMatch(seq, sender, created_at, key or "", parent, row.no, conversation=row.id, **fields)

@@ -393,6 +393,15 @@ def test_a_long_post_is_returned_as_its_best_passage_with_its_heading():
     assert hit.tokens == count(hit.text) < 200
 
 
+def test_a_long_post_gains_little_from_its_session():
+    page = "The harbor has a crane and a ferry to the island. " * 90
+    short, long = "The tide table is in the hall.", f"{page} The tide table of the lighthouse is printed. {page}"
+    candidates = posts(("Ann", short), ("assistant", long), *FILLER, gap=60.0)
+    ranked = rank(read_query("tide table of the lighthouse"), candidates, SearchResult(posts=18), limit=9)
+    why = {hit.post.seq: hit.why for hit in ranked}
+    assert ("session 0." in why[1], "session" in why[2]) == (True, False)
+
+
 def test_counted_word_frequencies_are_used():
     candidates = posts(("Anna", "the red door"), ("Bob", "the old kayak"), gap=DAY)
     read = read_query("red kayak")

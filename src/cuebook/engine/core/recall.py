@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
 
@@ -29,6 +30,7 @@ QUERY = 2_000
 #: Texts embedded in one call.
 AT_ONCE = 64
 _BYTES = 4  # of a float32
+_SESSION = re.compile(r"; session [0-9.]+(?:,|$)")
 #: Breadth of a kind of place.
 _BREADTH = {"conversation": 0, "persona": 1, "user": 2, "project": 3, "organization": 4}
 
@@ -213,7 +215,7 @@ def _newest(memory: Memory, by_id: Mapping[tuple[Place, str], Memory]) -> Memory
 
 def _why(why: str) -> str:
     """Return the reasons without the session, which for a memory is itself."""
-    return why.replace("; session, ", "; ").removesuffix("; session")
+    return _SESSION.sub(lambda found: ";" if found[0].endswith(",") else "", why)
 
 
 def memory_line(hit: Hit, zone: tzinfo) -> str:
