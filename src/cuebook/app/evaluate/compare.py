@@ -103,8 +103,8 @@ async def compare(
     Raises InvalidInput naming the file.
     """
     sets = [(each, _talks(each, limit)) for each in read_sets(paths)]
-    embedders = local_embedders() if embedders is None else embedders
-    cached = {name: _Cached(each) for name, each in embedders.items()}
+    installed = local_embedders() if embedders is None else {}
+    embedders = embedders or installed
     asked = sum(len(talk.questions) for _, talks in sets for talk in talks)
     total, done = asked * (4 + 3 * len(embedders)), 0
 
@@ -113,7 +113,15 @@ async def compare(
         done += 1
         progress(done, total)
 
-    return [await _compare(question_set, talks, cached, step) for question_set, talks in sets]
+    found: list[SetRecall] = []
+    try:
+        for question_set, talks in sets:
+            cached = {name: _Cached(each) for name, each in embedders.items()}
+            found.append(await _compare(question_set, talks, cached, step))
+    finally:
+        for each in installed.values():
+            await each.aclose()
+    return found
 
 
 def to_wire(sets: Sequence[SetRecall]) -> dict[str, Any]:
@@ -150,7 +158,7 @@ class _Cached:
         return [self._vectors[text] for text in texts]
 
     async def aclose(self) -> None:
-        """Keep the embedder: it is used for the next set."""
+        """Keep the embedder open: it is used again."""
 
 
 def _talks(question_set: QuestionSet, limit: int) -> list[_Talk]:
