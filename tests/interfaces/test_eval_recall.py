@@ -243,7 +243,8 @@ def test_every_system_is_measured_on_the_same_questions(tmp_path: Path) -> None:
     assert chats.systems[0].newest_first == 1.0
     assert people.systems[0].newest_first is people.systems[0].left_empty is None
     assert all(each.at10 == 1.0 for each in people.systems)
-    assert steps[-1] == (4 * 7, 4 * 7)
+    texts = 3 + 3 + 2 + 1  # posts and questions
+    assert steps[-1] == (4 * 7 + texts, 4 * 7 + texts)
     assert measured(*paths) == [chats, people]
 
 

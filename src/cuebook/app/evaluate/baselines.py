@@ -77,13 +77,18 @@ class BM25:
         return [self._passages[at] for at in best]
 
 
+def passages_in(posts: Sequence[RecordedPost]) -> list[tuple[int, str]]:
+    """Return the passages that search embeds, each with the index of its post."""
+    return [(at, text) for at, post in enumerate(posts) for _, text in passages_of(post.sender, text_of(post))]
+
+
 async def cosine(
     embedder: Embedder, posts: Sequence[RecordedPost], queries: Sequence[str], *, progress: Callable[[], None]
 ) -> list[list[Passage]]:
     """Return for each query the posts, the one with the closest passage first. The vectors are those of search."""
     import numpy as np
 
-    pairs = [(at, text) for at, post in enumerate(posts) for _, text in passages_of(post.sender, text_of(post))]
+    pairs = passages_in(posts)
     owners = np.array([at for at, _ in pairs])
     rows = np.frombuffer(b"".join(await embedder.embed([text for _, text in pairs])), "<f4")
     rows = rows.reshape(len(pairs), -1)

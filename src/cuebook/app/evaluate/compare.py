@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.app.evaluate.baselines import BM25, Passage, cosine, cut, text_of, whole
+from cuebook.app.evaluate.baselines import BM25, Passage, cosine, cut, passages_in, text_of, whole
 from cuebook.app.evaluate.replay import on_path
 from cuebook.app.evaluate.sets import QuestionSet, read_sets
 from cuebook.app.gold import some
@@ -107,16 +107,17 @@ async def compare(
     embedders = embedders or installed
     asked = sum(len(talk.questions) for _, talks in sets for talk in talks)
     total, done = asked * (4 + 3 * len(embedders)), 0
+    total += len(embedders) * sum(len(_texts(talks)) for _, talks in sets)
 
-    def step() -> None:
+    def step(count: int = 1) -> None:
         nonlocal done
-        done += 1
-        progress(done, total)
+        done += count
+        progress(min(done, total), total)  # search embeds a long query in another form too
 
     found: list[SetRecall] = []
     try:
         for question_set, talks in sets:
-            cached = {name: _Cached(each) for name, each in embedders.items()}
+            cached = {name: _Cached(each, step) for name, each in embedders.items()}
             found.append(await _compare(question_set, talks, cached, step))
     finally:
         for each in installed.values():
@@ -143,10 +144,10 @@ def local_embedders() -> dict[str, Embedder]:
 
 
 class _Cached:
-    """An embedder that computes each text once."""
+    """An embedder that computes each text once, and reports the number of new texts."""
 
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder, self._vectors = embedder, dict[str, bytes]()
+    def __init__(self, embedder: Embedder, step: Callable[[int], None]) -> None:
+        self._embedder, self._vectors, self._step = embedder, dict[str, bytes](), step
         self.name, self.dimension = embedder.name, embedder.dimension
         self.languages, self.akin = embedder.languages, embedder.akin
 
@@ -155,10 +156,17 @@ class _Cached:
         new = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         if new:
             self._vectors.update(zip(new, await self._embedder.embed(new), strict=True))
+            self._step(len(new))
         return [self._vectors[text] for text in texts]
 
     async def aclose(self) -> None:
         """Keep the embedder open: it is used again."""
+
+
+def _texts(talks: Sequence[_Talk]) -> set[str]:
+    """Return the texts that an embedder computes."""
+    passages = {text for talk in talks for _, text in passages_in(talk.posts)}
+    return passages | {question.text for talk in talks for question in talk.questions}
 
 
 def _talks(question_set: QuestionSet, limit: int) -> list[_Talk]:
