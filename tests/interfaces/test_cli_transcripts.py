@@ -279,6 +279,20 @@ def test_openai_export_matches_the_client_messages() -> None:
     assert json.loads(text) == {"id": "c1", "messages": MESSAGES}
 
 
+def test_markdown_export_is_a_page_for_people() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Look: ```x```", "timestamp": 1772359200},
+        {"role": "assistant", "content": None, "tool_calls": [call], "timestamp": 1772359260},
+    ]
+    with BlockingCuebook.open() as cue:
+        cue.append("c1", messages, user="ann")
+        text = write_transcript(cue.conversations.load("c1"), form="markdown")
+    assert text.startswith("---\nconversation: c1\nuser: ann\n")
+    assert "## ann · 2026-03-01 10:00\n\nLook: ```x```\n" in text
+    assert '**function**\n\n```\n{"name":"f","arguments":"{}"}\n```\n' in text
+
+
 def test_second_root_post_is_stored_beside_the_first() -> None:
     posts = [{"id": name, "sendFrom": "a", "message": name, "parent": parent} for name, parent in
              (("a", None), ("b", None), ("c", "b"), ("d", "a"))]  # fmt: skip

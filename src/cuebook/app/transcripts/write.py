@@ -1,6 +1,7 @@
-"""Export transcripts: Cuebook's format with every branch, OpenAI messages, and TaskWeaver's JSON and YAML."""
+"""Export transcripts: Cuebook's format with every branch, OpenAI messages, Markdown, and TaskWeaver's formats."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -16,7 +17,7 @@ from cuebook.records.turn import title_of
 from cuebook.wire.chat_messages import write_message
 from cuebook.wire.responses_items import without_items
 
-Format = Literal["cuebook", "openai", "taskweaver-json", "taskweaver-yaml"]
+Format = Literal["cuebook", "openai", "markdown", "taskweaver-json", "taskweaver-yaml"]
 #: Fields that are always written, even if empty.
 _ALWAYS = frozenset({"id", "sendFrom", "message"})
 
@@ -30,6 +31,8 @@ def write_transcript(value: LoadedConversation, *, form: Format = "cuebook", one
     conversation = value.conversation
     if form == "cuebook":
         return _own(conversation, value.posts, one_line=one_line)
+    if form == "markdown":
+        return _markdown(value)
     if form == "openai":
         chats = (without_items(post.wire or write_message(post, user=conversation.user)) for post in value.posts)
         messages = [msgspec.json.decode(chat) for chat in chats if chat]
@@ -37,6 +40,32 @@ def write_transcript(value: LoadedConversation, *, form: Format = "cuebook", one
         return _dump({key: value for key, value in about.items() if value} | {"messages": messages}, one_line=one_line)
     document = portable.conversation_to_dict(value)
     return _yaml(document) if form == "taskweaver-yaml" else _dump(document, one_line=one_line)
+
+
+def _markdown(value: LoadedConversation) -> str:
+    """Return a readable page: front matter, then a section for each post with its text and its other parts."""
+    conversation, posts = value.conversation, value.posts
+    title = title_of(next((post.message for post in posts if post.role == "user"), ""))
+    about = {
+        "conversation": conversation.id,
+        "user": conversation.user,
+        "persona": conversation.persona,
+        "title": title,
+    }
+    sections = [f"---\n{_yaml({key: each for key, each in about.items() if each})}---\n"]
+    for post in posts:
+        heading = f"## {' '.join(post.sender.split())} · {_exact(post.created_at)[:16].replace('T', ' ')}"
+        others = [part for part in post.parts if part.content and part.type not in ("text", "image_url")]
+        views = [f"**{part.type}**\n\n{_fenced(part.content)}" for part in others if part.content != post.message]
+        images = [f"![image]({part.content})" for part in post.parts if part.type == "image_url"]
+        sections.append("\n\n".join(filter(None, (heading, post.message, *images, *views))) + "\n")
+    return "\n".join(sections)
+
+
+def _fenced(text: str) -> str:
+    """Return a code block with a fence longer than any in the text."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _own(conversation: Conversation, posts: Sequence[Post], *, one_line: bool) -> str:

@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -146,6 +147,7 @@ def _read(file: str) -> list[Transcript]:
     "cuebook conversation export c1 > c1.json",
     "cuebook conversation export c1 --format openai -o messages.json",
     "cuebook conversation export --all -o everything.jsonl",
+    "cuebook conversation export --all --markdown -o pages",
     name="export",
 )
 def export(
@@ -158,17 +160,23 @@ def export(
     form: Annotated[
         Format, typer.Option("--format", help="Output format; only cuebook includes all branches.")
     ] = "cuebook",
+    markdown: Annotated[bool, typer.Option("--markdown", help="The same as --format markdown, for people.")] = False,
     output: Output = None,
     user: User = None,
 ) -> None:
-    """Export conversations as a backup or for other programs. With several, write JSONL: one conversation per line."""
+    """Export conversations as a backup or for other programs. With several, write JSONL: one conversation per line.
+
+    With --markdown, several conversations are written to the folder --output, one file each.
+    """
+    form = "markdown" if markdown else form
     if bool(conversations) == all_:
         msg = "Pass conversation IDs, or use --all for all conversations"
         raise typer.BadParameter(msg, param_hint="CONVERSATION")
     with state.open() as cue:
         names = list(conversations or _every(cue, user))
-        if form == "taskweaver-yaml" and len(names) != 1:
-            msg = f"--format taskweaver-yaml allows one conversation, not {len(names)}. Export each separately."
+        into = output if form == "markdown" and len(names) != 1 else None
+        if form in ("taskweaver-yaml", "markdown") and len(names) != 1 and into is None:
+            msg = f"--format {form} without a folder allows one conversation, not {len(names)}. Export each separately."
             raise InvalidInput(msg, where="format")
         one_line = len(names) != 1 or all_
         cue.audit.record_export("conversations", user=user)
@@ -179,11 +187,23 @@ def export(
                 texts.append(write_transcript(loaded, form=form, one_line=one_line))
                 advance(number, len(names))
     if output is None:
-        sys.stdout.write(screen.harmless_json("".join(texts)) if form != "taskweaver-yaml" else "".join(texts))
+        sys.stdout.write(_printable("".join(texts), form))
         return
-    write_whole(output, texts)
+    if into is not None:
+        into.mkdir(parents=True, exist_ok=True)
+        for name, text in zip(names, texts, strict=True):
+            write_whole(into / f"{quote(name, safe=' @+,=')}.md", [text])
+    else:
+        write_whole(output, texts)
     count = len(names)
     state.report({"file": str(output), "conversations": count}, f"wrote {output} ({counted(count, 'conversation')})")
+
+
+def _printable(text: str, form: Format) -> str:
+    """Return an export without control characters of a terminal. YAML escapes them itself."""
+    if form == "taskweaver-yaml":
+        return text
+    return screen.harmless(text) if form == "markdown" else screen.harmless_json(text)
 
 
 def _every(cue: BlockingCuebook, user: str | None) -> Iterator[str]:

@@ -12,6 +12,7 @@ from cuebook.app.memories.reading import Budget, Judgement
 from cuebook.app.memories.search import Memories
 from cuebook.app.paging import LIMIT
 from cuebook.cli.commands.memory_forget import add_to
+from cuebook.cli.commands.memory_sync import add_to as add_sync
 from cuebook.cli.group import Organization, Output, PageLimit, User, command, new_app
 from cuebook.cli.operations import add_operations, operation_command, print_answer
 from cuebook.cli.output import screen
@@ -238,3 +239,4 @@ add_operations(
     app, "memory", {"search": print_hits, "analyze": print_analysis, "stats": print_stats, "budget": print_budget}
 )
 add_to(app)
+add_sync(app)
