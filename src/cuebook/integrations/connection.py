@@ -13,13 +13,15 @@ from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.cuebook import Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import CuebookError, NotFound
+from cuebook.integrations.remote import RemoteHost
 from cuebook.records.conversation import Part
 from cuebook.records.conversation_answers import PostEntry
 from cuebook.records.document import Document
 from cuebook.records.marks import without_fence
 
 T = TypeVar("T")
-#: A project: an open `Cuebook` or `BlockingCuebook`, its folder or cuebook.toml, a database's file or URL, or None.
+#: A project: an open `Cuebook` or `BlockingCuebook`, its folder or cuebook.toml, the file or URL of a database, the URL
+#: of a server, or None.
 Where = Cuebook | BlockingCuebook | Path | str | None
 #: An asynchronous method of an adapter, which gets the Cuebook as its first argument.
 Work = Callable[..., Coroutine[Any, Any, T]]
@@ -52,7 +54,7 @@ class Connection:
 
     def close(self) -> None:
         """Close the project, if this adapter has opened it."""
-        if self._own and isinstance(self._cue, BlockingCuebook):
+        if self._own and not isinstance(self._cue, Cuebook):
             self._cue.close()
 
     async def aclose(self) -> None:
@@ -172,8 +174,10 @@ def place_name(name: str) -> str:
     return "/" + quote(name, safe="")
 
 
-def _opened(where: Path | str | None) -> BlockingCuebook:
+def _opened(where: Path | str | None) -> BlockingCuebook | RemoteHost:
     text = str(where) if where is not None else ""
+    if text.startswith(("http://", "https://")):
+        return RemoteHost(text)
     if "://" in text or text.endswith(_FILES):
         return BlockingCuebook(arguments={"store.url": text})
     return BlockingCuebook(where)
