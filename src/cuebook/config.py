@@ -220,6 +220,14 @@ class OidcConfig(Struct, frozen=True, forbid_unknown_fields=True):
     session_hours: Annotated[float, Meta(gt=0, le=744)] = 8.0  # hours until a user must sign in again
 
 
+class TracesConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """OpenTelemetry traces."""
+
+    #: otlp: send them to the collector that the variables OTEL_EXPORTER_OTLP_* name; global: use the program's provider
+    exporter: Literal["none", "otlp", "global"] = "none"
+    content: bool = False  # include queries, prompts and answers, with secrets replaced
+
+
 class SecretsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Redaction of secrets."""
 
@@ -253,6 +261,7 @@ class ConfigSections(Struct, frozen=True, forbid_unknown_fields=True):
     learning: LearningConfig = LearningConfig()
     server: ServerConfig = ServerConfig()
     oidc: OidcConfig = OidcConfig()
+    traces: TracesConfig = TracesConfig()
     secrets: SecretsConfig = SecretsConfig()
     retention: RetentionConfig = RetentionConfig()
 

@@ -263,6 +263,7 @@ class Cuebook:
             return
         async with AsyncExitStack() as closing:
             closing.push_async_callback(services.store.aclose)
+            closing.push_async_callback(asyncio.to_thread, services.tracing.close)
             if self._logs is not None:
                 closing.push_async_callback(self._logs.drain)
             closing.push_async_callback(keep_mirror, services, closing=True)

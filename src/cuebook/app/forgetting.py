@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from cuebook.app.arguments import OWNER, CallerOf, IdempotencyKey, Text, User
 from cuebook.app.namespace import Namespace, check_first
 from cuebook.engine.core.drafts import check_text
+from cuebook.engine.core.recall import memory_store
 from cuebook.engine.jobs import erasure as forgetting
 from cuebook.engine.jobs.audit_mirror import verifying_key
 from cuebook.errors import InvalidInput
@@ -115,7 +116,11 @@ class Forgetting(Namespace):
         if len(reason) > REASON:
             msg = f"reason: {len(reason)} characters exceed the limit of {REASON}."
             raise InvalidInput(msg, where="reason")
-        return await forgetting.forget(self._services, Scope(user=by), target, reason=reason)
+        services = self._services
+        record = memories[0] if len(memories) == 1 else None
+        store = target.kind if record else memory_store(services, target.kind, "\n".join(target.ids))
+        with services.tracing.memory("delete_memory", store=store, gen_ai__memory__record__id=record):
+            return await forgetting.forget(services, Scope(user=by), target, reason=reason)
 
     @operation("POST /api/memories/forget", role="editor", stores=True, heavy="a forget request")
     async def erase(

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -142,17 +142,41 @@ def hand_over(app: Litestar, cue: Cuebook, *, host: str | None = None, port: int
         if caller is not None:
             app.state.rates.charge(caller.key, received)
         measured.finish(scope, received=received, **values)
+        if (span := scope["state"].get("span")) is not None:
+            route, status = scope.get("path_template"), values["status"]
+            span.set(http__response__status_code=status, http__route=route)
+            if status >= 500:
+                span.fail(str(status))
 
     app.asgi_handler = Guard(
         app.asgi_handler,
         methods=methods_by_path(_V1),
         finished=finished,
+        traced=partial(_traced, cue),
         host=host,
         port=port,
         exposed=exposed,
         shadow=shadow,
     )
     return app
+
+
+@contextmanager
+def _traced(cue: Cuebook, scope: HTTPScope) -> Iterator[None]:
+    """Trace a request, below the caller's span if its headers name one."""
+    tracing = cue.services.tracing
+    if not tracing.is_on:
+        yield
+        return
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    carrier = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
+    method = scope["method"]
+    with tracing.span(method, kind="SERVER", carrier=carrier, http__request__method=method) as span:
+        scope["state"]["span"] = span
+        try:
+            yield
+        finally:
+            span.rename(f"{method} {scope.get('path_template') or ''}".strip())
 
 
 class UnknownFieldsSchema(OpenAPISchemaPlugin):

@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -79,20 +80,21 @@ class Guard:
         *,
         methods: Mapping[str, tuple[str, ...]],
         finished: Callable[..., None],
+        traced: Callable[[HTTPScope], AbstractContextManager[None]],
         host: str | None = None,
         port: int | None = None,
         exposed: bool = False,
         shadow: bool = False,
     ) -> None:
-        """`methods` are those of the OpenAI wire by path. `finished` counts each answered request. `host` is the bound
-        name besides loopback names; without `port` any port is allowed.
+        """`methods` are those of the OpenAI wire by path. `finished` counts a request, `traced` surrounds it.
+        `host` is the bound name besides loopback names; without `port` any port is allowed.
 
         `exposed`: other machines can reach it under unknown names; keys identify callers. `shadow`: everything on the
         OpenAI wire is passed through.
         """
         self.inner_app = app
         self._methods = methods
-        self._finished = finished
+        self._finished, self._traced = finished, traced
         self._shadow = shadow
         names = {*LOOPBACK, *((_bracketed(host.lower()),) if host else ())}
         self._names = frozenset(name.encode() for name in names)
@@ -148,10 +150,11 @@ class Guard:
                 message = {**message, "headers": headers}
             await send(message)
 
-        try:
-            await self.inner_app(scope, counted, identified)
-        finally:
-            self._finished(scope, status=status, seconds=time.perf_counter() - began, received=received)
+        with self._traced(scope):
+            try:
+                await self.inner_app(scope, counted, identified)
+            finally:
+                self._finished(scope, status=status, seconds=time.perf_counter() - began, received=received)
 
     def _check(self, headers: Any) -> None:
         hosts = [value for name, value in headers if name == b"host"]

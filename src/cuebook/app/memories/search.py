@@ -37,7 +37,7 @@ from cuebook.app.reports.memory_use import LOOKED_AT, MOST_TURNS, TURNS, Measure
 from cuebook.app.reports.prices import load_prices
 from cuebook.config import Config
 from cuebook.engine.core.conversation_items import items_at_head, line_of
-from cuebook.engine.core.recall import embed_query
+from cuebook.engine.core.recall import embed_query, memory_store
 from cuebook.engine.core.recall_model import CANDIDATES, search_with_model
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.delivery import deliver
@@ -140,7 +140,12 @@ class Memories(MemoryWriting, PersonalData, Forgetting):
             min_share=min_share,
             zone=zone,
         )
-        hits = await search_with_model(self._services, query, search, conversation=conversation or "")
+        services = self._services
+        kind, owner = ("user", user) if user else ("conversation", conversation) if conversation else ("project", "")
+        text, store = services.writer.clean(query), memory_store(services, kind, owner)
+        with services.tracing.memory("search_memory", store=store, gen_ai__memory__query__text=text) as span:
+            hits = await search_with_model(services, query, search, conversation=conversation or "")
+            span.set(gen_ai__memory__record__count=len(hits))
         hits = [replace(hit, day=datetime.fromtimestamp(hit.timestamp, zone).date().isoformat()) for hit in hits]
         return hits[:limit] if token_budget is None else pack(hits, token_budget)[:limit]
 

@@ -28,7 +28,7 @@ from cuebook.app.paging import read_cursor, write_cursor
 from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.conversation_items import named_id, parted
 from cuebook.engine.core.drafts import check_text
-from cuebook.engine.core.recall import answers, embed_query
+from cuebook.engine.core.recall import answers, embed_query, memory_store
 from cuebook.engine.jobs.delivery import decay, deliver
 from cuebook.engine.jobs.erasure import forget
 from cuebook.errors import Conflict, Denied, InvalidInput, NotFound
@@ -138,7 +138,10 @@ class MemoryWriting(MemoryReading):
         Raises NotFound, and Denied for a memory of the project if a user or an organization is given.
         """
         _check_owner(caller, "Correcting", user, organization)
-        return stored_memory(await self._correct(memory, text, erase=erase, user=user, organization=organization))
+        store = memory_store(self._services, "user" if user else "project", user)
+        with self._services.tracing.memory("update_memory", store=store, gen_ai__memory__record__id=memory):
+            changed = await self._correct(memory, text, erase=erase, user=user, organization=organization)
+        return stored_memory(changed)
 
     async def _correct(
         self, memory: str, text: str, *, erase: bool, user: str | None = None, organization: str | None = None
@@ -246,10 +249,13 @@ class MemoryWriting(MemoryReading):
             raise InvalidInput(msg, where="key")
         key, value = self._said(key, "key"), self._said(value, "value")
         place = Place("user", user) if user else PROJECT
-        for _ in range(RETRIES):
-            if (memory := await self._try_put(place, (category, key, value), confidence)) is not None:
-                return memory
-        raise busy()
+        store = memory_store(self._services, place.kind, place.id)
+        with self._services.tracing.memory("upsert_memory", store=store) as span:
+            for _ in range(RETRIES):
+                if (memory := await self._try_put(place, (category, key, value), confidence)) is not None:
+                    span.set(gen_ai__memory__record__id=memory.id)
+                    return memory
+            raise busy()
 
     async def _try_put(self, place: Place, values: tuple[str, str, str], confidence: float | None) -> Memory | None:
         category, key, value = values

@@ -15,6 +15,7 @@ from cuebook.config import SERVERS, Config, StoreConfig, languages_of
 from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.scheduling import ConversationQueue
 from cuebook.engine.core.services import Services, Settings, nothing_restored, read_zone
+from cuebook.engine.core.tracing import Tracing
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink, Upstream
 from cuebook.memory.scopes import Policy
@@ -103,7 +104,7 @@ def compose(
     settings = _settings(config, methods_of(methods), model=model, embedder=embedder, key=key)
     experience_model = experience_model_of(config, model=model, work_model=work_model, upstream=upstream)
     recall_model = recall_model_of(config, model=model, upstream=upstream)
-    failpoints = Failpoints.from_environment()
+    failpoints, tracing = Failpoints.from_environment(), _tracing(config)
     secrets, synchronous = config.settings.secrets, config.settings.store.synchronous
     # the store comes last, so that an error above leaves no file open
     store = open_store(database_of(config), synchronous=synchronous, failpoints=failpoints)
@@ -124,11 +125,34 @@ def compose(
         queue=ConversationQueue(config.settings.server.line),
         config=config.settings,
         settings=settings,
+        tracing=tracing,
         failpoint=failpoints,
         sinks={sink.name: sink for sink in sinks},
         experiences=None if config.settings.experience.selection == "off" else experience_files(config),
     )
     return services, upstream
+
+
+def _tracing(config: Config) -> Tracing:
+    """Return the tracing that the settings ask for. Raises InvalidInput."""
+    settings = config.settings.traces
+    if settings.exporter == "none":
+        return Tracing()
+    try:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        msg = "OpenTelemetry is not installed. Install cuebook[otel]."
+        raise InvalidInput(msg, where="traces.exporter") from None
+    if settings.exporter == "global":
+        return Tracing(trace.get_tracer("cuebook"), content=settings.content)
+    name = os.environ.get("OTEL_SERVICE_NAME", "cuebook")
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return Tracing(provider.get_tracer("cuebook"), provider=provider, content=settings.content)
 
 
 def _settings(

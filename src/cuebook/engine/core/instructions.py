@@ -20,6 +20,7 @@ from cuebook.engine.core.judgement_cache import aside
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
+from cuebook.engine.core.tracing import usage_values
 from cuebook.errors import BackendError, CuebookError, InvalidInput, UpstreamError
 from cuebook.interfaces import Model, ModelRequest
 from cuebook.interfaces.prompts import Family
@@ -173,14 +174,16 @@ async def _streamed(
 ) -> str:
     """Return a model's complete answer. Raises BackendError if it ends early or has more characters than `longest`."""
     text, left, finish, usage = list[str](), longest, "", Usage()
-    async with closing(model.stream(request)) as pieces:
-        async for piece in pieces:
-            text.append(piece.text)
-            finish, usage = piece.finish or finish, piece.usage or usage
-            left -= len(piece.text)
-            if left < 0:
-                msg = f"Answer of model {model.name} exceeds {longest:,} characters"
-                raise BackendError(msg, retryable=True)
+    with services.tracing.call(request.model or model.name, conversation=request.conversation) as span:
+        async with closing(model.stream(request)) as pieces:
+            async for piece in pieces:
+                text.append(piece.text)
+                finish, usage = piece.finish or finish, piece.usage or usage
+                left -= len(piece.text)
+                if left < 0:
+                    msg = f"Answer of model {model.name} exceeds {longest:,} characters"
+                    raise BackendError(msg, retryable=True)
+        span.set(**usage_values(usage), gen_ai__response__finish_reasons=[finish] if finish else None)
     if not finish:
         msg = f"The answer of model {model.name} ended early"
         raise BackendError(msg, retryable=True)

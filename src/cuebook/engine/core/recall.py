@@ -4,12 +4,14 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, tzinfo
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
+from cuebook.engine.core.tracing import Span
 from cuebook.errors import BackendError
 from cuebook.interfaces import Embedder
 from cuebook.interfaces.store import MemoryMatches, Scene
@@ -43,6 +45,22 @@ class SelectedMemories(Struct, frozen=True, kw_only=True):
     durable: tuple[str, ...] = ()
     reason: str = ""
     reviewed_at: int = 0
+
+
+def recall_span(services: Services, ask: Ask) -> AbstractContextManager[Span]:
+    """Trace the search for what a request recalls; not if it recalls nothing."""
+    if not (services.config.memory.recall and ask.text):
+        return nullcontext(Span())
+    kind, owner = ("user", ask.user) if ask.user else ("project", "")
+    store = memory_store(services, kind, owner)
+    return services.tracing.memory(
+        "search_memory", store=store, gen_ai__memory__query__text=services.writer.clean(ask.text)
+    )
+
+
+def memory_store(services: Services, kind: str, owner: str | None) -> str:
+    """Return the name of an owner's memories in traces. It is a keyed digest, so that traces name no users."""
+    return f"{kind}:{services.settings.request_digest(f'{kind}{owner}'.encode()).hex()[:16]}" if owner else kind
 
 
 def recall_query(services: Services, scene: Scene, ask: Ask, *, quotes: bool) -> Query | None:

@@ -17,6 +17,7 @@ from cuebook.engine.core.drafts import PostFactory
 from cuebook.engine.core.judgement_cache import Ledgers
 from cuebook.engine.core.offload import Offload
 from cuebook.engine.core.scheduling import ConversationQueue, ForegroundGate
+from cuebook.engine.core.tracing import Tracing
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces import Analyzer, Clock, Dice, Embedder, Model, Sink
 from cuebook.interfaces.store import IdempotencyRecord
@@ -311,6 +312,7 @@ class Services(Struct, kw_only=True):
     analyzers: Mapping[str, Analyzer] = field(default_factory=analyzers_of)
     cost_of: Callable[[str, Usage], dict[str, float]] = lambda *_: {}  # of a call of a model, by currency
     foreground: ForegroundGate = field(default_factory=ForegroundGate)  # calls that jobs wait for
+    tracing: Tracing = field(default_factory=Tracing)
     offload: Offload = field(default_factory=Offload)
     wakeup: asyncio.Event = field(default_factory=asyncio.Event)  # set when a background job may be due
     sinks: Mapping[str, Sink] = {}  # receivers of each finished pass, by name

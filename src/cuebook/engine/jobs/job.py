@@ -148,8 +148,14 @@ async def run_due(
             if place is None:
                 break
             each, fresh = fresh[place], fresh[place + 1 :]
-            call = _logged(services, _place(job, each), job.run(services, Scope(each.tenant), each.work))
+            call = _logged(services, _place(job, each), _traced(services, job, each))
             done += bool(await (call if claims is None else claims.run(call)))
+
+
+async def _traced(services: Services, job: Job[W], each: DueWork[W]) -> object:
+    """Run a piece in a span of its own."""
+    with services.tracing.span(f"job {job.name}", cuebook__job=job.name):
+        return await job.run(services, Scope(each.tenant), each.work)
 
 
 R = TypeVar("R")

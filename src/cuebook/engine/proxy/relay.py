@@ -30,6 +30,8 @@ from cuebook.wire.chat_messages import MessageContent, read_message
 from cuebook.wire.event_stream import ByteLines
 
 log = logging.getLogger("cuebook.relay")
+#: Path of requests in Anthropic's format.
+MESSAGES = "/messages"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -89,7 +91,10 @@ class WireSpeaker(Struct, frozen=True, kw_only=True):
 
     async def _send(self, upstream: Upstream, step: OpenStep) -> tuple[RelayAnswer, bytes | None]:
         """Send a step's window. Return the answer, and its body if it is an error."""
-        reply = await send_upstream(self.wire.services, upstream, self.wire.outgoing(step, model=self.model))
+        request = self.wire.outgoing(step, model=self.model)
+        provider = "anthropic" if request.path == MESSAGES else ""
+        step.trace_call(self.model or self.wire.model, upstream.base_url, provider=provider)
+        reply = await send_upstream(self.wire.services, upstream, request)
         return reply, await _body_of(reply) if reply.status >= HTTPStatus.BAD_REQUEST else None
 
     def replay(self, reply: StoredReply) -> Iterator[Head | bytes]:

@@ -92,6 +92,7 @@ async def speak(services: Services, step: OpenStep) -> AsyncGenerator[str, None]
             recalled=tuple(plan.quotes),
             zone=plan.request.zone,
         )
+        step.trace_call(services.model.name, services.settings.model_url)
         try:
             async with closing(services.model.stream(request)) as pieces:
                 async for piece in pieces:

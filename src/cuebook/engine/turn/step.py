@@ -15,6 +15,7 @@ from cuebook.engine.core.context_limits import learn_ratio
 from cuebook.engine.core.drafts import dated, recipient_of
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.token_limit import spending_of
+from cuebook.engine.core.tracing import Span, message_list, usage_values
 from cuebook.engine.turn.decision import Decision
 from cuebook.engine.turn.history import HistoryPosition
 from cuebook.engine.turn.plan import WindowPlan
@@ -75,6 +76,8 @@ class OpenStep:
         self.so_far: Callable[[], MessageContent | None] | None = None
         #: Data about the answer for the turn's metadata.
         self.metadata: dict[str, Any] = {}
+        self.span = Span()  # of the turn
+        self._call = Span()  # of the last model call
         self._services = services
         self._began = services.clock.now()
         self._first_ms: int | None = None  # until the first piece of a streamed answer
@@ -107,6 +110,36 @@ class OpenStep:
         failed = isinstance(error, Exception) and not isinstance(error, BrokenOffError)
         with suppress(LeaseLost):
             await to_the_end(self._close("failed" if failed else "interrupted", error=_say(error)))
+
+    def trace_call(self, model: str, url: str, *, provider: str = "") -> None:
+        """Start the span of a call of a model. It ends with the step, or with the next call."""
+        self._call.end()
+        tracing, messages = self._services.tracing, None
+        if tracing.content:
+            messages = message_list([read_message(each) for each in self.plan.window.raw_messages])
+        conversation = self.lease.conversation
+        self._call = tracing.model_call(
+            model, url, provider=provider, conversation=conversation, parent=self.span, gen_ai__input__messages=messages
+        )
+
+    def _end_call(self, closing: StepEnd) -> None:
+        """Add what the provider reported to the span of its call, and end it."""
+        frame = self.metadata.get("answer", {})
+        reasons = [each for each in frame.get("finishReasons") or () if each]
+        answer = closing.reply.message if closing.reply and self._services.tracing.content else None
+        self._call.set(
+            **usage_values(closing.usage),
+            gen_ai__response__model=frame.get("model"),
+            gen_ai__response__id=frame.get("id"),
+            gen_ai__response__finish_reasons=reasons or None,
+            gen_ai__response__time_to_first_chunk=None if self._first_ms is None else self._first_ms / 1000,
+            gen_ai__output__messages=None
+            if answer is None
+            else message_list([MessageContent(ASSISTANT, None, answer)]),
+        )
+        if closing.state == "failed":
+            self._call.fail("upstream")
+        self._call.end()
 
     def hear(self, text: str) -> None:
         """Add a piece of the answer. Raises LeaseLost once another process has taken over the turn."""
@@ -178,6 +211,7 @@ class OpenStep:
             spending=self._spending(state, reply, usage),
         )
         self._closed = True
+        self._end_call(closing)
         if self._beat is not None:
             self._beat.cancel()
             await asyncio.wait((self._beat,))
