@@ -16,10 +16,10 @@ INSERT INTO conversation (tenant, id, user_id, persona, participants, speakers, 
 VALUES (:tenant, :id, :user, :persona, :participants, '[]', '{}', 0, 0, 0, 0, :now, :now, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 
 -- name: conversation_grow
--- Update head and counters after posts were stored.
+-- Update head and counters after posts were stored; return whether a turn waits for tool results.
 UPDATE conversation SET head = :head, last_seq = :last_seq, generation = generation + 1, updated_at = :now, mark = :mark,
     backlog = :backlog, backlog_tokens = :backlog_tokens, speakers = :speakers
-WHERE no = :no;
+WHERE no = :no RETURNING EXISTS (SELECT 1 FROM turn t WHERE t.tenant = :tenant AND t.conversation = :no AND t.waiting > 0);
 
 -- name: conversation_head
 -- Move the head to another path, with its mark and backlog.

@@ -165,15 +165,18 @@ def owner_token(tenant: str, user: str | None) -> str:
     return "u" + digest_of(f"{tenant}\x00{user or ''}".encode())[:8].hex()
 
 
-def settle_head(row: ConversationRow, start: Tip, tip: Tip, *, now: float) -> None:
-    """Make `tip` the head after posts were appended after `start`, and update mark and backlog."""
+def settle_head(row: ConversationRow, start: Tip, tip: Tip, *, now: float) -> bool:
+    """Make `tip` the head after posts were appended after `start`, and update mark and backlog.
+
+    Return whether a turn waits for tool results.
+    """
     if start.seq == row.head:
         row.backlog += tip.path_count - start.path_count
         row.backlog_tokens += tip.path_tokens - start.path_tokens
     else:
         turn_to(row, tip)
     row.head = tip.seq
-    save_growth(row, now=now)
+    return save_growth(row, now=now)
 
 
 def turn_to(row: ConversationRow, tip: Tip) -> None:
@@ -184,9 +187,10 @@ def turn_to(row: ConversationRow, tip: Tip) -> None:
     row.run("delivery_again")
 
 
-def save_growth(row: ConversationRow, *, now: float) -> None:
-    """Save a conversation's counters."""
-    row.run("conversation_grow", **row.columns, now=max(now, row.updated_at))
+def save_growth(row: ConversationRow, *, now: float) -> bool:
+    """Save a conversation's counters. Return whether a turn waits for tool results."""
+    [(is_waiting,)] = row.run("conversation_grow", **row.columns, now=max(now, row.updated_at)).fetchall()
+    return bool(is_waiting)
 
 
 def stretch(row: ConversationRow, name: str, runs: Runs) -> Iterator[list[PathPost]]:

@@ -43,8 +43,8 @@ class ConversationWriter(Noun):
             if batch.parent is not None:
                 parent = 0 if batch.parent == ROOT else _seq_of(row, batch.parent)
             start = tip_at(row, parent)
-            settle_head(row, start, grow(row, fresh, start), now=batch.now)
-            if not row.lease_until and not all(draft.is_result for draft in fresh):
+            is_waiting = settle_head(row, start, grow(row, fresh, start), now=batch.now)
+            if is_waiting and not row.lease_until and not all(draft.is_result for draft in fresh):
                 leave_waiting(row, now=batch.now)
         if fresh:
             row.run("delivery_wanted" if batch.delivers else "delivery_again")

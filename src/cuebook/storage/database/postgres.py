@@ -66,11 +66,11 @@ log: Final = logging.getLogger("cuebook.storage")
 _CREATE: Final = 0x63756562
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
-_TENANT: Final = "SELECT set_config('cuebook.tenant', %s, true)"
+_TENANT: Final = "SELECT set_config('cuebook.tenant', {}, true)"
 _ROLE: Final = f", set_config('role', '{ROLE}', true)"
 _WAITS: Final = f", set_config('lock_timeout', '{PATIENCE_S}s', true)"
-_LOCK: Final = "pg_advisory_xact_lock(%s)"
-_SHARE: Final = "pg_advisory_xact_lock_shared(%s)"
+_LOCK: Final = "pg_advisory_xact_lock({})"
+_SHARE: Final = "pg_advisory_xact_lock_shared({})"
 
 
 class PostgresDatabase:
@@ -161,7 +161,7 @@ class PostgresDatabase:
     def _read(self, work: Callable[[Transaction], T], call: "_Call") -> T:
         def attempt(session: _Session) -> T:
             result = work(self._transaction(session))
-            session.end()
+            session.commit()
             return result
 
         return self._tried(attempt, _READ, self._role, call=call)
@@ -180,9 +180,10 @@ class PostgresDatabase:
                 raise
             return result
 
-        settings = ", ".join((self._role + _WAITS, *[_SHARE] * (len(locks) - 1), _LOCK))
+        *shared, own = locks
+        settings = ", ".join((self._role + _WAITS, *map(_SHARE.format, shared), _LOCK.format(own)))
         try:
-            result = self._tried(attempt, _WRITE, settings, locks, call=call)
+            result = self._tried(attempt, _WRITE, settings, call=call)
         except StoreFull:
             self.is_full = True
             raise
@@ -190,9 +191,7 @@ class PostgresDatabase:
         self._failpoints("commit.after")
         return result
 
-    def _tried(
-        self, work: Callable[["_Session"], T], begin: str, settings: str, locks: Sequence[int] = (), *, call: "_Call"
-    ) -> T:
+    def _tried(self, work: Callable[["_Session"], T], begin: str, settings: str, *, call: "_Call") -> T:
         """Run work on a connection; again after a conflict with other writes, or if the connection was lost."""
         from psycopg import Error, OperationalError
         from psycopg.errors import (
@@ -208,7 +207,7 @@ class PostgresDatabase:
         while True:
             try:
                 with self._pool.connection() as connection, call.on(connection):
-                    result = work(_Session(connection, begin, settings, locks, call=call))
+                    result = work(_Session(connection, begin, settings, call=call))
                 self._note_lost(None)
                 return result  # the connection must be given back before
             except (DeadlockDetected, LockNotAvailable, SerializationFailure, UniqueViolation) as error:
@@ -414,12 +413,12 @@ class _Call:
 
 
 class _Session:
-    """A transaction of a connection, begun by its first statement."""
+    """A transaction of a connection, begun with its first statement. `settings` and locks follow that of the tenant."""
 
-    def __init__(self, connection: Any, begin: str, settings: str, locks: Sequence[int], *, call: _Call) -> None:
+    def __init__(self, connection: Any, begin: str, settings: str, *, call: _Call) -> None:
         self.connection = connection
         self._call = call
-        self._begin, self._settings, self._locks = begin, settings, locks
+        self._begin, self._settings = f"{begin}; ", settings
         self._tenant = ""
         self.kinds: set[str] = set()  # of the work that it leaves
 
@@ -427,23 +426,25 @@ class _Session:
         """Run a statement for a tenant, or for ALL."""
         self._call.proceed()
         if tenant != self._tenant:
-            if self._begin:
-                self.connection.execute(self._begin)
-            self.connection.execute(_TENANT + self._settings, (tenant, *self._locks))
-            self._begin, self._settings, self._locks, self._tenant = "", "", (), tenant
+            self._send(self._begin + _TENANT.format(self._literal(tenant)) + self._settings)
+            self._begin, self._settings, self._tenant = "", "", tenant
         cursor: Cursor = self.connection.execute(sql, values, binary=True)
         return cursor
 
-    def end(self) -> None:
-        """End the transaction with the next message."""
-        if self._tenant:
-            self.connection.execute("COMMIT")
-
     def commit(self) -> None:
         """Commit, and wake the workers for the work that it leaves."""
-        if self.kinds:
-            self.connection.execute("SELECT wake(%s)", (sorted(self.kinds),))
-        self.end()
+        wake = f"SELECT wake({self._literal(sorted(self.kinds))}); " if self.kinds else ""
+        if self._tenant:
+            self._send(f"{wake}COMMIT")
+
+    def _send(self, statements: str) -> None:
+        """Run statements in one round trip, which only those without placeholders can share."""
+        self.connection.execute(statements, prepare=False)
+
+    def _literal(self, value: str | list[str]) -> str:
+        from psycopg.sql import Literal
+
+        return Literal(value).as_string(self.connection)
 
 
 class _PostgresTransaction(Transaction):
@@ -467,7 +468,7 @@ class _PostgresTransaction(Transaction):
         return _PostgresTransaction(self.session, self._statements, self.failpoint, scope)
 
     def lock(self, name: str) -> None:
-        self._execute(f"SELECT {_LOCK}", (_lock_key(self.scope.tenant, name),))
+        self._execute(f"SELECT {_LOCK.format('%s')}", (_lock_key(self.scope.tenant, name),))
 
 
 def _lock_keys(tenant: str, subject: str) -> list[int]:
