@@ -248,6 +248,13 @@ def test_every_system_is_measured_on_the_same_questions(tmp_path: Path) -> None:
     assert measured(*paths) == [chats, people]
 
 
+def test_evaluation_leaves_the_working_directory_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(tmp_path, "locomo.json", LOCOMO)
+    monkeypatch.chdir(tmp_path)
+    measured(file)
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_technical_chat_has_every_kind_of_question() -> None:
     [(chat)] = asyncio.run(compare([TECHNICAL], limit=200, embedders={}))
     assert (chat.posts, chat.questions, chat.unanswerable) == (110, 53, 14)

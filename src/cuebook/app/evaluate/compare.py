@@ -4,6 +4,7 @@ Every system searches the same posts with the same questions, one conversation a
 """
 
 import asyncio
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -19,7 +20,7 @@ from cuebook.app.evaluate.sets import QuestionSet, read_sets
 from cuebook.app.gold import some
 from cuebook.app.replay import RecordedPost, ReplayDice, advance_to, is_system
 from cuebook.app.setup.compose import embedder_of
-from cuebook.config import Config, ConfigSections, EmbedderConfig, MemoryConfig
+from cuebook.config import Config, ConfigSections, EmbedderConfig, MemoryConfig, StoreConfig
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import Embedder
 from cuebook.memory.evidence import DEPTH, TOKENS, Question
@@ -27,6 +28,8 @@ from cuebook.memory.recall_results import MIN_SHARE
 from cuebook.testing.doubles import FrozenClock
 from cuebook.window.tokens import estimate
 
+#: Each system has an empty database of its own.
+_STORE = StoreConfig(url="eval.db")
 #: Only posts are searched, without memories and summaries.
 _MEMORY = MemoryConfig(user=False, profile="off")
 #: Seconds that a query waits for its vector: figures must not depend on the load of the machine.
@@ -219,23 +222,27 @@ async def _cuebook(
 ) -> list[tuple[float, Results]]:
     """Return what search finds without a cutoff, and with the default one. Each conversation has its own user."""
     clock, shares = FrozenClock(0.0), (0.0, MIN_SHARE)
-    config = Config(settings=ConfigSections(memory=_MEMORY, embedder=EmbedderConfig(timeout_s=_PATIENCE_S)))
+    settings = ConfigSections(store=_STORE, memory=_MEMORY, embedder=EmbedderConfig(timeout_s=_PATIENCE_S))
     found: list[tuple[float, Results]] = [(share, []) for share in shares]
-    async with Cuebook.open(config, clock=clock, dice=ReplayDice(), embedder=embedder, worker=False) as cue:
-        for talk in talks:
-            advance_to(clock, max(post.when for post in talk.posts))
-            await cue.append(talk.name, [post.posted() for post in talk.posts], user=talk.name)
-        while embedder is not None and "embedding" in await cue.settle(timeout=600.0):
-            pass
-        for talk in talks:
-            for question in talk.questions:
-                for share, results in found:
-                    hits = await cue.memory.search(
-                        question.text, conversation=talk.name, user=talk.name, limit=DEPTH, min_share=share
-                    )
-                    results.append([(hit.sources, hit.tokens) for hit in hits])
-                    step()
+    with tempfile.TemporaryDirectory(prefix="cuebook-eval-", ignore_cleanup_errors=True) as folder:
+        config = Config(settings=settings, folder=folder)  # independent of the working directory
+        async with Cuebook.open(config, clock=clock, dice=ReplayDice(), embedder=embedder, worker=False) as cue:
+            for talk in talks:
+                advance_to(clock, max(post.when for post in talk.posts))
+                await cue.append(talk.name, [post.posted() for post in talk.posts], user=talk.name)
+            while embedder is not None and "embedding" in await cue.settle(timeout=600.0):
+                pass
+            for talk in talks:
+                for question in talk.questions:
+                    for share, results in found:
+                        results.append(await _search(cue, talk.name, question.text, share))
+                        step()
     return found
+
+
+async def _search(cue: Cuebook, talk: str, query: str, share: float) -> list[Result]:
+    hits = await cue.memory.search(query, conversation=talk, user=talk, limit=DEPTH, min_share=share)
+    return [(hit.sources, hit.tokens) for hit in hits]
 
 
 def _index(prepare: Callable[[Sequence[RecordedPost]], list[Passage]], posts: Sequence[RecordedPost]) -> BM25:

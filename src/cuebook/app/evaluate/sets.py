@@ -52,7 +52,7 @@ class QuestionSet(Struct, frozen=True, kw_only=True):
 def read_sets(paths: Sequence[Path]) -> list[QuestionSet]:
     """Read the test sets in files and folders. Raises InvalidInput naming the file and the problem."""
     sets: list[QuestionSet] = []
-    for path in sorted(paths, key=_has_cues):
+    for path in sorted((each.resolve() for each in paths), key=_has_cues):  # sets are named after their folders
         try:
             sets += _read(path, [each for each in sets if each.form == "LoCoMo"])
         except _MALFORMED as error:
@@ -94,7 +94,7 @@ def is_set(path: Path) -> bool:
 
 def _document(path: Path) -> Any:
     """Return the JSON document of a file, None if it is not one: JSONL and YAML are left to the transcripts."""
-    text = decode(read_bytes(path), path.name)
+    text = decode(read_bytes(path, path.name), path.name)
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -138,7 +138,8 @@ class _Asked:
             context = {"outcome": "refused", "reason": failed}
             self._records += answered(services, self._records[-1:], "", context=context)
         try:
-            await services.audit.append(Scope(), self._records)
+            if self._records:
+                await services.audit.append(Scope(), self._records)
             if self._usages and self._conversation:
                 await services.store.tuning.add_work(Scope(), self._conversation, self._usages)
         except CuebookError as error:  # the search goes on
