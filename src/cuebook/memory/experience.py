@@ -222,7 +222,7 @@ def choose(scored: Sequence[ScoredExperience], *, most: int) -> list[ScoredExper
 _YES: Final = _pattern("yes")
 #: Keys of a record that hold its candidate's id, and keys that hold its verdict; letter case aside.
 _IDS: Final = ("id", "exp_id", "experience_id", "experience", "name")
-_VERDICTS: Final = ("relevant", "is_relevant", "selected", "applicable", "applies", "use", "score", "verdict")
+_VERDICTS: Final = ("relevant", "is_relevant", "selected", "chosen", "applicable", "applies", "use", "score", "verdict")
 
 _REPLY_CLAUSE, _NEGATION, _NOTHING = _pattern("clause"), _pattern("negation"), _pattern("nothing")
 _EXCLUDES_NEXT, _JOINS_NEXT = _pattern("excludes_next"), _pattern("joins_next")

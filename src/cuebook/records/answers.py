@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from cuebook.errors import InvalidInput
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 #: Characters of an answer that `repair_json` reads.
 LONGEST: Final = 20_000
@@ -27,12 +27,16 @@ _FENCE: Final = re.compile(r"```\w*")
 _BRACKET: Final = re.compile(r"[{\[]")
 
 
-def read_object(text: str) -> dict[str, Any]:
+def read_object(text: str, *, keys: Collection[str] = ()) -> dict[str, Any]:
     """Return the JSON object in an answer, repaired if broken: alone, in a code fence or amid other text.
 
-    Lone surrogates in it become U+FFFD. Raises InvalidInput.
+    If it has none of the expected `keys`, the only object inside it is the answer: `{"result": {…}}`. Lone surrogates
+    become U+FFFD. Raises InvalidInput.
     """
     value = _object(without_reasoning(text))
+    inner = [each for each in value.values() if isinstance(each, dict)]
+    if keys and len(inner) == 1 and value.keys().isdisjoint(keys):
+        value = inner[0]
     return json.loads(mended(json.dumps(value, ensure_ascii=False))) if "\\u" in text else value
 
 
@@ -52,7 +56,8 @@ def read_as(text: str, kind: type[T]) -> T:
 
     Raises InvalidInput naming the path.
     """
-    fields = {key: value for key, value in read_object(text).items() if value is not None}
+    answer = read_object(text, keys=kind.__struct_encode_fields__)
+    fields = {key: value for key, value in answer.items() if value is not None}
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as error:

@@ -161,7 +161,7 @@ def read_answer(
     """
     properties = schema_of(metaprompt)["properties"]
     fields, faults = dict[str, Any](), list[str]()
-    answer = read_object(text)
+    answer = read_object(text, keys=properties)
     for key, value in answer.items():
         if key in properties and key != _IMPRINTS and value is not None:
             with _collected(faults):

@@ -20,6 +20,7 @@ ODD = [
     ('{"exp-1": true, "exp-2": false,}', ("exp-1",)),
     ('{"exp-1": "false", "exp-2": "true"}', ("exp-2",)),
     ('{"exp-1": {"relevant": false}, "exp-2": {"relevant": true, "reason": "files"}}', ("exp-2",)),
+    ('{"exp-1": {"chosen": true, "why": "files"}, "exp-2": {"chosen": false}}', ("exp-1",)),
     ('"exp-1" is relevant, but "exp-2" is not.', ("exp-1",)),
     ('{"selected": ["exp-1"]}', ("exp-1",)),
     ("exp-1", ("exp-1",)),

@@ -87,3 +87,16 @@ def test_the_repair_library_is_imported_at_the_first_broken_answer() -> None:
 )
 def test_tables_show_values_as_people_read_them(value: object, text: str) -> None:
     assert in_words(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"result": {"score": 1}}', {"score": 1}),
+        ('{"note": "x", "result": {"score": 1}}', {"score": 1}),
+        ('{"score": {"score": 1}}', {"score": {"score": 1}}),
+        ('{"a": {"score": 1}, "b": {"score": 0}}', {"a": {"score": 1}, "b": {"score": 0}}),
+    ],
+)
+def test_an_answer_may_be_inside_another_object(text: str, value: object) -> None:
+    assert read_object(text, keys=["score", "intensity"]) == value
