@@ -156,3 +156,16 @@ async def test_an_invalid_prompt_key_in_the_environment_is_refused_by_name(tmp_p
     with pytest.raises(InvalidInput, match="environment MEMORY_COMPACTION_PROMPT_KEY: unknown prompt 'nowhere'"):
         async with Cuebook.open(tmp_path):
             pass
+
+
+@pytest.mark.parametrize(("single", "name"), [(False, "remote"), (True, "scripted")])
+async def test_a_summary_names_the_model_that_wrote_it(tmp_path, single, name):
+    (tmp_path / "config").mkdir()
+    presets = {"memoryCompaction": {"profiles": {"standard": {"modelId": "remote"}}}}
+    (tmp_path / "config" / "metaprompt-presets.json").write_text(json.dumps(presets))
+    async with compacting(tmp_path) as (cue, model, compact):
+        if single:  # it answers itself, whatever a profile names
+            model.single = True
+        await compact()
+        assert (await cue.conversations.summary(NAME)).made_by == name
+        assert [each.model for each in await cue.services.store.tuning.work(Scope(), NAME)] == [name]

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, tzinfo
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -48,6 +48,13 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Release connections."""
+
+
+@runtime_checkable
+class SingleModel(Protocol):
+    """A model that answers each request itself, whatever `ModelRequest.model` names."""
+
+    single: Literal[True]
 
 
 class RelayRequest(Struct, frozen=True, kw_only=True):

@@ -113,6 +113,8 @@ class LlamaModel:
     The server listens on this machine; only this process knows its key. A closed connection cancels the answer.
     """
 
+    single: Final = True
+
     def __init__(self, name: str, *, folder: Path, context: int = CONTEXT, reply: int = 1_024) -> None:
         """`name` is a file relative to `folder`, or package:NAME. `context` and `reply` are limits in tokens.
 

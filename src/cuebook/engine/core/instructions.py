@@ -22,7 +22,7 @@ from cuebook.engine.core.scheduling import closing
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.tracing import usage_values
 from cuebook.errors import BackendError, CuebookError, InvalidInput, UpstreamError
-from cuebook.interfaces import Model, ModelRequest
+from cuebook.interfaces import Model, ModelRequest, SingleModel
 from cuebook.interfaces.prompts import Family
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.inherit import text_of
@@ -131,6 +131,11 @@ class CheckedAnswer(Struct, Generic[T], frozen=True):
     outcome: Literal["accepted", "repaired"]
 
 
+def name_of(model: Model, request: ModelRequest) -> str:
+    """Return the name of the model that answers a request."""
+    return model.name if isinstance(model, SingleModel) else request.model or model.name
+
+
 async def checked_answer(
     services: Services,
     model: Model,
@@ -188,7 +193,7 @@ async def _streamed(
         msg = f"The answer of model {model.name} ended early"
         raise BackendError(msg, retryable=True)
     answer = mended("".join(text))
-    usages.append(_usage_of(services, request, request.model or model.name, usage, answer))
+    usages.append(_usage_of(services, request, name_of(model, request), usage, answer))
     return answer
 
 

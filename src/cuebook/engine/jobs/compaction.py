@@ -17,7 +17,14 @@ from msgspec import Struct
 
 from cuebook.engine.core.audit_records import answered, receipt
 from cuebook.engine.core.conversation_items import line_of, named_id, own_senders, promoted
-from cuebook.engine.core.instructions import BROKEN, Instruction, background_answer, instruct, instruction_record
+from cuebook.engine.core.instructions import (
+    BROKEN,
+    Instruction,
+    background_answer,
+    instruct,
+    instruction_record,
+    name_of,
+)
 from cuebook.engine.core.services import Services
 from cuebook.engine.jobs.job import DueQuery, DueWork, Job, in_turn, of_conversations
 from cuebook.engine.turn.scene import correct_summary
@@ -338,7 +345,7 @@ async def _by_model(
     posts = [line.id for line in lines if line.text]
     read = partial(parse_answer, posts=posts, known=known, max_tokens=summarized.most, count=services.count)
     answer = await background_answer(services, source.scope, model, request, read)
-    made = {"made_by": request.model or model.name, "prompt": instruction.version.source}
+    made = {"made_by": name_of(model, request), "prompt": instruction.version.source}
     derived, actions, refused = await asyncio.to_thread(
         _from_answer, services, summarized, answer.value, (quoted, quotes), **made
     )

@@ -21,6 +21,7 @@ from cuebook.engine.core.instructions import (
     background_answer,
     instruct,
     instruction_record,
+    name_of,
     own_version,
     render_instruction,
 )
@@ -246,7 +247,7 @@ async def _by_model(
     run = MetapromptRun(
         metaprompt=metaprompt.id,
         trigger=trigger,
-        by=model.name,
+        by=name_of(model, request),
         outcome=outcome,
         reason=reason,
         prompt=version.source,
@@ -380,7 +381,9 @@ async def _judged(
             "Sentiment by the model failed for conversation %s; the lexicon's result stays: %s", conversation, reason
         )
         outcome: Literal["refused", "failed"] = "refused" if isinstance(error, InvalidInput) else "failed"
-        run = MetapromptRun(metaprompt=KEY, trigger=BY_MODEL, by=model.name, outcome=outcome, reason=reason)
+        run = MetapromptRun(
+            metaprompt=KEY, trigger=BY_MODEL, by=name_of(model, request), outcome=outcome, reason=reason
+        )
         return (
             None,
             (*records, *answered(services, records, "", context={"outcome": outcome, "reason": reason})),
