@@ -526,3 +526,18 @@ async def test_a_question_about_the_user_gets_what_matches_less_than_a_search_re
         await cue.ask(Ask("Who am I?", "other", user="ann"))
         turn = await cue.turns.show("other", 1, user="ann")
         assert "relevant: the question is about the user" in str(list(told_of(to_wire(turn))))
+
+
+async def test_a_part_of_a_japanese_word_is_no_evidence(tmp_path, clock):
+    stated = ["私はアマチュアオーケストラでチェロを弾いています。", "うちの猫の名前はミミで、七歳です。"]
+    async with open_with_memory(tmp_path, clock) as cue:
+        for n, text in enumerate(stated):
+            await ask_and_settle(cue, clock, text, f"c{n}")
+        for question, expected in (
+            ("エベレストの高さは？", []),
+            ("錆についての俳句を書いて。", []),
+            ("チェロを弾くのは誰？", [stated[0]]),
+            ("ミミは何歳？", [stated[1]]),
+        ):
+            window = await cue.assemble(Ask(question, "other", user="ann"))
+            assert [text for text in stated if any(text in block.text for block in window.blocks)] == expected, question

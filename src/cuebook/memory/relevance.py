@@ -7,7 +7,7 @@ docs/design/030-relevance.md has the measurements.
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from itertools import accumulate
 from operator import mul
 from typing import Final
@@ -22,6 +22,9 @@ from cuebook.records.memory import Memory
 
 #: Maximum tokens of standing memories in a prompt.
 STANDING_TOKENS: Final = 150
+#: A word of Chinese or Japanese in its script: an ideograph pair, or a run of katakana.
+_IDEOGRAPHS: Final = re.compile(r"[\u3400-\u9fff]{2}")
+_KATAKANA: Final = re.compile(r"[\u30a1-\u30ff]+")
 _CLAUSE: Final = re.compile(r"(?:[^.!?,;:()\n。！？，、；：（）—]|[.,:](?=\S))+")
 
 
@@ -73,8 +76,10 @@ def evidence(query: Query, keys: Mapping[int, str], frequencies: Mapping[str, in
         terms = [each for each in words if each in query.terms and (each in anywhere or not is_pair(each))]
         common = 1 / max(len(terms), ALONE)
         shares = {term: max(1, frequencies.get(term, 0)) / total for term in terms}
-        shares = {term: max(share, common) if term in everyday else share for term, share in shares.items()}
-        here = {no: _least_chance(terms, shares, held_terms) for no, held_terms in present.items()}
+        weak = everyday | {term for term in terms if _is_part(term, clause)}
+        shares = {term: max(share, common) if term in weak else share for term, share in shares.items()}
+        length = max(len(terms), ALONE) if any(map(is_pair, terms)) else len(terms)
+        here = {no: _least_chance(shares, held_terms, length) for no, held_terms in present.items()}
         most = math.sqrt(min((each.chance for each in here.values()), default=1.0))
         for no, each in here.items():
             if each.chance < 1 and each.chance <= most and (no not in found or each.chance < found[no].chance):
@@ -82,10 +87,17 @@ def evidence(query: Query, keys: Mapping[int, str], frequencies: Mapping[str, in
     return found
 
 
-def _least_chance(terms: Sequence[str], shares: Mapping[str, float], present: Collection[str]) -> Evidence:
-    """Return the rarest of the shared words that are the least expected, and their expected number."""
-    shared = sorted((each for each in terms if each in present), key=lambda each: shares[each])
+def _is_part(term: str, clause: str) -> bool:
+    """Return whether a pair is only a part of a word, as "スト" of "エベレスト": it proves nothing alone."""
+    return is_pair(term) and not _IDEOGRAPHS.fullmatch(term) and term not in _KATAKANA.findall(clause)
+
+
+def _least_chance(shares: Mapping[str, float], present: Collection[str], length: int) -> Evidence:
+    """Return the rarest of the shared words that are the least expected, and their expected number in a clause of a
+    length in words.
+    """
+    shared = sorted((each for each in shares if each in present), key=lambda each: shares[each])
     products = accumulate((shares[each] for each in shared), mul)
-    chances = [math.comb(len(terms), k) * product for k, product in enumerate(products, 1)]
+    chances = [math.comb(length, k) * product for k, product in enumerate(products, 1)]
     chance = min(chances, default=1.0)
     return Evidence(tuple(shared[: chances.index(chance) + 1]) if shared else (), chance)
