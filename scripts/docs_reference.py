@@ -8,10 +8,8 @@ replaces existing files. `scripts/docs` calls it before it builds the site.
 
 import ast
 import inspect
-import io
 import re
 import sys
-import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -20,6 +18,7 @@ import typer
 from msgspec import Meta
 
 from cuebook import Cuebook, config, errors
+from cuebook.app.setup.project_files import setting_meanings
 from cuebook.cli import main as command_line
 from cuebook.cli import prompt
 from cuebook.server import error_responses as problems
@@ -183,16 +182,14 @@ def settings() -> str:
             " environment, that before the file. `cuebook config` shows each value and where it came from.\n"
         )
     ]
-    meanings = comments(inspect.getsource(config))
+    meanings = setting_meanings()
     for name, kind in get_type_hints(config.ConfigSections).items():
         hints, here = get_type_hints(kind, include_extras=True), getattr(config.ConfigSections(), name)
         rows = []
         for key in kind.__struct_fields__:
             limits = limits_of(hints[key])
             may = between(limits) if limits else ", ".join(f"`{each}`" for each in get_args(hints[key]))
-            rows.append(
-                (f"`{name}.{key}`", f"`{toml(getattr(here, key))}`", may, text(meanings.get((kind.__name__, key))))
-            )
+            rows.append((f"`{name}.{key}`", f"`{toml(getattr(here, key))}`", may, text(meanings[f"{name}.{key}"])))
         parts += [f"## [{name}]\n", text(inspect.getdoc(kind)) + "\n"]
         parts.append(table(("setting", "default", "may be", "meaning"), rows))
     return "\n".join(parts)
@@ -213,27 +210,6 @@ def limits_of(kind: Any) -> Meta | None:
 def toml(value: object) -> str:
     """Return a value in TOML."""
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def comments(source: str) -> Mapping[tuple[str, str], str]:
-    """Parse the comment of each field of each class: beside it, or in `#:` lines above it."""
-    lines = {
-        token.start[0]: token.string.removeprefix("#").removeprefix(":").strip()
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
-    said = {}
-    for kind in ast.parse(source).body:
-        for each in kind.body if isinstance(kind, ast.ClassDef) else ():
-            if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-                beside = [lines[n] for n in range(each.lineno, (each.end_lineno or each.lineno) + 1) if n in lines]
-                above = []
-                number = each.lineno - 1
-                while number in lines and source.splitlines()[number - 1].lstrip().startswith("#:"):
-                    above.insert(0, lines[number])
-                    number -= 1
-                said[kind.name, each.target.id] = " ".join(above + beside)
-    return said
 
 
 # ---------------------------------------------------------------- routes

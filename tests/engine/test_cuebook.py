@@ -136,3 +136,8 @@ async def test_an_idempotency_key_is_stored_as_a_keyed_digest(tmp_path):
         with closing(sqlite3.connect(tmp_path / folder / "cuebook.db")) as connection:
             digests.update(connection.execute("SELECT digest FROM idempotency").fetchall())
     assert len(digests) == 2
+
+
+def test_settings_beside_a_config_are_refused():
+    with pytest.raises(InvalidInput, match="arguments: not used with a Config"):
+        Cuebook.open(config(), arguments={"model.name": "gpt-5-mini"})

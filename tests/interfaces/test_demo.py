@@ -12,6 +12,9 @@ import pytest
 from commands import CUEBOOK
 from profile_table import README, readme
 
+from cuebook import Cuebook
+from cuebook.app.demo.run import demo_config
+from cuebook.app.demo.sample_project import SLUG, add_sample_project
 from cuebook.cli import main as cli
 
 pytestmark = pytest.mark.slow
@@ -218,6 +221,20 @@ def test_served_demo_deletes_its_database_on_exit(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     assert list(place.iterdir()) == []
+
+
+async def test_sample_project_fills_the_inspector(tmp_path: Path) -> None:
+    await add_sample_project(tmp_path, "demo.db", "gpt-5-mini")
+    async with Cuebook.open(demo_config(tmp_path, "demo.db"), worker=False) as cue:
+        conversations = (await cue.conversations.list()).items
+        assert {each.persona for each in conversations} == {"support", "engineer", "companion"}
+        for each in conversations:
+            verdicts = [(await cue.turns.verify(each.id, n + 1)).verdict for n in range(each.turns)]
+            assert verdicts == ["identical"] * each.turns
+        history = (await cue.prompts.history(SLUG)).items
+        assert {"write", "label", "rollback"} <= {each.kind for each in history}
+        assert (await cue.mind.show("order-20418")).reflections
+        assert (await cue.audit.verify()).ok
 
 
 def test_postgresql_gives_the_figures_of_sqlite(capsys: pytest.CaptureFixture[str]) -> None:

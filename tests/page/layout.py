@@ -36,6 +36,15 @@ LOW_CONTRAST = """least => {
   return found;
 }"""
 
+#: Script that returns what is missing on a phone: tabs beyond the edge, and cells without the name of their column.
+MISSING_ON_PHONE = """() => {
+  const tabs = [...document.querySelectorAll("header nav a")]
+    .filter((tab) => tab.getBoundingClientRect().right > innerWidth);
+  const cells = [...document.querySelectorAll("table:has(thead) td:not(:first-child):not([colspan]):not(:empty)")]
+    .filter((cell) => cell.checkVisibility() && getComputedStyle(cell, "::before").content === "none");
+  return [...tabs, ...cells].map((node) => node.outerHTML.slice(0, 80));
+}"""
+
 
 def check_layout(served: Served, tab: Callable[..., Tab], *views: str, **context: Any) -> None:
     """Open pages at every size in light and dark mode, and check horizontal scrolling and contrast."""
@@ -44,5 +53,7 @@ def check_layout(served: Served, tab: Callable[..., Tab], *views: str, **context
         for number, view in enumerate(views):
             page = seen.open(view)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+            if name == "phone":
+                assert page.evaluate(MISSING_ON_PHONE) == [], view
             assert page.evaluate(LOW_CONTRAST, MIN_CONTRAST) == [], f"{view} in {scheme}"
             seen.screenshot_page(f"{name}{view.partition('?')[0].replace('/', '-')}-{number}")

@@ -45,7 +45,7 @@ def test_useless_memories_are_proposed_and_forgotten_when_selected(
     page.locator("section:has(#others) td a[href*=turns]").first.click()
     assert "Pixel again" in page.inner_text("main")
     page.go_back()
-    cells = page.locator("section:has(#others) tr:has-text('My cat') [data-of]").all_inner_texts()
+    cells = page.locator("section:has(#others) tr:has-text('My cat') td.n").all_inner_texts()
     page.click("section:has(#others) a:has-text('My cat')")
     page.click("text=Measure usefulness")
     assert f"{cells[0]} of 1, measured in {cells[2]} of the {cells[1]} turns" in page.inner_text("section:has(#use)")

@@ -34,6 +34,7 @@ def test_settings_show_their_sources_and_hide_secrets(
     page.click("nav >> text=Settings")
     assert page.inner_text("tr:has-text('budget.context')").split()[1:3] == ["64000", "cuebook.toml"]
     assert "default" in page.inner_text("tr:has-text('budget.trigger')")
+    assert "tokens reserved for the answer" in page.inner_text("tr:has-text('budget.reply')")
     assert "https://***@models.example.org/v1" in page.inner_text("tr:has-text('upstream.url')")
     assert "5000" in page.inner_text("section:has(#section-environment)")
     assert SECRET not in page.content()

@@ -103,7 +103,12 @@ def check_where(where: object, arguments: object) -> None:
     if not isinstance(where, str | Path | Config):
         msg = f"where: not a project: {format_value(where)}. Pass a cuebook.toml, its folder, or a Config."
         raise InvalidInput(msg, where="where")
-    if isinstance(where, Config) or not _is_database(Path(where)):
+    if isinstance(where, Config):
+        if arguments:
+            msg = "arguments: not used with a Config. Set these settings in the Config."
+            raise InvalidInput(msg, where="arguments")
+        return
+    if not _is_database(Path(where)):
         return
     file = str(where)
     text = f"To store data in this file, use Cuebook.open(arguments={{'store.url': {file!r}}})."

@@ -279,9 +279,13 @@ class Stage:
 
     def __init__(self, model: str = "") -> None:
         self.clock, self.dice, self.upstream = FrozenClock(0.0), ReplayDice(), ScriptedUpstream()
-        self._model = model
+        self._model, self._asked = model, "recorded"
         self._system: list[Mapping[str, Any]] = []
         self._history: list[Mapping[str, Any]] = []
+
+    def begin(self, persona: str) -> None:
+        """Start another conversation, which a persona answers."""
+        self._system, self._history, self._asked = [], [], persona
 
     async def play(self, cue: Cuebook, transcript: Transcript, call: RecordedCall, meter: Meter) -> None:
         """Send the whole history, as clients do, and store the new messages and the recorded answer under their ids."""
@@ -295,7 +299,7 @@ class Stage:
         self.upstream.say(recorded_answer(call.answer.message, self._model))
         self.upstream.requests.clear()
         self._history += [post.message for post in posts]
-        body = msgspec.json.encode({"model": "recorded", "messages": [*self._system, *self._history]})
+        body = msgspec.json.encode({"model": self._asked, "messages": [*self._system, *self._history]})
         self._history.append(call.answer.message)
         name, user = transcript.conversation, transcript.user
         request = Request(body=body, headers={}, conversation=name, user=user)

@@ -1,16 +1,22 @@
 """Load a project's configuration: cuebook.toml, environment, presets and personas. Errors name file and position."""
 
+import ast
+import inspect
+import io
 import os
+import sys
+import tokenize
 import tomllib
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 
 from cuebook.app.files import decode, read_bytes
 from cuebook.app.setup.persona_files import folder_of, own_methods, read_folder
-from cuebook.config import SERVERS, Config, StoreConfig, build, without_secret
+from cuebook.config import SERVERS, Config, ConfigSections, StoreConfig, build, without_secret
 from cuebook.errors import InvalidInput
 from cuebook.memory.rolling import SHIPPED, Compaction, override, read_compaction, with_profile
 from cuebook.prompts import strict_json
@@ -212,6 +218,29 @@ def setting_rows(config: Config) -> list[Wire]:
         for name, value in values.items()
     ]
     return rows + [_row(name, value, f"environment {name}") for name, value in sorted(config.compaction_env.items())]
+
+
+@cache
+def setting_meanings() -> Mapping[str, str]:
+    """Return the meaning of each setting by `section.key`: the comment beside its field in config.py, or above it."""
+    source = inspect.getsource(sys.modules[ConfigSections.__module__])
+    comments = {
+        token.start[0]: token.string.removeprefix("#").removeprefix(":").strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    sections = {kind.__name__: name for name, kind in get_type_hints(ConfigSections).items()}
+    meanings = {}
+    classes = [each for each in ast.parse(source).body if isinstance(each, ast.ClassDef) and each.name in sections]
+    for kind in classes:
+        for field in kind.body:
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                first, last = field.lineno, field.end_lineno or field.lineno
+                while first - 1 in comments and source.splitlines()[first - 2].lstrip().startswith("#:"):
+                    first -= 1
+                said = (comments[number] for number in range(first, last + 1) if number in comments)
+                meanings[f"{sections[kind.name]}.{field.target.id}"] = " ".join(said)
+    return meanings
 
 
 def shown_setting(value: Any) -> str:

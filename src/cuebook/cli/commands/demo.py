@@ -21,6 +21,7 @@ from cuebook.app.demo.run import (
     run_demo,
     to_wire,
 )
+from cuebook.app.demo.sample_project import add_sample_project
 from cuebook.app.gold import MemoryLine, QuestionResult
 from cuebook.cli.group import command, new_app
 from cuebook.cli.output import screen
@@ -83,6 +84,8 @@ def demo(
     with demo_folder() as folder, demo_server() if postgres else nullcontext("") as server:
         database = new_database(server) if server else FILE
         _tell(_replay(file, folder=folder, database=lambda: database, model=price_as), state, postgres=postgres)
+        if file is None:
+            asyncio.run(add_sample_project(folder, database, price_as))
         config = demo_config(folder, database)
         run_server(config, host=HOST, port=port, started=lambda address: _greet(state, address, price_as))
 

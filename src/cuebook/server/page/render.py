@@ -111,7 +111,29 @@ def show(template: str, /, status: int = 200, **values: Any) -> Response[bytes]:
 
 def page(template: str, /, **values: Any) -> bytes:
     """Return a rendered template; each value is escaped."""
-    return _template(template).render(values).encode("utf-8", "replace")
+    return _TABLE.sub(_labelled, _template(template).render(values)).encode("utf-8", "replace")
+
+
+_TABLE: Final = re.compile(r"<table\b.*?</table>", re.DOTALL)
+_HEAD: Final = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
+_ROW: Final = re.compile(r"<tr\b.*?</tr>", re.DOTALL)
+_CELL: Final = re.compile(r"<td\b(?! colspan)")
+_TAG: Final = re.compile(r"<[^>]*>")
+
+
+def _labelled(table: re.Match[str]) -> str:
+    """Add its column's name to each cell but the first of a row: a narrow screen shows it instead of the head."""
+    head, end, body = table[0].partition("</thead>")
+    names = [_TAG.sub("", each) for each in _HEAD.findall(head)]
+
+    def label(row: re.Match[str]) -> str:
+        columns = iter(names)
+        next(columns, None)
+        cells = _CELL.split(row[0])
+        first = "<td".join(cells[:2])
+        return first + "".join(f'<td data-name="{next(columns, "")}"{cell}' for cell in cells[2:])
+
+    return head + end + _ROW.sub(label, body) if names else table[0]
 
 
 def asset(name: str) -> Response[bytes] | None:

@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery
 from litestar.response import Redirect
 
 from cuebook import Cuebook
-from cuebook.app.setup.project_files import setting_rows, shown_setting
+from cuebook.app.setup.project_files import setting_meanings, setting_rows, shown_setting
 from cuebook.errors import CuebookError
 from cuebook.server.authorization import COOKIE, is_page
 from cuebook.server.caller import OPEN, AnyRequest, cue_of, own_cue
@@ -28,7 +28,7 @@ async def settings(request: AnyRequest) -> Response[bytes]:
     sections: dict[str, list[dict[str, str]]] = {}
     for each in rows:
         sections.setdefault(each["name"].partition(".")[0] if "." in each["name"] else "environment", []).append(each)
-    return show("settings.html", sections=sections, folder=config.folder)
+    return show("settings.html", sections=sections, meanings=setting_meanings(), folder=config.folder)
 
 
 @get("/page/static/{name:str}", role=OPEN)
