@@ -70,6 +70,29 @@ def test_a_graph_resumes_in_another_process(tmp_path: Path) -> None:
         assert graph(saver).get_state(config).values == {}
 
 
+def test_deleting_leaves_nothing_of_the_threads_and_runs(tmp_path: Path) -> None:
+    def runs(cue: BlockingCuebook) -> list[tuple[str, ...]]:
+        return [each[2:] for each in cue.documents.spaces(("langgraph", "runs")).spaces]
+
+    with BlockingCuebook(arguments={"store.url": str(tmp_path / "chats.db")}) as cue:
+        saver = CuebookSaver(cue)
+        for thread in ("t1", "t2"):
+            for run in ("r1", "r2"):
+                config = {"configurable": {"thread_id": thread}, "metadata": {"run_id": run}}
+                graph(saver).invoke({"told": []} if run == "r1" else Command(resume="Ada"), config)
+        saver.copy_thread("t2", "t3")
+        assert runs(cue) == [("r1",), ("r2",)]
+        saver.delete_for_runs(["r1"])
+        assert runs(cue) == [("r2",)]
+        left = {each.metadata["run_id"] for each in saver.list(None)}
+        assert left == {"r2"}
+        saver.prune(["t1"])
+        assert runs(cue) == [("r2",)]
+        for thread in ("t1", "t2", "t3"):
+            saver.delete_thread(thread)
+        assert list(cue.documents.spaces(("langgraph",)).spaces) == []
+
+
 def test_a_graph_runs_on_an_open_cuebook(tmp_path: Path) -> None:
     asyncio.run(run_on_an_open_cuebook(tmp_path))
 

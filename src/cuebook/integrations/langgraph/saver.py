@@ -23,13 +23,19 @@ from langgraph.checkpoint.base import (
 )
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.errors import NotFound
 from cuebook.integrations.connection import Connection, Where, both, documents_in
+from cuebook.integrations.langgraph.addresses import (
+    CHECKPOINTS,
+    RUNS,
+    WRITES,
+    address_of,
+    backwards,
+    config_of,
+    named,
+    newest,
+)
 from cuebook.records.document import Document, DocumentChange
 
-Space = tuple[str, ...]
-#: The places of checkpoints and of writes; in each, a place per thread and namespace.
-_CHECKPOINTS, _WRITES = ("langgraph", "checkpoints"), ("langgraph", "writes")
 #: The field of a checkpoint's metadata with the channels whose values are spread over its ancestors.
 _DELTAS = "counters_since_delta_snapshot"
 
@@ -48,8 +54,8 @@ class CuebookSaver(Connection, BaseCheckpointSaver[str]):
         self._user = user
 
     async def _get(self, cue: Cuebook, config: RunnableConfig) -> CheckpointTuple | None:
-        thread, ns, checkpoint = _address(config)
-        found = await _newest(cue, thread, ns, checkpoint, user=self._user)
+        thread, ns, checkpoint = address_of(config)
+        found = await newest(cue, thread, ns, checkpoint, user=self._user)
         return await self._tuple(cue, found) if found else None
 
     get_tuple, aget_tuple = both(_get)
@@ -67,10 +73,10 @@ class CuebookSaver(Connection, BaseCheckpointSaver[str]):
         asked = (config or {}).get("configurable", {})
         place = [str(asked["thread_id"])] if config else []
         if place and "checkpoint_ns" in asked:
-            place.append(_named(asked["checkpoint_ns"]))
+            place.append(named(asked["checkpoint_ns"]))
         only, until = get_checkpoint_id(config) if config else None, get_checkpoint_id(before) if before else None
         found: list[CheckpointTuple] = []
-        async for document in _backwards(cue, (*_CHECKPOINTS, *place), user=self._user):
+        async for document in backwards(cue, (*CHECKPOINTS, *place), user=self._user):
             if limit is not None and len(found) >= limit:
                 break
             if (only and document.key != only) or (until and document.key >= until):
@@ -98,15 +104,17 @@ class CuebookSaver(Connection, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,  # noqa: ARG002  # all values are stored
     ) -> RunnableConfig:
         """Store a checkpoint."""
-        thread, ns, parent = _address(config)
+        thread, ns, parent = address_of(config)
+        stored: Any = get_checkpoint_metadata(config, metadata)
         value = {
             "checkpoint": self._dump(checkpoint),
-            "metadata": self._dump(get_checkpoint_metadata(config, metadata)),
+            "metadata": self._dump(stored),
             "parent": parent,
+            "run": str(stored.get("run_id") or ""),
         }
-        change = DocumentChange(space=(*_CHECKPOINTS, thread, ns), key=checkpoint["id"], value=value)
-        await cue.documents.put([change], user=self._user)
-        return _config(thread, ns, checkpoint["id"])
+        changes = [DocumentChange(space=(*CHECKPOINTS, thread, ns), key=checkpoint["id"], value=value)]
+        await cue.documents.put([*changes, *_of_runs([value], thread)], user=self._user)
+        return config_of(thread, ns, checkpoint["id"])
 
     put, aput = both(_put)
 
@@ -119,8 +127,8 @@ class CuebookSaver(Connection, BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Store a task's writes. Those of the same place stay, except special ones such as errors."""
-        thread, ns, checkpoint = _address(config)
-        space = (*_WRITES, thread, ns, str(checkpoint))
+        thread, ns, checkpoint = address_of(config)
+        space = (*WRITES, thread, ns, str(checkpoint))
         known = {each.key for each in await documents_in(cue, space, user=self._user)}
         changes = []
         for at, (channel, value) in enumerate(writes):
@@ -134,26 +142,33 @@ class CuebookSaver(Connection, BaseCheckpointSaver[str]):
     put_writes, aput_writes = both(_put_writes)
 
     async def _delete_thread(self, cue: Cuebook, thread_id: str) -> None:
-        for root in (_CHECKPOINTS, _WRITES):
-            await cue.documents.delete((*root, str(thread_id)), user=self._user)
+        thread = str(thread_id)
+        found = await documents_in(cue, (*CHECKPOINTS, thread), user=self._user)
+        await cue.documents.put(_of_runs([each.value for each in found], thread, forget=True), user=self._user)
+        for root in (CHECKPOINTS, WRITES):
+            await cue.documents.delete((*root, thread), user=self._user)
 
     delete_thread, adelete_thread = both(_delete_thread)
 
     async def _delete_for_runs(self, cue: Cuebook, run_ids: Sequence[str]) -> None:
-        async for document in _backwards(cue, _CHECKPOINTS, user=self._user):
-            if self._load(document.value["metadata"]).get("run_id") in run_ids:
-                await self._delete(cue, document)
+        for run in map(str, run_ids):
+            for thread in await documents_in(cue, (*RUNS, run), user=self._user):
+                async for document in backwards(cue, (*CHECKPOINTS, thread.key), user=self._user):
+                    if document.value["run"] == run:
+                        await self._delete(cue, document)
+            await cue.documents.delete((*RUNS, run), user=self._user)
 
     delete_for_runs, adelete_for_runs = both(_delete_for_runs)
 
     async def _copy_thread(self, cue: Cuebook, source_thread_id: str, target_thread_id: str) -> None:
-        for root in (_CHECKPOINTS, _WRITES):
+        for root in (CHECKPOINTS, WRITES):
             found = await documents_in(cue, (*root, source_thread_id), user=self._user)
             changes = [
                 DocumentChange(space=(*root, target_thread_id, *each.space[3:]), key=each.key, value=each.value)
                 for each in found
             ]
-            await cue.documents.put(changes, user=self._user)
+            runs = _of_runs([each.value for each in found if root is CHECKPOINTS], target_thread_id)
+            await cue.documents.put([*changes, *runs], user=self._user)
 
     copy_thread, acopy_thread = both(_copy_thread)
 
@@ -166,8 +181,9 @@ class CuebookSaver(Connection, BaseCheckpointSaver[str]):
             if strategy == "delete":
                 await self._delete_thread(cue, thread)
                 continue
+            deleted, kept = list[dict[str, Any]](), list[dict[str, Any]]()
             needed: dict[str, tuple[str | None, set[str]]] = {}  # by namespace: the next ancestor, and its channels
-            async for document in _backwards(cue, (*_CHECKPOINTS, str(thread)), user=self._user):
+            async for document in backwards(cue, (*CHECKPOINTS, str(thread)), user=self._user):
                 values, ns = self._load(document.value["checkpoint"])["channel_values"], document.space[-1]
                 if ns not in needed:
                     wanted = set(self._load(document.value["metadata"]).get(_DELTAS) or ())
@@ -175,8 +191,12 @@ class CuebookSaver(Connection, BaseCheckpointSaver[str]):
                     wanted = needed[ns][1]
                 else:
                     await self._delete(cue, document)
+                    deleted.append(document.value)
                     continue
+                kept.append(document.value)
                 needed[ns] = document.value["parent"], wanted - values.keys()
+            changes = [*_of_runs(deleted, str(thread), forget=True), *_of_runs(kept, str(thread))]
+            await cue.documents.put(changes, user=self._user)
 
     prune, aprune = both(_prune)
 
@@ -186,19 +206,19 @@ class CuebookSaver(Connection, BaseCheckpointSaver[str]):
 
     async def _delete(self, cue: Cuebook, document: Document) -> None:
         await cue.documents.put([DocumentChange(space=document.space, key=document.key)], user=self._user)
-        await cue.documents.delete((*_WRITES, *document.space[2:], document.key), user=self._user)
+        await cue.documents.delete((*WRITES, *document.space[2:], document.key), user=self._user)
 
     async def _tuple(self, cue: Cuebook, document: Document) -> CheckpointTuple:
         """Return a stored checkpoint with its writes, in the order of the tasks."""
         thread, ns = document.space[-2:]
-        found = await documents_in(cue, (*_WRITES, thread, ns, document.key), user=self._user)
+        found = await documents_in(cue, (*WRITES, thread, ns, document.key), user=self._user)
         writes = sorted((each.value for each in found), key=lambda each: writes_sort_key(*each["order"]))
         parent = document.value["parent"]
         return CheckpointTuple(
-            config=_config(thread, ns, document.key),
+            config=config_of(thread, ns, document.key),
             checkpoint=self._load(document.value["checkpoint"]),
             metadata=self._load(document.value["metadata"]),
-            parent_config=_config(thread, ns, parent) if parent else None,
+            parent_config=config_of(thread, ns, parent) if parent else None,
             pending_writes=[(each["order"][1], each["channel"], self._load(each["value"])) for each in writes],
         )
 
@@ -210,38 +230,7 @@ class CuebookSaver(Connection, BaseCheckpointSaver[str]):
         return self.serde.loads_typed((stored[0], base64.b64decode(stored[1])))
 
 
-def _named(ns: str) -> str:
-    """Return a checkpoint namespace as a name of a place, which is never empty."""
-    return f"/{ns}"
-
-
-def _address(config: RunnableConfig) -> tuple[str, str, str | None]:
-    """Return the thread, the name of the namespace and the id of a checkpoint."""
-    asked = config["configurable"]
-    return str(asked["thread_id"]), _named(asked.get("checkpoint_ns", "")), get_checkpoint_id(config)
-
-
-def _config(thread: str, ns: str, checkpoint: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": thread, "checkpoint_ns": ns[1:], "checkpoint_id": checkpoint}}
-
-
-async def _newest(cue: Cuebook, thread: str, ns: str, checkpoint: str | None, *, user: str | None) -> Document | None:
-    """Return a checkpoint by its id, or the newest one."""
-    space = (*_CHECKPOINTS, thread, ns)
-    if checkpoint is None:
-        return next(iter(await cue.documents.list(space, back=True, limit=1, user=user)), None)
-    try:
-        return await cue.documents.get(space, checkpoint, user=user)
-    except NotFound:
-        return None
-
-
-async def _backwards(cue: Cuebook, space: Space, *, user: str | None) -> AsyncIterator[Document]:
-    """Yield the documents in a place, the last one first."""
-    cursor: str | None = None
-    while True:
-        page = await cue.documents.list(space, back=True, limit=100, cursor=cursor, user=user)
-        for each in page:
-            yield each
-        if (cursor := page.next) is None:
-            return
+def _of_runs(checkpoints: Sequence[dict[str, Any]], thread: str, *, forget: bool = False) -> list[DocumentChange]:
+    """Return the changes that store, or delete, in which runs a thread's checkpoints were made."""
+    runs = {each["run"] for each in checkpoints} - {""}
+    return [DocumentChange(space=(*RUNS, run), key=thread, value=None if forget else {}) for run in sorted(runs)]
