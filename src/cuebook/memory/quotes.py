@@ -62,6 +62,7 @@ _SKIPPED: Final = re.compile(
     r"|^[ \t]*(?:(?:[-*+•]|\d{1,2}[.)])[ \t]+)?[\u200b-\u200f\u2060\ufeff]*"  # a quoted line, also in a list
     r"(?:[>＞›❯]|&(?:amp;)*(?:gt;|\#0*62;|\#[xX]0*3[eE];))[^\n]*$"
     r"|^[ \t]*(?:-{2,}[ \t]*(?:Original|Forwarded) [Mm]essage|Begin forwarded message:).*\Z"
+    r"|^[^\n<>]{0,200}<[^\s<>@]{1,200}@[^\s<>]{1,200}>[^\n]{0,80}[:：][ \t]*$.*\Z"  # "Bob <bob@example.org> wrote:"
     r"|\[image:[^\]\n]*\]",
     re.DOTALL | re.MULTILINE,
 )
@@ -276,8 +277,10 @@ def _without_material(text: str) -> str:
     """Return a text up to the colon after a task such as "Translate this"."""
     for match in _MATERIAL.finditer(text):
         task = match["task"]
-        if language(detect(task)).signs(task)["material"]:
-            return text[: match.end()]
+        for code in {detect(task), detect(text)}:  # a few words may not show their language
+            signs, first = language(code).signs(task), language(code).signs((task.split() or [""])[0])
+            if signs["material"] and not signs["remember"] and not first["self"]:
+                return text[: match.end()]
     return text
 
 
