@@ -54,6 +54,8 @@ PREPARED: Final = 500
 LARGE: Final = 64 << 20
 #: Milliseconds for which a rewrite waits for other transactions, unless its caller says less.
 WAIT_MS: Final = 5_000
+#: Seconds between two looks at a call that runs.
+LOOK_S: Final = 1.0
 #: Seconds between two looks at older transactions.
 OLDER_S: Final = 0.01
 #: Transactions that run now. One may still see deleted rows, which no vacuum removes before it ends.
@@ -94,7 +96,8 @@ class PostgresDatabase:
         self._has_refused = False
         self._is_lost = False
         self._answered = time.monotonic()
-        self._waiting: set[_Call] = set()  # calls of this process, most of them for a thread
+        self._waiting: set[_Call] = set()  # calls of this process, for an answer or a thread
+        self._probe: asyncio.Task[None] | None = None
         self._url, self._hung_s = url, hung_s
         self._failpoints = failpoints or Failpoints()
         self._statements = prepared_statements("postgresql")
@@ -132,6 +135,7 @@ class PostgresDatabase:
         call = _Call()
         call.future = future = self._threads.submit(work, call)
         self._waiting.add(call)
+        future.add_done_callback(lambda _: self._waiting.discard(call))
         self._watch(call)
         try:
             return await asyncio.wrap_future(future)
@@ -140,23 +144,23 @@ class PostgresDatabase:
                 raise
             raise call.refused from None
         finally:
-            self._waiting.discard(call)
             if future.done():  # a canceled call may still run
                 call.stop_watch()
 
     def _watch(self, call: "_Call") -> None:
-        """Look every few seconds whether a call waits for a server that hangs."""
+        """Look every second whether a call waits for a server that hangs."""
         if call.future.done():
             return
         loop = asyncio.get_running_loop()
-        if call.is_silent(self._hung_s):
-            call.probe = loop.create_task(self._cut_if_hung(call))
-        timer = loop.call_later(self._hung_s, self._watch, call)
+        if call.is_silent(self._hung_s) and (self._probe is None or self._probe.done()):
+            self._probe = loop.create_task(self._cut_if_hung())
+        timer = loop.call_later(LOOK_S, self._watch, call)
         call.stop_watch = timer.cancel
 
-    async def _cut_if_hung(self, call: "_Call") -> None:
+    async def _cut_if_hung(self) -> None:
         if await asyncio.to_thread(hangs, self._url):
-            call.cut(self._hung_s)
+            for call in list(self._waiting):
+                call.cut(self._hung_s)
 
     def _read(self, work: Callable[[Transaction], T], call: "_Call") -> T:
         def attempt(session: _Session) -> T:
@@ -356,7 +360,6 @@ class _Call:
     """A call that runs in a thread. Another thread can cut its connection, which then is not used again."""
 
     future: Future[Any]
-    probe: asyncio.Task[None]
 
     def __init__(self) -> None:
         self.stop_watch: Callable[[], None] = lambda: None
