@@ -92,11 +92,8 @@ def serve(
     values = {"upstream.url": upstream, "upstream.forward_auth": forward_auth, "server.host": host, "server.port": port}
     values |= {"upstream.shadow": shadow, "memory.profile": profile, "work.model_name": work_model}
     cue = Cuebook.open(state.server_settings({place: value for place, value in values.items() if value is not None}))
-    run_server(
-        cue,
-        started=lambda address: print_banner(cue, address, as_json=state.json),
-        beside=None if state.json else lambda: compare_profiles(cue),
-    )
+    beside = None if state.json else lambda: compare_profiles(cue)
+    run_server(cue, started=lambda address: print_banner(cue, address, as_json=state.json), beside=beside)
 
 
 async def compare_profiles(cue: Cuebook) -> None:
