@@ -28,7 +28,7 @@ from cuebook.errors import (
 )
 from cuebook.server.app import create_app
 from cuebook.server.error_responses import failure_of
-from cuebook.server.json_body import DEPTH, check_json
+from cuebook.server.json_checks import DEPTH, check_json
 
 CHAT = {"message": "Hi", "conversationId": "c1"}
 
@@ -526,3 +526,22 @@ async def test_long_ids_are_rejected_and_answers_are_not_cached(client: httpx.As
     answer = await client.get("/api/conversations")
     assert answer.json()["items"] == []
     assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-store", "nosniff")
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "reason"),
+    [
+        ("\x00", 400, "a NUL character"),
+        ("\ud800", 400, "a lone surrogate"),
+        ([{"type": "text", "text": "a"}] * 5_001, 413, "5,001 exceed the limit"),
+        ("\\", 200, ""),
+    ],
+)
+async def test_a_large_body_is_checked_like_a_small_one(content: Any, status: int, reason: str) -> None:
+    messages = [{"role": "user", "content": "x" * 1_000_000}, {"role": "user", "content": content}]
+    async with Cuebook.open(worker=False) as cue, cue.services.offload.child_process():
+        transport = httpx.ASGITransport(app_of(cue))
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            answer = await client.post("/v1/chat/completions", content=json.dumps({"messages": messages}))
+    assert answer.status_code == status
+    assert reason in answer.text

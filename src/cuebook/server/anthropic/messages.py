@@ -1,15 +1,16 @@
 """Serve Anthropic's wire: proxy and store messages, count tokens; other paths go to the upstream."""
 
+from functools import partial
 from typing import Any
 
 from litestar.params import JSONBody
 from litestar.response.base import ASGIResponse
 from msgspec import Struct, json
 
-from cuebook.errors import InvalidInput
+from cuebook.errors import InvalidInput, TooLarge
 from cuebook.server.caller import AnyRequest, cue_of
 from cuebook.server.error_responses import AnthropicError, Failure
-from cuebook.server.json_body import check_json
+from cuebook.server.json_body import check_body
 from cuebook.server.openai.chat_completions import call_of, pass_through, relay, wire_route
 from cuebook.server.route_parts import json_of
 
@@ -36,8 +37,8 @@ async def messages(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASGIRes
     body: Any = data
     cue = cue_of(request)
     if cue.messages.translates:
-        check_json(body)
-    elif not _is_clean(body):
+        await check_body(request, body)
+    elif not await _is_clean(request, body):
         return await pass_through(request)
     return relay(request, body, cue.message, _error_event)
 
@@ -49,14 +50,17 @@ async def count_tokens(request: AnyRequest, data: JSONBody[MessageAsked]) -> ASG
     cue = cue_of(request)
     if not cue.messages.translates:
         return await pass_through(request)
-    check_json(body)
-    return json_of(cue.messages.count(call_of(request, body, server_history=False, key=None)))
+    await check_body(request, body)
+    call = call_of(request, body, server_history=False, key=None)
+    return json_of(await cue.services.offload.run(len(body), partial(cue.messages.count, call)))
 
 
-def _is_clean(body: bytes) -> bool:
-    """Return whether a body is valid JSON for the engine."""
+async def _is_clean(request: AnyRequest, body: bytes) -> bool:
+    """Return whether a body is valid JSON for the engine. Raises TooLarge."""
     try:
-        check_json(body)
+        await check_body(request, body)
+    except TooLarge:
+        raise
     except InvalidInput:
         return False
     return True

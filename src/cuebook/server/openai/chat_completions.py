@@ -26,7 +26,7 @@ from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, caller_of, cue_of, header, idempotency_key, user_of
 from cuebook.server.error_responses import Failure, OpenAIError, failure_of
 from cuebook.server.guard import PASS_THROUGH, WireAddress, name_in, upstream_role
-from cuebook.server.json_body import RawBody, check_json
+from cuebook.server.json_body import RawBody, check_body
 from cuebook.server.route_parts import json_of
 from cuebook.server.streaming import Headers, Start, StreamResponse, encoded
 
@@ -73,7 +73,7 @@ async def chat_completions(request: AnyRequest, data: JSONBody[ChatCompletion]) 
     returns the stored answer; a turn with a key finishes even without its client.
     """
     body: Any = data
-    check_json(body)
+    await check_body(request, body)
     return relay(request, body, cue_of(request).relay, _error_event)
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct, json
 
 from cuebook.server.caller import AnyRequest, check_first, cue_of
 from cuebook.server.error_responses import Failure
-from cuebook.server.json_body import check_json
+from cuebook.server.json_body import check_body
 from cuebook.server.openai.chat_completions import pass_through, relay, wire_route
 from cuebook.server.openai.conversations import After, Limit, Sorted, asked_by, stored
 
@@ -49,7 +49,7 @@ async def compact(request: AnyRequest, data: JSONBody[ResponseAsked]) -> ASGIRes
 
 
 async def _respond(request: AnyRequest, data: Any, *, compacts: bool = False) -> ASGIResponse:
-    check_json(data)
+    await check_body(request, data)
     cue, user = cue_of(request), asked_by(request)
     body = await cue.responses.with_items(data, user=user)
     if cue.upstream_url and await cue.responses.refused(body, user=user, compacts=compacts):
