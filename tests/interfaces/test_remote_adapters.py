@@ -119,3 +119,11 @@ def test_a_server_with_keys_needs_one(tmp_path, monkeypatch):
         monkeypatch.setenv("CUEBOOK_API_KEY", key)
         with Adapter(url) as adapter:
             assert adapter.run(lambda cue: cue.documents.list(user="zoe")).items == ()
+
+
+def test_an_append_over_a_server_tells_how_many_posts_are_new(url):
+    with Adapter(url) as adapter:
+        posts = [Posted(sender="user", message=text, id=text) for text in ("one", "two")]
+        for number, stored in ((1, 1), (2, 1), (2, 0)):
+            appended = adapter.run(lambda cue, number=number: cue.append("appended", posts[:number], user="ann"))
+            assert (appended.stored, appended.last_seq) == (stored, number)

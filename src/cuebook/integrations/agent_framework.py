@@ -158,7 +158,7 @@ def _posted(message: Message) -> Posted:
     """Return a message as a post: its role, its text, and the message itself as a part."""
     role: Role = _ROLES.get(message.role, "system")
     part = Part(type=_MESSAGE, content=json.dumps(message.to_dict()))
-    return Posted(sender=message.author_name or role, role=role, message=message.text, parts=(part,))
+    return Posted(sender=role, role=role, message=message.text, parts=(part,))
 
 
 def _message(post: PostEntry) -> Message:

@@ -190,7 +190,7 @@ class CuebookStorage(Connection):
         used = {each.value["memory"] for each in await self._documents(cue)}
         gone = [each for each in dict.fromkeys(memories) if each not in used]
         for at in range(0, len(gone), _AT_ONCE):
-            await cue.memory.forget(memories=gone[at : at + _AT_ONCE], reason="deleted in CrewAI")
+            await cue.memory.forget(memories=gone[at : at + _AT_ONCE])
 
     async def _check_dimension(self, cue: Cuebook, vectors: Sequence[Sequence[float]]) -> None:
         """Check that vectors have the dimension of the first one. Raises EmbeddingDimensionMismatchError."""

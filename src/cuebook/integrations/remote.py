@@ -18,6 +18,7 @@ from cuebook.engine.core.drafts import Posted
 from cuebook.errors import BackendError, Conflict, CuebookError, Denied, InvalidInput, NotFound
 from cuebook.operations import Operation, operations_of
 from cuebook.records.answer import Page, Time, from_json, to_json
+from cuebook.records.conversation import Appended
 from cuebook.records.conversation_answers import PartEntry, PostEntry
 
 T = TypeVar("T")
@@ -56,7 +57,7 @@ class RemoteCuebook:
     def memory(self) -> "_Memories":
         return _Memories(self, "memory")
 
-    async def append(self, conversation: str, posts: Sequence[Posted], *, user: str | None = None) -> None:
+    async def append(self, conversation: str, posts: Sequence[Posted], *, user: str | None = None) -> Appended:
         """Store posts, all or none. The server derives their roles from their senders."""
         values = [
             {
@@ -72,7 +73,7 @@ class RemoteCuebook:
             for each in posts
         ]
         path = f"/api/conversations/{quote(conversation, safe='')}/posts"
-        await self.call("POST", path, body={"posts": values, "userId": user})
+        return from_json(await self.call("POST", path, body={"posts": values, "userId": user}), Appended)
 
     async def settle(self, *, conversation: str | None = None) -> None:
         """Wait until no background job of a conversation is pending."""

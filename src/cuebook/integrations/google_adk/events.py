@@ -11,10 +11,10 @@ FRAMEWORK = "google_adk"
 
 
 def posted(event: Event, *parts: Part, name: str) -> Posted:
-    """Return an event as a post: its author, its text, and the parts."""
+    """Return an event as a post: its text and the parts. Without parts, its author is the post's sender."""
     role: Role = "tool" if event.get_function_responses() else "user" if event.author == "user" else "assistant"
     return Posted(
-        sender=event.author or role, role=role, message=text_of(event.content), parts=parts, id=name,
+        sender=role if parts else event.author or role, role=role, message=text_of(event.content), parts=parts, id=name,
         created_at=event.timestamp,
     )  # fmt: skip
 
