@@ -80,7 +80,7 @@ def print_survey(found: Survey, path: str) -> None:
         _print_some(found.skipped)
     if found.left_out:
         kinds = sorted(found.left_out.items(), key=lambda each: (-each[1], each[0]))
-        screen.say("\nleft out: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds))
+        screen.say("\nleft out: " + ", ".join(f"{kind} ({count:,})" for kind, count in kinds))
     if not found.found and not found.skipped:
         screen.say(f"{path} has no conversations.")
 
