@@ -113,9 +113,8 @@ async def eval_(
     if recall or kinds or len(paths) > 1 or (paths and is_set(paths[0])):
         await _compare(state, paths, limit, gold, kinds=kinds)
         return
-    file = paths[0] if paths else None
     with screen.progress("replaying") as advance:
-        every = await evaluate(file, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
+        every = await evaluate(*paths, gold=gold, limit=limit, progress=lambda done, total, _: advance(done, total))
     whole = together(every)
     found = [*every, *([whole] if whole else [])]
     state.report(to_wire(every), "\n\n".join(report("eval.txt", report=each, shown=SHOWN) for each in found))
