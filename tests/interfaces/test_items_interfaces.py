@@ -81,9 +81,9 @@ def test_operator_corrects_and_forgets_listed_items(here: CommandRunner) -> None
 
 
 def ending(request: ModelRequest) -> str:
-    """Return a model's answer that ends the first quote, if there is one, citing the newest message."""
+    """Return a model's answer that ends the first quote, if there is one, citing all messages."""
     document = json.loads(json.loads(request.messages[1])["content"].partition("INPUT_JSON:\n")[2])
-    ended = [{"id": each["id"], "sources": [document["new_turns"][-1]["id"]], "reason": "So it seems."}
+    ended = [{"id": each["id"], "sources": [turn["id"] for turn in document["new_turns"]], "reason": "So it seems."}
              for each in document["quotes"][:1]]  # fmt: skip
     return json.dumps({"summary_markdown": "- Work.", "ended": ended})
 
@@ -93,7 +93,7 @@ async def test_only_the_user_restores_an_item_that_a_model_ended() -> None:
     async with served(where=Config(settings=settings), model=ScriptedModel(default="Noted.")) as keyed:
         keyed.cue.services.work_model = ScriptedModel(default=ending)
         ann, bob = await keyed.client_as("editor", "ann"), await keyed.client_as("editor", "bob")
-        posts = [{"sendFrom": "ann", "message": text} for text in SAID]
+        posts = [{"sendFrom": "ann", "message": text} for text in (WRONG, "I ate nuts yesterday.", *SAID[1:])]
         assert (await ann.post("/api/conversations/c1/posts", json={"posts": posts})).status_code == 201
         await keyed.cue.settle()
         items = (await ann.get("/api/conversations/c1/items?ended=true")).json()["items"]
