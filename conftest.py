@@ -55,4 +55,5 @@ def _line(item: pytest.Item) -> int:
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser(), SkipParser(), CodeBlockParser(language="console", evaluator=run_console)],
     patterns=["README.md", "docs/*.md", "docs/**/*.md"],
+    exclude="docs/reference/*.md",  # generated; tests/interfaces/test_api_examples.py runs their examples
 ).pytest()

@@ -48,7 +48,8 @@ from cuebook.storage.writes import begin, bind, check_names, keep_named, leave_w
 
 #: Tolerated clock difference between two processes, in seconds.
 SLACK_S = 1.0
-#: Seconds after an outage of the database in which no turn is ended: the process of a turn stores its answer.
+#: Most seconds after an outage of the database in which no turn is ended: its process stores the answer. After
+#: a shorter outage it takes as long as the outage: processes retry at growing intervals.
 RECOVERY_S = 10.0
 
 
@@ -59,7 +60,8 @@ class TurnStore(Noun):
         super().__init__(database)
         #: Leases that end too late, by conversation and parallel turn: fence, end, and the time first observed.
         self._late: dict[tuple[int, int], tuple[int, float, float]] = {}
-        self._is_lost, self._recovers_until = False, 0.0
+        self._lost_since: float | None = None
+        self._recovers_until = 0.0
 
     async def open(self, scope: Scope, opening: StepStart) -> Lease:
         """Open a step and take the lease. Raises Busy while another turn runs, Conflict if the scene is outdated.
@@ -185,10 +187,11 @@ class TurnStore(Noun):
         try:
             leases, waits = await self._overdue(now=now, lease_s=lease_s, wait_s=wait_s, limit=limit)
         except BackendError:
-            self._is_lost = True
+            self._lost_since = self._lost_since or time.monotonic()
             raise
-        if self._is_lost:
-            self._is_lost, self._recovers_until = False, time.monotonic() + RECOVERY_S
+        if self._lost_since is not None:
+            lasted = time.monotonic() - self._lost_since
+            self._lost_since, self._recovers_until = None, time.monotonic() + min(lasted, RECOVERY_S)
         if time.monotonic() < self._recovers_until:
             return 0
         if not leases and not waits:
