@@ -13,6 +13,7 @@ from msgspec import Struct
 from cuebook.engine.core.context_limits import ModelTarget
 from cuebook.engine.core.drafts import Posted
 from cuebook.engine.core.services import Key, Services
+from cuebook.engine.core.tracing import Span
 from cuebook.errors import KeyReused
 from cuebook.interfaces.store import IdempotencyRecord, StoredPath
 from cuebook.records.memory import Scope
@@ -52,6 +53,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     begins_at_compaction: bool = False  # a history that the server keeps begins at the provider's compaction item
     shadow: bool = False  # shadow mode: decide and store a window that is never sent
     metadata: Mapping[str, Any] = {}  # request fields that the answer repeats, stored with the step
+    span: Span = Span()  # the trace of its turn
 
     @property
     def scope(self) -> Scope:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cuebook.config import BudgetConfig
 from cuebook.engine.core.context_limits import limits_of
+from cuebook.engine.core.recall import embed_query, recall_span
 from cuebook.engine.core.services import Services, Settings
 from cuebook.engine.turn.history import HistoryPosition
 from cuebook.engine.turn.request import TurnRequest
@@ -29,10 +30,8 @@ from cuebook.window.partition import reach
 CANDIDATES = 32
 
 
-async def load_scene(
-    services: Services, request: TurnRequest, position: HistoryPosition, *, query_vector: Dense | None
-) -> Scene:
-    """Load the scene of a new turn. A summary that contains corrected text is corrected.
+async def load_scene(services: Services, request: TurnRequest, position: HistoryPosition) -> Scene:
+    """Load the scene of a new turn, with what it recalls. A summary that contains corrected text is corrected.
 
     For a client that resends its history, load the posts that the summary covers too.
     """
@@ -42,11 +41,14 @@ async def load_scene(
     terms: Any = {"prompts": candidate_prompts(settings, ask.persona), "memory": memory_query(services, ask)}
     terms |= {"project": ask.project, "otherwise": settings.project}
     terms |= {"steady_posts": profile.tail + profile.most if profile.trigger == "posts" else 0}
-    where: Any = {"parent": position.parent, "limits": limits, "budget": ask.token_budget, "dense": query_vector}
-    query = replace(
-        path_query(services, ask.conversation, ask.text, **where), **terms, whole=resends, quotes=request.quotes
-    )
-    scene = await services.store.scene(scope, query)
+    where: Any = {"parent": position.parent, "limits": limits, "budget": ask.token_budget}
+    with recall_span(services, ask) as recall:
+        where["dense"] = await embed_query(services, ask.text) if services.config.memory.recall else None
+        query = replace(
+            path_query(services, ask.conversation, ask.text, **where), **terms, whole=resends, quotes=request.quotes
+        )
+        scene = await services.store.scene(scope, query)
+        recall.set(gen_ai__memory__record__count=len(scene.known.memories) if scene.known else 0)
     if scene.summary and scene.summary.corrected < scene.corrected:
         await correct_summary(services, scope, ask.conversation, upto=scene.summary.upto_seq)
         scene = await services.store.scene(scope, query)

@@ -76,7 +76,7 @@ class OpenStep:
         self.so_far: Callable[[], MessageContent | None] | None = None
         #: Data about the answer for the turn's metadata.
         self.metadata: dict[str, Any] = {}
-        self.span = Span()  # of the turn
+        request.span.set(gen_ai__conversation__id=lease.conversation)
         self._call = Span()  # of the last model call
         self._services = services
         self._began = services.clock.now()
@@ -119,7 +119,12 @@ class OpenStep:
             messages = message_list([read_message(each) for each in self.plan.window.raw_messages])
         conversation = self.lease.conversation
         self._call = tracing.model_call(
-            model, url, provider=provider, conversation=conversation, parent=self.span, gen_ai__input__messages=messages
+            model,
+            url,
+            provider=provider,
+            conversation=conversation,
+            parent=self.request.span,
+            gen_ai__input__messages=messages,
         )
 
     def _end_call(self, closing: StepEnd) -> None:

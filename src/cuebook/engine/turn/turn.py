@@ -14,10 +14,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from cuebook.engine.core.context_limits import restore_token_ratios
-from cuebook.engine.core.recall import embed_query, recall_query, recall_span, select_memories
+from cuebook.engine.core.recall import recall_query, select_memories
 from cuebook.engine.core.services import Services
 from cuebook.engine.core.token_limit import admit_key
-from cuebook.engine.core.tracing import Span
 from cuebook.engine.turn.compare import compare_with_previous
 from cuebook.engine.turn.decide_step import decide_step
 from cuebook.engine.turn.decision import Decision, decision_of
@@ -28,6 +27,7 @@ from cuebook.engine.turn.request import TurnRequest, find_stored_reply, wait_unt
 from cuebook.engine.turn.scene import load_scene
 from cuebook.engine.turn.step import OpenStep, Speaker, store_step
 from cuebook.engine.turn.system_prompt import is_silent, system_prompt, with_advice
+from cuebook.engine.turn.traced import traced
 from cuebook.engine.turn.turn_signals import detect_signals, feedback_on_previous_turn
 from cuebook.engine.turn.window_request import window_request
 from cuebook.errors import Busy, Conflict, LeaseLost
@@ -38,6 +38,7 @@ Piece = TypeVar("Piece")
 ATTEMPTS = 50
 
 
+@traced
 async def answer(services: Services, request: TurnRequest, speaker: Speaker[Piece]) -> AsyncGenerator[Piece, None]:
     """Answer a request. The query is durable before the model is called, and the answer before the last piece.
 
@@ -47,41 +48,19 @@ async def answer(services: Services, request: TurnRequest, speaker: Speaker[Piec
     reply = await find_stored_reply(services, request)
     if reply is None:
         await admit_key(services, request.ask.key)
-        span = services.tracing.start("invoke_agent cuebook", gen_ai__operation__name="invoke_agent")
-        try:
-            async with aclosing(_answer_new(services, request, speaker, span)) as pieces:
-                async for piece in pieces:
-                    yield piece
-        except BaseException as error:
-            span.fail(type(error).__name__)
-            raise
-        finally:
-            span.end()
-        return
-    for piece in speaker.replay(reply):
-        yield piece
-
-
-async def _answer_new(
-    services: Services, request: TurnRequest, speaker: Speaker[Piece], span: Span
-) -> AsyncGenerator[Piece, None]:
-    """Answer a request without a stored reply."""
-    request = await name_conversation(services, request)
-    span.set(gen_ai__agent__name=request.ask.persona, gen_ai__conversation__id=request.ask.conversation)
-    queue = services.queue.hold(request.scope.tenant, request.ask.conversation)
-    async with nullcontext() if request.resends_history else queue:
-        with span.current():
+        request = await name_conversation(services, request)
+        queue = services.queue.hold(request.scope.tenant, request.ask.conversation)
+        async with nullcontext() if request.resends_history else queue:
             step = await open_step(services, request)
-        if step is not None:
-            step.span = span
-            async with step, aclosing(speaker.stream(step)) as pieces:
-                async for piece in pieces:
-                    yield piece
-            return
-    reply = await find_stored_reply(services, request)  # another process was first with the same request
-    if reply is None:
-        msg = f"Conversation {request.ask.conversation!r} was changed by another request. Try again."
-        raise Conflict(msg)
+            if step is not None:
+                async with step, aclosing(speaker.stream(step)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+        reply = await find_stored_reply(services, request)  # another process was first with the same request
+        if reply is None:
+            msg = f"Conversation {request.ask.conversation!r} was changed by another request. Try again."
+            raise Conflict(msg)
     for piece in speaker.replay(reply):
         yield piece
 
@@ -98,7 +77,8 @@ async def open_step(
     scope, name = request.scope, request.ask.conversation
     in_parallel = request.resends_history and not request.shadow
     row_no, is_busy = 0, False
-    with nullcontext() if request.shadow else services.foreground.begin():  # background jobs pause meanwhile
+    pause = nullcontext() if request.shadow else services.foreground.begin()  # background jobs pause meanwhile
+    with pause, request.span.current():
         for attempt in range(ATTEMPTS):
             # Parallel turns that another write overtook retry one after another, so that each needs few attempts.
             retry_lock = services.queue.hold(scope.tenant, name, parallel=True)
@@ -136,10 +116,7 @@ async def decide_turn(services: Services, request: TurnRequest, position: Histor
         return await decide_step(services, request, position, position.waiting_turn)
     # a request for a summary recalls nothing, and is no part of the conversation
     ask = replace(position.ask, text="", utility=True) if request.compacts else position.ask
-    with recall_span(services, ask) as recall:
-        query_vector = await embed_query(services, ask.text) if services.config.memory.recall else None
-        scene = await load_scene(services, request, replace(position, ask=ask), query_vector=query_vector)
-        recall.set(gen_ai__memory__record__count=len(scene.known.memories) if scene.known else 0)
+    scene = await load_scene(services, request, replace(position, ask=ask))
     signals = outcome = None
     has_advice = not (ask.relayed and is_silent(services, scene, ask))
     async with advising(services, scene, request, ask) if has_advice else nullcontext() as choosing:
