@@ -48,8 +48,8 @@ from cuebook.storage.writes import begin, bind, check_names, keep_named, leave_w
 
 #: Tolerated clock difference between two processes, in seconds.
 SLACK_S = 1.0
-#: Most seconds after an outage of the database in which no turn is ended: its process stores the answer. After
-#: a shorter outage it takes as long as the outage: processes retry at growing intervals.
+#: Seconds after an outage of the database in which no turn is ended, or as long as the outage if that was shorter: the
+#: process of a turn stores its answer with its next attempt.
 RECOVERY_S = 10.0
 
 

@@ -248,10 +248,8 @@ class OpenStep:
         if done:
             return task.result()
         task.add_done_callback(_log_failure)
-        msg = (
-            f"The database has not answered for {wait_s:.0f} s, so the answer is not stored yet. It is stored once the"
-        )
-        raise BackendError(f"{msg} database answers again. Read the conversation later.", retryable=True)
+        msg = f"The database has not answered for {wait_s:.0f} s. The answer is stored once it does; read it then."
+        raise BackendError(msg, retryable=True)
 
     async def _store_retried(self, closing: StepEnd) -> int:
         until = asyncio.get_running_loop().time() + STORE_S
