@@ -51,6 +51,7 @@ def text(value: str | None) -> str:
 INTERNAL = {
     "cuebook": {"aclose", "message", "open", "pass_through", "relay", "respond"},
     "audit": {"mirror", "record_export", "verify_mirror"},
+    "keys": {"sign_in", "sign_out"},
     "memory": {"places"},
     "prompt_sync": {"host", "hosted", "hosted_file", "summary"},
     "prompts": {"check", "course", "edited", "family", "page", "project_scope", "restore", "store"},

@@ -55,7 +55,7 @@ def test_wrong_options_are_rejected_and_estimates_need_no_model(here: CommandRun
     assert "--leave-one-out" in here("eval", "--estimate", code=2)
     assert here("eval", "--leave-one-out", "--estimate") == "no model calls\n"
     assert here.json("eval", "--leave-one-out", "--estimate")["calls"] == 0
-    assert "More than one FILE" in here("eval", "a.json", "b.json", code=2)
+    assert "a.json: cannot be read" in here("eval", "a.json", "b.json", code=1)
 
 
 async def test_model_calls_per_request_are_limited(client: httpx.AsyncClient) -> None:

@@ -28,7 +28,7 @@ DECLARED = {
 #: The only routes that need no key.
 OPEN_ROUTES = {
     ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/page/static/{name}"), ("GET", "/page/key"),
-    ("POST", "/page/key"),
+    ("POST", "/page/key"), ("GET", "/page/login"), ("GET", "/page/login/callback"),
 }  # fmt: skip
 
 
