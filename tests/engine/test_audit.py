@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import sys
 from contextlib import closing
 
 import pytest
@@ -136,6 +137,20 @@ async def test_a_server_that_leaves_jobs_to_workers_keeps_its_mirror(project):
         async with asyncio.timeout(60):
             while not (project / FILE).exists():  # noqa: ASYNC110  # a thread writes it
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes")
+async def test_a_new_mirror_is_private_and_an_erasure_keeps_its_mode(project):
+    mirror = project / FILE
+    async with cue_on(project) as cue:
+        await run_turns(cue)
+        await cue.settle()
+        assert mirror.stat().st_mode & 0o777 == 0o600
+        mirror.chmod(0o640)  # for a log collector
+        await cue.memory.forget(user="zoe")
+        await cue.settle()
+        assert b"zoe" not in mirror.read_bytes()
+        assert mirror.stat().st_mode & 0o777 == 0o640
 
 
 async def test_a_mirror_removed_while_open_is_rewritten(project):

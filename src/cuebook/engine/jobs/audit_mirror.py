@@ -380,11 +380,16 @@ def _size(file: Path) -> int:
         return -1
 
 
+def _private(path: str | Path, flags: int) -> int:
+    """Open a file. A new one is readable by its owner only, whatever the umask: it contains conversations."""
+    return os.open(path, flags, 0o600)
+
+
 def _open_locked(file: Path, tries: int) -> BinaryIO | None:
     """Open and lock a mirror, or return None if another process has the lock. Without file locks, only open it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     for again in range(tries - 1, -1, -1):
-        mirror = file.open("a+b")
+        mirror = os.fdopen(_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b")
         try:
             if sys.platform != "win32":
                 fcntl.flock(mirror, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -449,7 +454,7 @@ def rewrite(file: Path, erased: Collection[str]) -> bool:
     beside = file.with_name(f"{file.name}.new")  # overwrite what a killed process left
     changed = False
     with file.open("r+b") as old:
-        with beside.open("wb") as new:
+        with open(beside, "wb", opener=_private) as new:
             for line in old:
                 record = _read(line) if line.strip() else None
                 if record is not None and record.texts and record.hash in erased:
