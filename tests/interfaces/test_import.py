@@ -316,6 +316,27 @@ def test_chatgpt_archive_keeps_branches_and_the_current_answer(tmp_path: Path) -
         assert len(cue.conversations.posts("chat-1", branches="all")) == 3
 
 
+@pytest.mark.parametrize("damage", ["content", "encrypted", "method", "offset"])
+def test_a_damaged_member_of_an_archive_is_skipped(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "export.zip"
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a.json", json.dumps([CLAUDE_AI]))
+        archive.writestr("conversations.json", json.dumps([CHATGPT]))
+    data = bytearray(file.read_bytes())
+    entry = data.index(b"PK\x01\x02")
+    where, value = {
+        "content": (40, 0),
+        "encrypted": (entry + 8, 1),
+        "method": (entry + 10, 99),
+        "offset": (entry + 42, 9),
+    }[damage]
+    data[where] = value
+    file.write_bytes(data)
+    found = survey(file)
+    assert [each.split(" (")[0] for each in found.skipped] == ["export.zip/a.json: damaged or encrypted"]
+    assert [each.conversation for each in read(file)] == ["chat-1"]
+
+
 def test_claude_ai_has_the_texts_of_attachments(tmp_path: Path) -> None:
     [transcript] = read(lines(tmp_path / "conversations.json", [json.dumps([CLAUDE_AI])]))
     assert (transcript.conversation, transcript.source) == ("ai-1", "Claude.ai")

@@ -343,12 +343,19 @@ def test_a_prompt_with_a_secret_is_not_published(field: Field, tmp_path: Path) -
     assert not (field.space / "cas").exists()
 
 
-def archive(**files: bytes) -> bytes:
+def archive(method: int = zipfile.ZIP_DEFLATED, /, **files: bytes) -> bytes:
     stream = BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as opened_archive:
+    with zipfile.ZipFile(stream, "w", method) as opened_archive:
         for name, data in files.items():
             opened_archive.writestr(name, data)
     return stream.getvalue()
+
+
+def wrong_offset() -> bytes:
+    """Return an archive whose directory lies before its first byte."""
+    data = bytearray(archive(**{"metadata/a.json": b"{}"}))
+    data[-6:-2] = b"\xff\xff\x00\x00"
+    return bytes(data)
 
 
 UPLOADS: dict[str, tuple[bytes, str]] = {
@@ -359,6 +366,11 @@ UPLOADS: dict[str, tuple[bytes, str]] = {
     "zip bomb": (archive(**{"metadata/a.json": b" " * 70_000_000}), "has more than"),
     "bad metadata": (archive(**{"metadata/1.root.json": b"{}"}), "no valid root metadata"),
     "empty archive": (archive(), "no valid root metadata"),
+    "damaged content": (
+        archive(zipfile.ZIP_LZMA, **{"metadata/a.json": b"{}"}).replace(b"\x5d\x00\x00", b"\xff\xff\xff"),
+        "Not a bundle",
+    ),
+    "wrong offset": (wrong_offset(), "Not a bundle"),
 }
 
 

@@ -1,7 +1,10 @@
 """Read files with errors that name them, and write files atomically, with the same bytes on every operating system."""
 
+import lzma
 import os
 import secrets
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from stat import S_ISREG
@@ -10,6 +13,10 @@ from cuebook.errors import InvalidInput, TooLarge
 
 #: Modification time in ns, size in bytes, inode: at least one differs after a write or a replacement.
 Sign = tuple[int, int, int]
+#: Errors of `zipfile` for a damaged or encrypted archive. ValueError is a wrong offset, or a name that is not UTF-8.
+ZIP_ERRORS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, OSError, ValueError,
+)  # fmt: skip
 
 
 def sign_of(file: Path | os.DirEntry[str]) -> Sign | None:

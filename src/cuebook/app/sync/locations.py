@@ -4,7 +4,6 @@ import ipaddress
 import os
 import re
 import zipfile
-import zlib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from io import BytesIO
@@ -16,7 +15,7 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
-from cuebook.app.files import read_bytes
+from cuebook.app.files import ZIP_ERRORS, read_bytes
 from cuebook.app.sync.repository import MAX_TARGET, MAX_TOTAL
 from cuebook.errors import BackendError, Denied, InvalidInput, SyncRefused, TooLarge, Unproven
 from cuebook.prompts.names import check_project
@@ -277,6 +276,6 @@ def unpack(data: bytes, folder: Path) -> None:
                 place = folder / check_file(each.filename)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(archive.read(each))
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+    except ZIP_ERRORS as error:
         msg = f"Not a bundle of prompts ({error}). Create one with `cuebook prompt bundle FILE`."
         raise InvalidInput(msg, where="file") from error

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.app.files import decode, read_bytes
+from cuebook.app.files import ZIP_ERRORS, decode, read_bytes
 from cuebook.app.transcripts import account_exports as exports
 from cuebook.app.transcripts import agent_logs as logs
 from cuebook.app.transcripts.account_exports import ForeignMemory
@@ -94,14 +94,30 @@ def _file(file: Path, name: str, *, only: bool = False) -> Iterator[ImportedFile
 
 
 def _archive(file: Path, name: str) -> Iterator[ImportedFile]:
-    with zipfile.ZipFile(file) as archive:
+    try:
+        archive = zipfile.ZipFile(file)
+    except ZIP_ERRORS as error:
+        yield _damaged(name, error)
+        return
+    with archive:
         for member in sorted(archive.namelist()):
             if member.endswith("/"):
                 continue
-            if PurePosixPath(member).suffix.lower() in _SUFFIXES:
-                yield _document(archive.read(member), f"{name}/{member}")
-            else:
-                yield ImportedFile(name=f"{name}/{member}", left_out=Counter({"files of other types": 1}))
+            place = f"{name}/{member}"
+            if PurePosixPath(member).suffix.lower() not in _SUFFIXES:
+                yield ImportedFile(name=place, left_out=Counter({"files of other types": 1}))
+                continue
+            try:
+                data = archive.read(member)
+            except ZIP_ERRORS as error:
+                yield _damaged(place, error)
+                continue
+            yield _document(data, place)
+
+
+def _damaged(name: str, error: Exception) -> ImportedFile:
+    """Return what is known of an archive or a member that cannot be extracted."""
+    return ImportedFile(name=name, skipped=(f"{name}: damaged or encrypted ({error}). Extract it, and import that.",))
 
 
 def _document(data: bytes, name: str) -> ImportedFile:
