@@ -105,7 +105,9 @@ async def test_route_accepts_only_its_role_and_higher(
 async def test_only_an_owner_reaches_the_upstreams_other_routes(upstream: Upstream, method: str, path: str) -> None:
     async with served(where=config(upstream=upstream.url)) as keyed:
         editor, owner = await keyed.client_as("editor", "ann"), await keyed.client_as("owner")
+        other_tenants_owner = await keyed.client_as("owner", tenant="acme")
         assert (await editor.request(method, path)).status_code == 403
+        assert (await other_tenants_owner.request(method, path)).status_code == 403
         assert upstream.received == []
         await owner.request(method, path)
         assert [each.method for each in upstream.received] == [method]

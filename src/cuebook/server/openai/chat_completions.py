@@ -18,9 +18,10 @@ from msgspec import Struct
 
 from cuebook import Cuebook
 from cuebook.app.cuebook import Head, RelayCall, RelayRequest
-from cuebook.errors import CuebookError, InvalidInput, NotFound, UpstreamError
+from cuebook.errors import CuebookError, Denied, InvalidInput, NotFound, UpstreamError
 from cuebook.records.answer import to_json
-from cuebook.records.key import PREFIX, holds_token
+from cuebook.records.key import PREFIX, Caller, holds_token
+from cuebook.records.memory import DEFAULT_TENANT
 from cuebook.server.api import types as wire
 from cuebook.server.api.chat import StreamsToo
 from cuebook.server.caller import AnyRequest, caller_of, cue_of, header, idempotency_key, user_of
@@ -212,7 +213,7 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
     """Pass a request to the upstream unchanged. Raises NotFound without an upstream, Denied for the upstream's IDs."""
     cue, scope = cue_of(request), request.scope
     place: WireAddress = scope["state"]["place"]
-    caller_of(request).need(upstream_role(scope["method"], place.rest), f"{scope['method']} /v1{place.rest}")
+    _check_upstream_access(caller_of(request), scope["method"], place.rest)
     if not cue.upstream_url:
         if place.methods and scope["method"] not in place.methods:
             raise MethodNotAllowedException(headers={"allow": ", ".join(place.methods)})
@@ -234,6 +235,15 @@ async def pass_through(request: AnyRequest) -> ASGIResponse:
         new = (header(scope, b"x-history") or "").lower() == "server"
         call = call_of(request, passed.body, server_history=new, key=None)
     return StreamResponse(request.app.state.running, _passed(cue.pass_through(passed, call, key=key), _as_they_came))
+
+
+def _check_upstream_access(caller: Caller, method: str, rest: str) -> None:
+    """Raise Denied if a caller may not use an upstream's address. The upstream may act with the operator's key."""
+    needed = upstream_role(method, rest)
+    caller.need(needed, f"{method} /v1{rest}")
+    if needed == "owner" and caller.tenant != DEFAULT_TENANT:
+        msg = f"{method} /v1{rest} requires an owner's key of tenant {DEFAULT_TENANT!r}: the upstream is shared by all."
+        raise Denied(msg)
 
 
 async def _passed(
