@@ -126,6 +126,20 @@ def test_health_is_answered_beside_many_half_sent_requests() -> None:
         assert httpx.get(f"{live.url}/healthz").json() == {"status": "alive"}
 
 
+def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(serve_live: Any) -> None:
+    live = serve_live()
+    second = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    head = b"POST /api/chat HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", live.port), timeout=10) as opened:
+        opened.sendall(head % (live.port, 5 + len(second)) + b"0\r\n\r\n" + second)
+        answer = b""
+        while piece := opened.recv(4096):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1, "The second request must not be answered."
+    assert b"Content-Length and Transfer-Encoding" in answer
+
+
 class Heard(Connection):
     """A connection that counts all its bytes."""
 

@@ -16,10 +16,11 @@ from litestar.enums import ScopeType
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput
 from cuebook.records.key import Role
-from cuebook.server.error_responses import ForbiddenOrigin, failure_of, respond
+from cuebook.server.error_responses import Failure, ForbiddenOrigin, failure_of, respond
 
 #: Loopback host names, safe against DNS rebinding.
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -106,10 +107,11 @@ class Guard:
             await self.inner_app(scope, receive, send)
             return
         try:
+            _check_length(scope["headers"])
             path, place = read_path(scope, self._methods)
         except InvalidInput as error:
             rest = "" if b"/v1" in scope.get("raw_path", b"") else None
-            await respond(failure_of(error), rest)(scope, receive, send)
+            await respond(_closing(error), rest)(scope, receive, send)
             return
         scope["state"]["place"] = place
         scope["state"]["request_id"] = _request_id(scope["headers"])
@@ -118,7 +120,7 @@ class Guard:
             _check_fetch(scope, place)
             _check_query(scope["query_string"], place)
         except InvalidInput as error:
-            await respond(failure_of(error), place.rest if place else None)(scope, receive, send)
+            await respond(_closing(error), place.rest if place else None)(scope, receive, send)
             return
         if self._shadow and place is not None:
             path = PASS_THROUGH
@@ -243,6 +245,21 @@ def _segment(raw: bytes) -> str:
 def _check_query(query: bytes, place: WireAddress | None) -> None:
     if place is None and b"%" in query:
         _utf8(unquote_to_bytes(query), "query")
+
+
+def _closing(error: InvalidInput) -> Failure:
+    """Return the failure of a rejected request. Its connection is closed: its end may be unclear."""
+    return replace(failure_of(error), headers=(("connection", "close"),))
+
+
+def _check_length(headers: Any) -> None:
+    """Reject a request with two lengths: a proxy that uses the other one would take its end for another request.
+
+    Raises InvalidInput.
+    """
+    if {b"content-length", b"transfer-encoding"} <= {name for name, _ in headers}:
+        msg = "The request has the headers Content-Length and Transfer-Encoding. Send one of them."
+        raise InvalidInput(msg, where="Transfer-Encoding")
 
 
 def _check_fetch(scope: HTTPScope, place: WireAddress | None) -> None:
