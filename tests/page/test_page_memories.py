@@ -60,7 +60,8 @@ def test_memory_can_be_found_corrected_and_forgotten(
     page.click("a:has-text('Forget this memory')")
     preview = page.inner_text("main")
     assert "hazelnuts" in preview, "the preview shows the text"
-    assert ("To be deleted" in preview, page.inner_text("main tr:has-text('memories') td.n")) == (True, "1")
+    rows = page.inner_text("main tr:has-text('memories') td.n")
+    assert ("To be deleted" in preview, rows) == (True, "2"), "the text before the correction is deleted too"
     seen.screenshot_page("forget")
     page.check("[name=sure]")
     page.click("button:has-text('Forget')")
