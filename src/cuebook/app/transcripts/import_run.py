@@ -22,7 +22,7 @@ MEM0 = "mem0"
 
 
 class SourceCounts(Struct, rename="camel", omit_defaults=True):
-    """What was found of one program: counts, the first and last time, and the people that it names."""
+    """The findings of one program: counts, the first and last time, and the people that it names."""
 
     source: str
     conversations: int = 0
@@ -42,7 +42,7 @@ class SourceCounts(Struct, rename="camel", omit_defaults=True):
 
 
 class Survey(Struct, rename="camel", kw_only=True):
-    """What a path contains, by program, and what of it cannot be imported."""
+    """The contents of a path, by program, and its parts that cannot be imported."""
 
     found: list[SourceCounts] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)  # unreadable records, with file and position
@@ -61,7 +61,7 @@ class Survey(Struct, rename="camel", kw_only=True):
 
 
 class ImportProgress(Struct, rename="camel", kw_only=True):
-    """What an import has done: posts and memories processed, how many were new, and what was refused."""
+    """The progress of an import: posts and memories processed, how many were new, and what was refused."""
 
     posts: int = 0
     stored_posts: int = 0

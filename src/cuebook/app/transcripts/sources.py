@@ -40,7 +40,7 @@ _SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
 
 
 class ImportedFile(Struct, frozen=True, kw_only=True):
-    """What one file contains, and what of it cannot be imported."""
+    """The contents of one file, and its parts that cannot be imported."""
 
     name: str
     transcripts: tuple[Transcript, ...] = ()

@@ -149,9 +149,15 @@ class Tracing:
 @contextmanager
 def _ended(span: Span) -> Iterator[Span]:
     """Make a span the current one in a block, and end it with the block."""
+    with ended(span), span.current():
+        yield span
+
+
+@contextmanager
+def ended(span: Span) -> Iterator[None]:
+    """End a span with a block, as failed if the block raises."""
     try:
-        with span.current():
-            yield span
+        yield
     except BaseException as error:
         span.fail(type(error).__name__)
         raise

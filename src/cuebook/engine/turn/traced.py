@@ -8,6 +8,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from cuebook.engine.core.services import Services
+from cuebook.engine.core.tracing import ended
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.step import Speaker
 
@@ -22,14 +23,9 @@ def traced(answering: Answering[Piece]) -> Answering[Piece]:
     async def answer(services: Services, request: TurnRequest, speaker: Speaker[Piece]) -> AsyncGenerator[Piece, None]:
         span = services.tracing.start("invoke_agent cuebook", gen_ai__operation__name="invoke_agent")
         span.set(gen_ai__agent__name=request.ask.persona)
-        try:
+        with ended(span):
             async with aclosing(answering(services, replace(request, span=span), speaker)) as pieces:
                 async for piece in pieces:
                     yield piece
-        except BaseException as error:
-            span.fail(type(error).__name__)
-            raise
-        finally:
-            span.end()
 
     return answer

@@ -27,7 +27,7 @@ Owner = str | Callable[[RunContext[Any]], str | None] | None
 
 
 class _Context(Struct, frozen=True):
-    """What the model gets besides the run's messages: recalled text, and a summary instead of earlier runs."""
+    """The text that the model gets besides the run's messages: recalled text, and a summary instead of earlier runs."""
 
     recalled: str = ""
     summary: str = ""
