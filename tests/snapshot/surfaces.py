@@ -16,6 +16,7 @@ import typer
 
 import cuebook
 from cuebook import BlockingCuebook, Cuebook, config
+from cuebook.app.setup.project_files import setting_meanings
 from cuebook.cli import main as command_line
 from cuebook.cli import prompt
 from cuebook.server.app import create_app
@@ -173,7 +174,7 @@ def settings() -> dict[str, Any]:
     """Return every setting with its type, its default, its range and what it means."""
     import docs_reference
 
-    meanings = docs_reference.comments(inspect.getsource(config))
+    meanings = setting_meanings()
     defaults = config.ConfigSections()
     found = {}
     for section, kind in get_type_hints(config.ConfigSections).items():
@@ -185,7 +186,7 @@ def settings() -> dict[str, Any]:
                 "type": " | ".join(map(repr, get_args(hints[key]))) or hints[key].__name__,
                 "default": getattr(getattr(defaults, section), key),
                 "range": limits and (limits.ge if limits.gt is None else limits.gt, limits.le),
-                "help": meanings.get((kind.__name__, key)),
+                "help": meanings[name],
             }
     return found
 
