@@ -166,9 +166,28 @@ class Reference:
             talk.turns[lease.turn - 1].steps[lease.step - 1].partial = partial
 
     def close(self, lease: Lease, closing: StepEnd) -> int:
-        """End a step."""
+        """End a step. A repetition of the stored end gives the same answer."""
         with self._all_or_nothing(lease.scope.tenant, lease.conversation):
-            return _finish(self._held(lease), closing)
+            try:
+                talk = self._held(lease)
+            except LeaseLost:
+                if (seq := self._stored_end(lease, closing)) is None:
+                    raise
+                return seq
+            return _finish(talk, closing)
+
+    def _stored_end(self, lease: Lease, closing: StepEnd) -> int | None:
+        """Return the seq of the reply if exactly this end of the turn's last step is stored, 0 for none, else None."""
+        talk = self.talks.get((lease.scope.tenant, lease.conversation))
+        if talk is None or talk.no != lease.no:
+            return None
+        steps = talk.turns[lease.turn - 1].steps
+        state = "finished" if closing.waiting else closing.state
+        if (len(steps), steps[-1].state) != (lease.step, state):
+            return None
+        reply = talk.posts[steps[-1].reply - 1].draft if steps[-1].reply else None
+        same = (reply and (reply.id, reply.digest)) == (closing.reply and (closing.reply.id, closing.reply.digest))
+        return steps[-1].reply if same else None
 
     def _end(self, talk: ReferenceConversation, *, now: float) -> bool:
         """End a turn whose lease expired. Return whether that stored a post."""

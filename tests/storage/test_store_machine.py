@@ -81,6 +81,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.dice = LoadedDice()
         self.leases = []
         self.passes = []
+        self.ends = []
         self.now = START
         self.steps = 0
 
@@ -268,7 +269,14 @@ class StoreMachine(RuleBasedStateMachine):
             others=tuple(draft(self.dice.new_id("o"), "or", role="assistant") for _ in range(others)),
             metadata={"closed": self.steps},
         )  # fmt: skip
-        self.both(which, Close(lease=lease, closing=closing))
+        self.ends.append(Close(lease=lease, closing=closing))
+        self.both(which, self.ends[-1])
+
+    @rule(which=WHICH, back=BACK)
+    def close_again(self, which, back):
+        """Repeat a call whose result is unknown, whether or not it was stored."""
+        if self.ends:
+            self.both(which, self.ends[-1 - back % len(self.ends)])
 
     @rule(seconds=st.sampled_from([1.0, 10.0, 40.0, 40.0, -3600.0]))
     def time_goes_by(self, seconds):
