@@ -208,6 +208,7 @@ class _CandidateFeatures(Struct):
     post: Any
     counts: Mapping[str, float]
     length: int
+    brevity: float
     asks: bool
     whole: Mapping[str, float] = {}  # term counts of a whole post longer than a passage
     whole_length: int = 0
@@ -294,12 +295,13 @@ def _read(
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
     if f" {MARK} " not in text:
-        return _CandidateFeatures(post=post, counts=counts, length=length, asks=asks)
+        return _CandidateFeatures(post=post, counts=counts, length=length, brevity=_brevity(length), asks=asks)
     best, best_length, segment = _best_passage(places, text, idf)
     return _CandidateFeatures(
         post=post,
         counts=best,
         length=best_length,
+        brevity=_brevity(length),
         asks=asks,
         whole=counts,
         whole_length=length,
@@ -386,7 +388,7 @@ def _compare(readings: Sequence[_CandidateFeatures], mean: float) -> None:
     """
     above = [0.0 if reading.post.cosine is None else reading.post.cosine - mean for reading in readings]
     wide = [
-        own + BESIDE * sum(above[at] * _brevity(readings[at]) for at in (reading.before, reading.after) if at >= 0)
+        own + BESIDE * sum(above[at] * readings[at].brevity for at in (reading.before, reading.after) if at >= 0)
         for own, reading in zip(above, readings, strict=True)
     ]
     most, most_wide = max(*above, 0.0, 0.0) or 1.0, max(*wide, 0.0, 0.0) or 1.0
@@ -404,7 +406,7 @@ def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[dict[str, 
         for other in (older, newer):
             if other >= 0:
                 near = readings[other]
-                part = weight * _brevity(near)
+                part = weight * near.brevity
                 length += part * near.length
                 for term, n in near.counts.items():
                     counts[term] = counts.get(term, 0.0) + part * n
@@ -434,9 +436,9 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
     for reading in readings:
         reading.score = reading.own + reading.around + MEANING * reading.meaning
         if reading.asks and reading.after >= 0:
-            reading.score *= 1 - ASKING * _brevity(readings[reading.after])
-        best[reading.session] = max(best.get(reading.session, 0.0), _brevity(reading) * reading.score)
-    shared = [SESSION * _brevity(reading) * best[reading.session] for reading in readings]
+            reading.score *= 1 - ASKING * readings[reading.after].brevity
+        best[reading.session] = max(best.get(reading.session, 0.0), reading.brevity * reading.score)
+    shared = [SESSION * reading.brevity * best[reading.session] for reading in readings]
     fused = [reading.score + part for reading, part in zip(readings, shared, strict=True)]
     speaker = query.named[0] if len(query.named) == 1 else None
     for reading, score, session in zip(readings, fused, shared, strict=True):
@@ -457,21 +459,20 @@ def _lent(
 ) -> tuple[float, float]:
     """Compute what a post gains from its neighbours, and from the question before it."""
     lent = asked = 0.0
-    brevity = _brevity(reading)
     for at in (reading.before, reading.after):
         if at >= 0:
-            lent += NEIGHBOUR * brevity * _brevity(readings[at]) * fused[at]
+            lent += NEIGHBOUR * reading.brevity * readings[at].brevity * fused[at]
     if reading.before >= 0 and readings[reading.before].asks:
-        asked = ANSWER * brevity * fused[reading.before]
+        asked = ANSWER * reading.brevity * fused[reading.before]
     return lent, asked
 
 
-def _brevity(reading: _CandidateFeatures) -> float:
-    """Return how much a post gains from its neighbours and lends them, in (0, 1].
+def _brevity(length: int) -> float:
+    """Return how much a post of so many words gains from its neighbours and lends them, in (0, 1].
 
     "Seven years now" needs its question, a page not; and "thanks" is not about all that the page before it is about.
     """
-    return min(1.0, BRIEF / (reading.whole_length or reading.length))
+    return min(1.0, BRIEF / length)
 
 
 def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin: float, about: frozenset[str]) -> bool:
