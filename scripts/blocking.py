@@ -135,6 +135,19 @@ class Imports(ast.NodeTransformer):
         """Keep default values, and translate class names in strings."""
         return node
 
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        """Replace an f-string by `format`: from Python 3.12 on, `unparse` writes f-strings that 3.11 cannot parse."""
+        text, values = "", []
+        for each in node.values:
+            if isinstance(each, ast.FormattedValue):
+                conversion = f"!{chr(each.conversion)}" if each.conversion > 0 else ""
+                spec = "".join(ast.literal_eval(part) for part in getattr(each.format_spec, "values", ()))
+                text += f"{{{conversion}{spec and f':{spec}'}}}"
+                values.append(self.visit(each.value))
+            else:
+                text += ast.literal_eval(each).replace("{", "{{").replace("}", "}}")
+        return ast.Call(ast.Attribute(ast.Constant(text), "format"), values, [])
+
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         """Replace an asynchronous iterator."""
         if isinstance(node.value, ast.Name) and node.value.id in REPLACEMENTS:
