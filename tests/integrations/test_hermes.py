@@ -82,6 +82,11 @@ def test_hermes_discovers_the_plugin(home: Path) -> None:
     assert json.loads((home / "cuebook.json").read_text()) == {"url": "http://127.0.0.1:1"}
 
 
+def conversation(user: str, session: str) -> str:
+    """Return the path of a session's conversation."""
+    return f"/api/conversations/hermes%2F{user}%2F{session}"
+
+
 def test_a_session_is_stored_checkpointed_and_recalled(home: Path, url: str) -> None:
     user, first = home.name, f"{home.name}-1"
     hermes = manager(home, first)
@@ -100,7 +105,7 @@ def test_a_session_is_stored_checkpointed_and_recalled(home: Path, url: str) -> 
     compressed = hermes.on_pre_compress(transcript)
     assert "cuebook_search" in compressed
     assert hermes.on_pre_compress(transcript) == compressed, "a checkpoint may be repeated"
-    posts = call(url, f"/api/conversations/{first}/posts?userId={user}")["items"]
+    posts = call(url, f"{conversation(user, first)}/posts?userId={user}")["items"]
     assert [each["message"] for each in posts] == [
         "The ferry leaves at 9:45.", "Noted.", "Read my ticket.", "Seat 4C, deck 2.", "Noted."
     ]  # fmt: skip
@@ -115,7 +120,7 @@ def test_a_session_is_stored_checkpointed_and_recalled(home: Path, url: str) -> 
     assert json.loads(hermes.handle_tool_call("cuebook_remember", {"text": "I prefer the aisle."}))["stored"]
     hermes.on_session_end([*said("See you tomorrow.", "Bye.")])
     hermes.shutdown_all()
-    last = call(url, f"/api/conversations/{first}b/posts?userId={user}")["items"]
+    last = call(url, f"{conversation(user, first + 'b')}/posts?userId={user}")["items"]
     assert [each["message"] for each in last] == ["See you tomorrow.", "Bye."]
 
 
@@ -124,7 +129,16 @@ def test_a_new_process_repeats_nothing(home: Path, url: str) -> None:
     for _ in range(2):
         hermes = manager(home, name)
         hermes.on_session_end(said("hello", "hi"))
-    assert len(call(url, f"/api/conversations/{name}/posts?userId={home.name}")["items"]) == 2
+    assert len(call(url, f"{conversation(home.name, name)}/posts?userId={home.name}")["items"]) == 2
+
+
+def test_two_users_of_a_platform_may_have_sessions_of_the_same_name(home: Path, url: str) -> None:
+    (home / "cuebook.json").write_text(json.dumps({"url": url}))
+    for user in ("ann", "bob"):
+        manager(home, "lounge", user_id=user).on_session_end(said(f"I am {user}.", "Hello."))
+    for user in ("ann", "bob"):
+        posts = call(url, f"{conversation(user, 'lounge')}/posts?userId={user}")["items"]
+        assert [each["message"] for each in posts] == [f"I am {user}.", "Hello."]
 
 
 def test_writes_of_hermes_own_memory_are_repeated(home: Path, url: str) -> None:
@@ -152,7 +166,7 @@ def test_other_contexts_write_nothing(home: Path, url: str) -> None:
     hermes = manager(home, f"{home.name}-4", agent_context="cron")
     hermes.on_session_end(said("You are a scheduled job.", "Done."))
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        call(url, f"/api/conversations/{home.name}-4/posts?userId={home.name}")
+        call(url, f"{conversation(home.name, home.name + '-4')}/posts?userId={home.name}")
 
 
 def test_the_documentation_names_the_commands() -> None:

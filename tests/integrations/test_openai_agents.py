@@ -62,6 +62,8 @@ def test_a_session_is_a_conversation_that_search_finds(tmp_path: Path) -> None:
             await session.add_items([{"role": "user", "content": "The ferry to Vlieland leaves at 9:45."}])
         async with CuebookSession("s", tmp_path / "chats.db", user="bob") as other:
             assert await other.get_items() == []
+            await other.add_items([{"role": "user", "content": "Bob has the same session."}])
+            assert len(await other.get_items()) == 1
 
     asyncio.run(talk())
     with BlockingCuebook(arguments={"store.url": str(tmp_path / "chats.db")}) as cue:

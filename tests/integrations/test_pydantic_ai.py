@@ -209,6 +209,15 @@ def test_an_agent_recalls_what_a_user_said_in_another_conversation(tmp_path: Pat
     assert "<recalled" not in texts(seen[2])
 
 
+def test_two_users_may_have_conversations_of_the_same_name(tmp_path: Path) -> None:
+    with BlockingCuebook(arguments={"store.url": str(tmp_path / "chats.db")}) as cue:
+        agent = Agent(scripted([]), capabilities=[CuebookMemory(cue, user=lambda ctx: ctx.deps)], deps_type=str)
+        for user in ("ann", "bob"):
+            agent.run_sync(f"I am {user}.", conversation_id="trip", deps=user)
+        for user in ("ann", "bob"):
+            assert cue.conversations.posts(f"pydantic_ai/{user}/trip", user=user).items[0].message == f"I am {user}."
+
+
 def test_a_summary_replaces_the_runs_that_it_covers(tmp_path: Path) -> None:
     seen: list[list[ModelMessage]] = []
     with BlockingCuebook(arguments={"store.url": str(tmp_path / "chats.db")}) as cue:
@@ -220,8 +229,8 @@ def test_a_summary_replaces_the_runs_that_it_covers(tmp_path: Path) -> None:
             text = f"My locker number {n} is beside the window of room {n}, and I keep my {n} keys in it."
             history = agent.run_sync(text * 5, message_history=history, conversation_id="keys").all_messages()
             if n == 50:
-                cue.settle(conversation="keys")
-        posts = cue.conversations.posts("keys", user="ann").items
+                cue.settle(conversation="pydantic_ai/ann/keys")
+        posts = cue.conversations.posts("pydantic_ai/ann/keys", user="ann").items
         assert [post.role for post in posts[:2]] == ["user", "assistant"]
         assert len(posts) == 120
         assert len(history) == 120, "the run's history is complete"
@@ -248,7 +257,8 @@ def test_tools_results_are_posts_of_the_conversation(tmp_path: Path) -> None:
                 return {"free": 4}
 
             await agent.run(["Which seat?", BinaryContent(b"\x89PNG", media_type="image/png")], conversation_id="trip")
-            return [(each.role, each.message) for each in (await cue.conversations.posts("trip", user="ann")).items]
+            posts = await cue.conversations.posts("pydantic_ai/ann/trip", user="ann")
+            return [(each.role, each.message) for each in posts]
 
     assert asyncio.run(talk()) == [("user", "Which seat?"), ("tool", '{"free":4}'), ("assistant", "Seat 4C.")]
 

@@ -103,7 +103,10 @@ async def documents_in(cue: Cuebook, space: tuple[str, ...], *, user: str | None
 
 
 def conversation_id(framework: str, *names: str) -> str:
-    """Return the id of a conversation of a framework by its names there. An empty last name gives the beginning."""
+    """Return the id of a conversation of a framework by its names there. An empty last name gives the beginning.
+
+    The user is one of the names: users may have sessions of the same name.
+    """
     return "/".join([framework, *(quote(each, safe="") for each in names)])
 
 

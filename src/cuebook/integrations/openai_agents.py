@@ -12,7 +12,7 @@ from agents.memory.session_settings import SessionSettings, resolve_session_limi
 from cuebook.app.cuebook import Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import NotFound
-from cuebook.integrations.connection import Connection, Where
+from cuebook.integrations.connection import Connection, Where, conversation_id, posts_of
 from cuebook.records.conversation import Part, Role
 from cuebook.records.conversation_answers import PostEntry, SummaryState
 
@@ -25,7 +25,8 @@ _ROLES: dict[str, Role] = {"user": "user", "system": "system", "developer": "sys
 class CuebookSession(Connection, SessionABC):
     """A session of the SDK: `Runner.run(agent, text, session=CuebookSession("trip", "my-project"))`.
 
-    `where` is a project (see `Connection`); `user` owns the conversation. Secrets in items are redacted.
+    `where` is a project (see `Connection`); `user` owns the conversation, and is part of its id. Secrets in items are
+    redacted.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class CuebookSession(Connection, SessionABC):
     ) -> None:
         super().__init__(where)
         self.session_id, self._user = session_id, user
+        self._conversation = conversation_id("openai_agents", user or "", session_id)
         self.session_settings = session_settings or SessionSettings()
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
@@ -50,7 +52,7 @@ class CuebookSession(Connection, SessionABC):
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         if items:
             posts = [_posted(each) for each in items]
-            await self._await(lambda cue: cue.append(self.session_id, posts, user=self._user))
+            await self._await(lambda cue: cue.append(self._conversation, posts, user=self._user))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Return the last item. It stays stored on a side branch of the conversation, unless it is the only one."""
@@ -60,10 +62,7 @@ class CuebookSession(Connection, SessionABC):
         await self._await(self._clear)
 
     async def _posts(self, cue: Cuebook, *, last: int | None = None) -> Sequence[PostEntry]:
-        try:
-            return (await cue.conversations.posts(self.session_id, user=self._user, last=last)).items
-        except NotFound:
-            return ()
+        return await posts_of(cue, self._conversation, user=self._user, last=last)
 
     async def _pop(self, cue: Cuebook) -> TResponseInputItem | None:
         posts = await self._posts(cue, last=2)
@@ -72,12 +71,12 @@ class CuebookSession(Connection, SessionABC):
         if len(posts) == 1:
             await self._clear(cue)
         else:
-            await cue.conversations.move_head(self.session_id, posts[0].id, user=self._user)
+            await cue.conversations.move_head(self._conversation, posts[0].id, user=self._user)
         return _item(posts[-1])
 
     async def _clear(self, cue: Cuebook) -> None:
         try:
-            await cue.conversations.delete(self.session_id, user=self._user)
+            await cue.conversations.delete(self._conversation, user=self._user)
         except NotFound:
             return
 
@@ -87,7 +86,7 @@ class CuebookCompactingSession(CuebookSession):
 
     async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:  # noqa: ARG002
         """Summarize older items, if enough have come since the last time. The SDK calls it after each run."""
-        await self._await(lambda cue: cue.settle(conversation=self.session_id))
+        await self._await(lambda cue: cue.settle(conversation=self._conversation))
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         summary = await self._await(self._summary)
@@ -101,7 +100,7 @@ class CuebookCompactingSession(CuebookSession):
 
     async def _summary(self, cue: Cuebook) -> SummaryState | None:
         try:
-            return await cue.conversations.summary(self.session_id, user=self._user)
+            return await cue.conversations.summary(self._conversation, user=self._user)
         except NotFound:
             return None
 

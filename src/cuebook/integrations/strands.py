@@ -175,7 +175,7 @@ class CuebookMemoryStore(Connection, MemoryStore):
         super().__init__(where)
         self.name, self.description, self.max_search_results = name, description, max_search_results
         self.writable, self.extraction, self._user = writable, extraction, user
-        self._conversation = conversation_id("strands_memory", name, user or "")
+        self._conversation = conversation_id("strands_memory", user or "", name)
 
     async def search(self, query: str, options: SearchOptions | None = None) -> list[MemoryEntry]:
         most = (options or {}).get("max_search_results") or self.max_search_results or _RESULTS

@@ -73,8 +73,8 @@ class CuebookProvider(MemoryProvider):
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """Return earlier messages and memories that match the prompt, without those of this session."""
-        session = session_id or self._session
-        hits = [each for each in self._search(query) if each.get("conversationId") != session]
+        own = self._conversation(session_id or self._session)
+        hits = [each for each in self._search(query) if each.get("conversationId") != own]
         return "\n".join(map(_line, hits))
 
     def sync_turn(
@@ -171,9 +171,13 @@ class CuebookProvider(MemoryProvider):
             if name not in self._sent:
                 new.append({"id": name, "role": role, "content": text})
         if new:
-            path = f"/api/conversations/{quote(session, safe='')}/posts"
+            path = f"/api/conversations/{quote(self._conversation(session), safe='')}/posts"
             self._call("POST", path, {"messages": new, "userId": self._user})
             self._sent.update(each["id"] for each in new)
+
+    def _conversation(self, session: str) -> str:
+        """Return the id of a session's conversation: users of a platform may have sessions of the same name."""
+        return "/".join(["hermes", *(quote(each, safe="") for each in (self._user, session))])
 
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the answer of the server. Raises OSError, also for a refused request."""

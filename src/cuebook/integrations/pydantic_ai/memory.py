@@ -16,7 +16,7 @@ from pydantic_ai.tools import AgentDepsT, RunContext
 from cuebook.app.cuebook import Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import NotFound
-from cuebook.integrations.connection import Connection, Where, fenced, recall
+from cuebook.integrations.connection import Connection, Where, conversation_id, fenced, recall
 from cuebook.records.conversation import Part, Role
 from cuebook.records.conversation_answers import PostEntry
 
@@ -37,10 +37,10 @@ class _Context(Struct, frozen=True):
 class CuebookMemory(Connection, AbstractCapability[AgentDepsT]):
     """An agent's memory: `Agent(model, capabilities=[CuebookMemory("my-project", user="ann")])`.
 
-    Each run is stored as posts of the conversation with the run's `conversation_id`. The model gets earlier messages
-    and memories of the user that match the prompt, and the conversation's rolling summary instead of the runs that it
-    covers. Both are in the requests only, not in the run's message history. `recalls` limits the recalled results, 0
-    for none. `user` is the owner, or a function of the run's context.
+    Each run is stored as posts of a conversation, whose id has the user and the run's `conversation_id`. The model gets
+    earlier messages and memories of the user that match the prompt, and the conversation's rolling summary instead of
+    the runs that it covers. Both are in the requests only, not in the run's message history. `recalls` limits the
+    recalled results, 0 for none. `user` is the owner, or a function of the run's context.
     """
 
     def __init__(self, where: Where = None, *, user: Owner = None, recalls: int = 10) -> None:
@@ -62,15 +62,18 @@ class CuebookMemory(Connection, AbstractCapability[AgentDepsT]):
     async def after_run(self, ctx: RunContext[AgentDepsT], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         posts = [post for message in result.new_messages() if (post := _post(message, ctx.run_id or "")) is not None]
         if posts:
-            await self._await(lambda cue: cue.append(ctx.conversation_id or "", posts, user=self._owner(ctx)))
+            name, user = self._place(ctx)
+            await self._await(lambda cue: cue.append(name, posts, user=user))
         return result
 
-    def _owner(self, ctx: RunContext[AgentDepsT]) -> str | None:
-        return self._user(ctx) if callable(self._user) else self._user
+    def _place(self, ctx: RunContext[AgentDepsT]) -> tuple[str, str | None]:
+        """Return the conversation and the owner of a run."""
+        user = self._user(ctx) if callable(self._user) else self._user
+        return conversation_id("pydantic_ai", user or "", ctx.conversation_id or ""), user
 
     async def _read(self, cue: Cuebook, ctx: RunContext[AgentDepsT]) -> _Context:
         """Return the context of a run."""
-        name, user, fence = ctx.conversation_id or "", self._owner(ctx), secrets.token_hex(8)
+        (name, user), fence = self._place(ctx), secrets.token_hex(8)
         lines: list[str] = []
         if self._recalls:
             lines = await recall(cue, _text(ctx.prompt), user=user, limit=self._recalls, without=name)
