@@ -4,9 +4,11 @@ import json
 import math
 
 import pytest
+from msgspec.structs import replace
 from turn_helpers import NAME, cue_on, user
 
-from cuebook import Ask, InvalidInput, NotFound, Part, Posted
+from cuebook import Ask, Conflict, InvalidInput, NotFound, Part, Posted
+from cuebook.records.conversation import Appended
 from cuebook.wire.chat_messages import read_message
 
 
@@ -44,6 +46,35 @@ async def test_a_password_in_an_attachment_url_is_not_stored(cue, tmp_path):
     assert post.parts[0].content.startswith("https://ann:[[secret:url_password#")
     assert post.parts[1].content == data
     assert b"hunter2Pass9" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+async def test_only_new_posts_are_drafted(cue):
+    counted = []
+    writer = cue.services.writer
+    cue.services.writer = replace(writer, count=lambda text: counted.append(text) or writer.count(text))
+    posts = [
+        user("The boat is red.", id="a"),
+        Posted(sender="cuebook", message="Noted.", id="b"),
+        Posted(sender="bob", message="So is mine.", parts=(Part("file", "x"),), id="c"),
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "t", "type": "function", "function": {"name": "find", "arguments": "{}"}}],
+            "id": "d",
+        },
+    ]
+    assert (await cue.append(NAME, posts)).stored == 4
+    counted.clear()
+    assert await cue.append(NAME, posts) == Appended(0, 4)
+    assert counted == []
+    assert await cue.append(NAME, [*posts, user("And the sail?", id="e")]) == Appended(1, 5)
+    assert counted == ["And the sail?"]
+    for changed in (user("The boat is blue.", id="a"), Posted(sender="eve", message="So is mine.", id="c")):
+        with pytest.raises(Conflict):
+            await cue.append(NAME, [changed])
+    for secret in ("ghp_" + "a1B2" * 9, "ghp_" + "Z9y8" * 9):
+        posts = [user(f"The key is {secret}", id=secret[:8])]
+        assert [(await cue.append(NAME, posts)).stored for _ in range(2)] == [1, 0]
 
 
 @pytest.mark.parametrize(

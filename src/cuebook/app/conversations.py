@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -24,7 +25,7 @@ from cuebook.app.check_arguments import check_append, check_users
 from cuebook.app.namespace import Namespace, append, check_first, zone_of
 from cuebook.app.paging import LIMIT, check_alone, no_cursor, page_of, read_cursor, write_cursor
 from cuebook.engine.core.audit_records import receipt
-from cuebook.engine.core.drafts import Posted, PostFactory, check_text, check_time, dated
+from cuebook.engine.core.drafts import Posted, PostFactory, check_text, check_time, content_of, dated
 from cuebook.engine.core.offload import slices
 from cuebook.engine.jobs.compaction import compress_by_hand
 from cuebook.engine.jobs.erasure import forget
@@ -53,7 +54,7 @@ from cuebook.records.erasure import Target
 from cuebook.records.memory import Scope
 from cuebook.records.portable import role_rounds, rounds_of, shared_entries
 from cuebook.records.turn import title_of
-from cuebook.wire.chat_messages import MessageContent, read_message
+from cuebook.wire.chat_messages import MessageContent, digest, read_message
 
 #: Number of posts loaded at a time for a page of rounds.
 ROUND_POSTS = 200
@@ -82,12 +83,40 @@ def draft_posts(
     persona: str | None,
     now: float,
     zone: tzinfo,
+    stored: Mapping[str, bytes] = MappingProxyType({}),
 ) -> tuple[Draft, ...]:
-    """Return the drafts of posts, given by number and new id. Raises InvalidInput naming the post."""
-    terms: Any = {"user": user, "persona": persona, "now": now}
+    """Return the drafts of posts, given by number and new id. Raises InvalidInput naming the post.
+
+    `stored` are the digests of stored posts by id: posts with the same content need no draft.
+    """
+    terms: Any = {"user": user, "persona": persona}
+    new = (each for each in numbered if not _is_stored(each[2], stored, **terms))
     return dated(
-        [_draft(writer, value, number=number, fresh=fresh, **terms) for number, fresh, value in numbered], zone
+        [_draft(writer, value, number=number, fresh=fresh, now=now, **terms) for number, fresh, value in new], zone
     )
+
+
+def _is_stored(
+    value: Posted | Mapping[str, Any], stored: Mapping[str, bytes], *, user: str | None, persona: str | None
+) -> bool:
+    """Return whether a post is surely stored. One whose secrets were redacted is compared again as a draft."""
+    before = stored.get(id_of(value))
+    if before is None:
+        return False
+    try:
+        if isinstance(value, Posted):
+            content = content_of(value, sender=value.sender, persona=persona, user=user)
+        else:
+            fields = {name: each for name, each in value.items() if name not in ("id", "timestamp")}
+            content = read_message(msgspec.json.encode(fields))
+        return digest(content) == before
+    except (InvalidInput, TypeError, UnicodeEncodeError, RecursionError):
+        return False  # its draft raises the error
+
+
+def id_of(value: Posted | Mapping[str, Any]) -> str:
+    """Return the id of a post, "" for none."""
+    return value.id if isinstance(value, Posted) else str(value.get("id") or "")
 
 
 def _draft(
@@ -155,9 +184,13 @@ class Conversations(Namespace):
         zone = await zone_of(self._services, conversation, user=user, time_zone=time_zone)
         now = self._services.clock.now()
         new = [(number, self._services.dice.new_id("post"), each) for number, each in enumerate(posts)]
+        terms: Any = {"user": user, "persona": persona, "now": now, "zone": zone}
+        if idempotency_key is None:  # whose request is identified by all drafts
+            ids = [each for each in map(id_of, posts) if each]
+            terms["stored"] = await self._services.store.post_digests(Scope(user=user), conversation, ids)
         drafts: list[Draft] = []
         for part in slices(new):
-            draft = partial(draft_posts, self._services.writer, part, user=user, persona=persona, now=now, zone=zone)
+            draft = partial(draft_posts, self._services.writer, part, **terms)
             drafts += await offload.compute(draft, size=size, items=items)
         batch = Batch(
             conversation=conversation,

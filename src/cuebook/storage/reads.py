@@ -226,6 +226,15 @@ class ConversationReader(Noun):
         return posts_on(row, runs_after(runs, after), limit)
 
     @read
+    def post_digests(self, transaction: Transaction, conversation: str, ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the content digests of those posts that are stored, by id. Raises NotFound for others' conversations.
+
+        There are none if there is no such conversation.
+        """
+        row = access.find(transaction, conversation)
+        return {} if row is None else dict(row.run("post_digests", ids=json.dumps(ids)).fetchall())
+
+    @read
     def posts_in(
         self, transaction: Transaction, conversation: str, ranges: Sequence[tuple[int, int]]
     ) -> list[PathPost]:

@@ -137,6 +137,11 @@ WHERE tenant = :tenant AND conversation = :no AND seq = :seq;
 -- Select a post's seq and digest by id.
 SELECT seq, digest FROM post WHERE tenant = :tenant AND conversation = :no AND id = :id;
 
+-- name: post_digests
+-- Select the digests of posts by their ids.
+SELECT p.id, p.digest FROM json_each(:ids) j CROSS JOIN post p
+WHERE p.tenant = :tenant AND p.conversation = :no AND p.id = j.value;
+
 -- name: post_insert
 -- Insert a post.
 INSERT INTO post (tenant, conversation, seq, id, parent, run_start, run_parent, round, sender, recipient, role, state, message, small,

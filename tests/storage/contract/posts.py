@@ -158,6 +158,12 @@ class PostsContract:
         found = await store.posts_in(OWNER, "c", [(4, 5), (1, 2), (9, 12)])
         assert [(post.seq, post.message) for post in found] == [(4, "four"), (5, "five"), (1, "one"), (2, "two")]
 
+    async def test_digests_are_those_of_stored_posts(self, store: Store) -> None:
+        await say(store, "c", draft("p1", "one"), draft("p2", "two"))
+        found = await store.post_digests(OWNER, "c", ["p2", "p3", "p1"])
+        assert found == {each: draft(each, text).digest for each, text in (("p1", "one"), ("p2", "two"))}
+        assert await store.post_digests(OWNER, "nowhere", ["p1"]) == {}
+
     @pytest.mark.parametrize("size", [0, 100, 4096, 5000, 2_000_000])
     async def test_a_post_of_any_size_round_trips(self, store: Store, size: int) -> None:
         parts = (

@@ -36,6 +36,7 @@ CALLS: dict[str, Call] = {
     "conversation": lambda store, scope: store.conversation(scope, "c"),
     "posts": lambda store, scope: store.posts(scope, "c"),
     "posts_in": lambda store, scope: store.posts_in(scope, "c", [(1, 9)]),
+    "post_digests": lambda store, scope: store.post_digests(scope, "c", ["p1"]),
     "round_states": lambda store, scope: store.round_states(scope, "c"),
     "turn": lambda store, scope: store.turn(scope, "c", 1),
     "turns": lambda store, scope: store.turns(scope, "c", last=9),
@@ -50,7 +51,7 @@ CALLS: dict[str, Call] = {
     "postpone": lambda store, scope: store.postpone(scope, "c", until=NOW, failed=True, mark=0),
 }
 #: Results for an unknown conversation that are not NotFound.
-EMPTY = {"scene", "append", "open", "align", "stored_paths", "search", "save_summary", "postpone"}
+EMPTY = {"scene", "append", "open", "align", "stored_paths", "post_digests", "search", "save_summary", "postpone"}
 
 
 class ScopesContract:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.memory.compress import compress
@@ -75,20 +76,14 @@ class PostFactory(Struct, frozen=True):
             msg = f"state: unknown value {posted.state!r}. Available: {', '.join(_STATES)}."
             raise InvalidInput(msg, where="state")
         sender = posted.sender if posted.sender == user else self.clean(posted.sender)
-        wire = None
-        if posted.wire is not None:
-            try:
-                wire = bytes(self.clean_json(posted.wire))
-                content = read_message(wire)
-            except InvalidInput as error:
-                where = (error.where or "").replace("messages[0]", "wire")
-                raise InvalidInput(str(error).replace(error.where or "", where, 1), where=where) from error
-        else:
-            role = posted.role or role_of(posted.sender, persona)
-            for part in posted.parts:
-                check_text(part.content, "attachments")
-            name = sender if role == "user" and sender != user else None
-            content = MessageContent(role, name, posted.message, posted.parts)
+        wire = None if posted.wire is None else bytes(self.clean_json(posted.wire))
+        try:
+            content = content_of(replace(posted, wire=wire), sender=sender, persona=persona, user=user)
+        except InvalidInput as error:
+            where = (error.where or "").replace("messages[0]", "wire")
+            raise InvalidInput(str(error).replace(error.where or "", where, 1), where=where) from error
+        for part in posted.parts if wire is None else ():
+            check_text(part.content, "attachments")
         return self.draft(
             content,
             id=posted.id or id,
@@ -233,6 +228,14 @@ class PostFactory(Struct, frozen=True):
         if content is part.content and extra is part.extra:
             return part
         return Part(part.type, content, extra, part.id)
+
+
+def content_of(posted: Posted, *, sender: str, persona: str | None, user: str | None) -> MessageContent:
+    """Return the content of a caller's post. Raises InvalidInput for an invalid `wire`."""
+    if posted.wire is not None:
+        return read_message(posted.wire)
+    role = posted.role or role_of(posted.sender, persona)
+    return MessageContent(role, sender if role == "user" and sender != user else None, posted.message, posted.parts)
 
 
 def dated(drafts: Sequence[Draft], zone: tzinfo) -> tuple[Draft, ...]:
