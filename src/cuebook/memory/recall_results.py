@@ -25,14 +25,15 @@ def rank_found(
 ) -> list[Hit]:
     """Rank search results, best first, as hits of kind `post`. Without a query, there are none.
 
-    Hits under `min_share` of the best score are omitted. Versions of a statement are ordered by time. A long post is
-    returned as its best passage, of which `count` counts the tokens.
+    Hits under `min_share` of the best score are omitted, and so are posts without text, such as tool calls beside a
+    match. Versions of a statement are ordered by time. A long post is returned as its best passage, of which `count`
+    counts the tokens.
     """
     if query is None or all(each.seq in skip for each in search_result.found):
         return []  # usual case: a window shows a whole short path
     hits: list[Hit] = []
     ranked = rank(query, search_result.found, search_result, limit=max(limit, VERSIONS) + len(skip))
-    ranked, newer = _by_version(query, ranked)
+    ranked, newer = _by_version(query, [each for each in ranked if each[0].text.strip()])
     for each, score, why, segment in ranked:
         if score < min_share * ranked[0][1]:
             break

@@ -340,14 +340,22 @@ def test_each_sentence_of_a_long_message_is_searched():
     assert order(talk + "Who teaches the cello?", said)[0] == 17
 
 
-def found(query, *said, tokens=9, **options):
+def found(query, *said, tokens=9, gap=DAY, **options):
     """Return the hits among (speaker, text) pairs, a day apart."""
     matches = [
         PostMatch(**structs.asdict(post), id=f"p{post.seq}", role="user", text=text, tokens=tokens, direct=True)
-        for post, (_, text) in zip(posts(*said, gap=DAY), said, strict=True)
+        for post, (_, text) in zip(posts(*said, gap=gap), said, strict=True)
     ]
     options = {"limit": 9, "count": count, **options}
     return rank_found(SearchResult(found=tuple(matches), posts=len(said)), read_query(query), **options)
+
+
+def test_posts_without_text_are_no_hits():
+    question = ("Ann", "Why does test_spring_high fail on CI?")
+    said = [*FILLER, question, ("Ben", ""), ("Tool", "test_spring_high failed: two naive datetimes"), ("Ben", " ")]
+    hits = found("Why did test_spring_high fail on CI?", *said, gap=40.0)
+    assert {"Ann", "Tool"} <= {hit.speaker for hit in hits}
+    assert all(hit.text.strip() for hit in hits)
 
 
 @pytest.mark.parametrize(
