@@ -118,17 +118,18 @@ def accessible(transaction: Transaction, conversation: str) -> ConversationRow |
 
 
 def find(transaction: Transaction, conversation: str) -> ConversationRow | None:
-    """Return a conversation's row if it exists. Raises NotFound for a conversation of somebody else."""
+    """Return a conversation's row, or None if it may be created. Raises NotFound for a conversation of another user."""
     row = by_id(transaction, conversation)
     if row is not None and not visible(row, transaction.scope):
-        raise not_found(conversation)
+        msg = f"Conversation {conversation!r} belongs to another user. Use another ID, or the name of that user."
+        raise NotFound(msg)
     return row
 
 
 def need(transaction: Transaction, conversation: str) -> ConversationRow:
     """Return a conversation's row, or raise NotFound."""
-    row = find(transaction, conversation)
-    if row is None:
+    row = by_id(transaction, conversation)
+    if row is None or not visible(row, transaction.scope):
         raise not_found(conversation)
     return row
 

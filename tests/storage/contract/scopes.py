@@ -97,6 +97,11 @@ class ScopesContract:
         row = await store.conversation(ANN, "c")
         assert (row.user, row.persona, row.participants) == ("ann", "guide", ("ann",))
 
+    async def test_a_taken_id_names_the_reason(self, store: Store) -> None:
+        await say(store, "c", *drafts("one"), scope=ANN)
+        with pytest.raises(NotFound, match=r"Conversation 'c' belongs to another user\. Use another ID"):
+            await store.append(BOB, Batch(conversation="c", drafts=drafts("two"), now=NOW))
+
     async def test_participants_see_a_conversation_until_they_leave(self, store: Store) -> None:
         await say(store, "c", *drafts("one"), scope=ANN)
         assert (await store.participate(OWNER, "c", ["bob", "ann", "bob"])).participants == ("ann", "bob")
