@@ -380,6 +380,7 @@ def test_import_shows_what_it_found_and_needs_yes_in_a_pipe(tmp_path: Path, here
     assert "Claude Code" in shown
     assert "2026-03-01" in shown
     assert "5 of 5 posts new in 1 conversation" in shown
+    assert "To add them to memories across conversations too, set `user = true`" in shown
     assert "0 of 5 posts new" in here("import", str(file), "--user", "ann", "--yes")
     lines(file, [*CLAUDE, claude("user", "u9", "a3", "Thanks. I moved to Bergen.")])
     assert here.json("import", str(tmp_path / "old"), "--user", "ann", "--yes")["storedPosts"] == 1
@@ -393,6 +394,7 @@ def test_import_in_a_pipe_without_yes_stores_nothing(tmp_path: Path, here: Comma
         1, "cuebook: Nothing was imported. Use --yes to skip the confirmation.\n",
     )  # fmt: skip
     assert "5" in refused.stdout
+    assert "memories across conversations" not in refused.stdout, "the conversation has no owner"
     assert here.json("conversation", "list")["items"] == []
 
 

@@ -54,6 +54,12 @@ def import_(
         msg = f"No conversation or memory found in {str(path)!r}. Supported: {_PROGRAMS}, and `conversation import`'s."
         raise InvalidInput(msg, where="path")
     with state.open() as cue:
+        owned = user or any(each.users for each in found.found)
+        if owned and found.posts and not state.json and cue.config.settings.memory.user is not True:
+            screen.say(
+                "\nSearch finds imported posts. To add them to memories across conversations too, set `user = true` "
+                "under [memory] before you import."
+            )
         if not yes:
             what = [counted(found.posts, "post")] * bool(found.posts) + [counted(found.memories, "memory")] * bool(
                 found.memories

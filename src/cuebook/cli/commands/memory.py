@@ -32,7 +32,7 @@ app = new_app(
 
 #: Where memories come from, by the setting `memory.user`.
 _HINTS = {
-    True: "Run `cuebook settle` to extract them now.",
+    True: "Run `cuebook settle` to extract them now. Messages from before `user = true` add none.",
     "named": "Requests to /v1 that name their user add them. Set `user = true` under [memory] for other conversations.",
     False: "Set `user = true` under [memory] to enable them.",
 }
