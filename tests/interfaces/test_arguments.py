@@ -113,7 +113,10 @@ def test_open_rejects_a_value_that_is_no_project(where: Any) -> None:
 
 def test_opening_a_database_file_explains_store_url(tmp_path: Path) -> None:
     error = rejection_of(lambda: BlockingCuebook.open("x.db"))
-    assert "not a cuebook.toml or a folder: 'x.db'. To store data in this file, use Cuebook.open(arguments={" in error
+    assert "not a cuebook.toml or a folder: 'x.db'. To store data there, use Cuebook.open(arguments={" in error
+    error = rejection_of(lambda: BlockingCuebook.open("postgresql://ann:secret@db/cue"))
+    assert "'postgresql://***@db/cue'. To store data there, use Cuebook.open(arguments={" in error
+    assert "Call a server's HTTP API" in rejection_of(lambda: BlockingCuebook.open("http://127.0.0.1:8760"))
     file = tmp_path / "project"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE t (a)")

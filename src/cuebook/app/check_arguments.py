@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cuebook.config import Config
+from cuebook.config import SERVERS, Config, without_secret
 from cuebook.engine.core.drafts import Posted, check_name, check_text
 from cuebook.engine.core.services import read_zone
 from cuebook.engine.proxy.request import RelayCall
@@ -108,11 +108,14 @@ def check_where(where: object, arguments: object) -> None:
             msg = "arguments: not used with a Config. Set these settings in the Config."
             raise InvalidInput(msg, where="arguments")
         return
-    if not _is_database(Path(where)):
+    place = without_secret(str(where))
+    if place.startswith(("http://", "https://")):
+        text = "Call a server's HTTP API, or use an adapter of cuebook.integrations, which takes its URL."
+    elif place.startswith(SERVERS) or _is_database(Path(where)):
+        text = f"To store data there, use Cuebook.open(arguments={{'store.url': {place!r}}})."
+    else:
         return
-    file = str(where)
-    text = f"To store data in this file, use Cuebook.open(arguments={{'store.url': {file!r}}})."
-    msg = f"where: not a cuebook.toml or a folder: {file!r}. {text}"
+    msg = f"where: not a cuebook.toml or a folder: {place!r}. {text}"
     raise InvalidInput(msg, where="where")
 
 
