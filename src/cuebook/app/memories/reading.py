@@ -112,7 +112,7 @@ LEAST = 64
 #: Most memories of a history.
 MOST_HISTORY = 100
 
-MemoryId = Annotated[str, Meta(description="Memory ID from `cuebook memory list`.")]
+MemoryId = Annotated[str, Meta(description="Memory ID from a list or a search.")]
 Category = Annotated[str | None, Meta(description="Only this category."), Argument(metavar="NAME")]
 
 

@@ -147,7 +147,7 @@ async def recall(
     )
     lines = []
     for hit in hits:
-        where = ", ".join(filter(None, (hit.conversation, *hit.sources))) or "added manually"
+        where = ", ".join(filter(None, (hit.conversation, *hit.sources))) or "stored without a source post"
         lines.append(f"[{hit.day}] {hit.speaker or hit.kind}: {hit.text}")
         lines.append(f"  {hit.memory_id} · {where}")
     return "\n".join(lines) or "No results.", schemas.Recalled(hits=list(hits))
@@ -273,7 +273,7 @@ def derived(operation: Operation) -> Tool:
 
     return Tool(
         title=operation.declaration.tool.replace("_", " ").capitalize(),
-        about=summary_of(operation.doc),
+        about=" ".join(summary_of(operation.doc).split()),
         needs=operation.declaration.role,
         takes=operation.request_type(tool=True) or In,
         gives=operation.answer_type(),
