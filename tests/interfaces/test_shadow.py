@@ -362,9 +362,8 @@ def test_serve_prints_its_profile_and_the_figures_of_stored_traffic(
     banner = capsys.readouterr().out
     assert "Profile          fit;" in banner
     [last] = banner.splitlines()[-1:]
-    assert re.match(
-        r"By profile, your newest call would use this share of the client's \d+ input tokens: off 100% \(\$", last
-    )
+    assert re.match(r"By profile, your newest call would use this share of the client's \d+ input tokens, with ", last)
+    assert "with recalled memories: off 100% ($" in last
     share = f"{here.json('shadow', 'report')['replay']['profiles'][0]['costs']['USD']:.1e}"
     assert f"{float(last.split('$')[1].split(')')[0]):.1e}" == share, "equal to the report"
 

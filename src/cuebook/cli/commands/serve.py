@@ -107,7 +107,10 @@ async def compare_profiles(cue: Cuebook) -> None:
         shares = ", ".join(f"{each.profile} {_share(each)}" for each in profiles)
         calls = "call" if profiles[0].calls == 1 else counted(profiles[0].calls, "call")
         tokens = counted(profiles[0].client_tokens, "input token")
-        screen.say(f"By profile, your newest {calls} would use this share of the client's {tokens}: {shares}.")
+        screen.say(
+            f"By profile, your newest {calls} would use this share of the client's {tokens}, with recalled memories: "
+            f"{shares}."
+        )
 
 
 def _share(each: ProfileFigures) -> str:
