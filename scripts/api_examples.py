@@ -127,7 +127,7 @@ def turns(cue: BlockingCuebook) -> None:
     cue.turns.feedback("trip", 1, score=0.8, comment="Right, but long.", user="mara")
 
 
-def memory(cue: BlockingCuebook) -> None:
+def memory(cue: BlockingCuebook) -> None:  # noqa: PLR0915  # an example of each method
     # add
     tea = cue.memory.add("Mara drinks tea without milk.", user="mara")
     # search
@@ -189,6 +189,12 @@ def memory(cue: BlockingCuebook) -> None:
         print(each.text)
     # export_everything
     Path("mara.zip").write_bytes(b"".join(cue.memory.export_everything(user="mara")))
+    # pull
+    print([each.state for each in cue.memory.pull(Path("memories"))])  # a file for each owner and category
+    # status
+    print([each.file for each in cue.memory.status(Path("memories"))])
+    # push
+    print(cue.memory.push(Path("memories"), user="mara"))
     # forget
     receipt = cue.memory.forget(user="mara", reason="asked to")
     # erase

@@ -116,6 +116,7 @@ class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
     user: bool | Literal["named"] = "named"
     persona: bool = False  # the same, for one persona only
     organization: bool = False  # use memories of the organization that a request names
+    folder: str = ""  # folder of Markdown files that a running server keeps equal to the memories; "" = none
     sink: str = ""  # file to which each finished summarization is appended as JSON lines
     time_zone: str = "UTC"  # default IANA time zone of "yesterday" and other dates
     review_every: int = 6  # turns between two selections of durable memories

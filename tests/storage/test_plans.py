@@ -18,7 +18,8 @@ WHOLE = {
     "audit_exports",
     # counts and short lists of all rows
     "audit_checkpoints", "audit_last", "conversation_counts", "embedded_counts", "key_any", "key_prune", "keys_of",
-    "optimizations", "outsiders", "prompt_observed", "prompt_tenants", "receipts_last",
+    "optimizations", "outsiders", "place_changes", "place_generations", "prompt_observed", "prompt_tenants",
+    "receipts_last",
     "shadow_calls", "tally_items", "tally_memories", "tally_posts", "tally_promoted",
     "tuning_latest", "tuning_totals", "work_totals",
     # the newest rows in the order of an index, up to a limit

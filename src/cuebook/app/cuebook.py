@@ -29,6 +29,7 @@ from cuebook.app.experiences import Experiences
 from cuebook.app.file_watch import FileWatch, known_prompts
 from cuebook.app.keys import Keys
 from cuebook.app.loop import at_exit
+from cuebook.app.memories.folder import memory_folder_of
 from cuebook.app.memories.search import Memories
 from cuebook.app.namespace import encode_request
 from cuebook.app.organizations import Organizations
@@ -238,6 +239,7 @@ class Cuebook:
             services.settings = replace(services.settings, presets=load_presets(self.config, ids))
             check_instructions(self.config, services.settings.compaction, ids | services.settings.builtin.keys())
             self._logs = await asyncio.to_thread(prompt_logs_of, self.config, services)
+            services.memory_folder = await memory_folder_of(self.memory, services, self.config)
         except BaseException:
             await self.aclose()
             raise
@@ -482,7 +484,8 @@ class Cuebook:
         Kinds: `compaction` (conversations), `observation` (turns to learn from), `rollback` (prompts to judge),
         `correction` (summaries), `reflection` (turns to reflect on), `delivery` (conversations with new memories),
         `sink` (summaries), `optimizer` (conversations to tune), `retention` (expired data), `forget` (unsigned
-        receipts), `audit` (records not yet mirrored), `embedding` (texts), `kinds` (examples of the task classifier).
+        receipts), `audit` (records not yet mirrored), `files` (a changed memory folder), `embedding` (texts), `kinds`
+        (examples of the task classifier).
         `timeout` is in seconds.
         """
         check_settle(conversation, timeout)

@@ -286,6 +286,22 @@ class MemoryStore(Noun):
         return [Place(*each) for each in transaction.run("places_with", user=user)]
 
     @read
+    def changes(self, transaction: Transaction) -> tuple[int, int]:
+        """Return the number of places and of their changes: another pair after each change."""
+        [(count, changes)] = transaction.run("place_changes").fetchall()
+        return count, int(changes)
+
+    @read
+    def generations(self, transaction: Transaction) -> dict[Place, int]:
+        """Return the change counter of each place."""
+        return {Place(kind, owner): number for kind, owner, number in transaction.run("place_generations")}
+
+    @read
+    def known(self, transaction: Transaction, ids: Sequence[str]) -> set[str]:
+        """Return which ids are those of memories, also ended ones."""
+        return {id_ for (id_,) in transaction.run("memory_known", ids=json.dumps(ids))}
+
+    @read
     def place(
         self, transaction: Transaction, place: Place, *, near: Sequence[str] | None = None, ids: Sequence[str] = ()
     ) -> tuple[int, list[Memory]]:

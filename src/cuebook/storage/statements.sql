@@ -748,6 +748,10 @@ SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = 
 -- Select the memories with an id, of any place.
 SELECT * FROM memory WHERE tenant = :tenant AND id = :id ORDER BY no;
 
+-- name: memory_known
+-- Select which ids are those of memories, also ended ones.
+SELECT DISTINCT id FROM memory WHERE tenant = :tenant AND id IN (SELECT value FROM json_each(:ids));
+
 -- name: memory_page
 -- Select a page of a place's memories, in order of creation.
 SELECT * FROM memory INDEXED BY memory_order WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND no > :after
@@ -813,6 +817,14 @@ DELETE FROM memory_source WHERE tenant = :tenant AND memory = :no;
 -- name: place_generation
 -- Select the change counter of a place.
 SELECT generation FROM place WHERE tenant = :tenant AND kind = :kind AND owner = :owner;
+
+-- name: place_changes
+-- Select the number of places and their changes.
+SELECT count(*), coalesce(sum(generation), 0) FROM place WHERE tenant = :tenant;
+
+-- name: place_generations
+-- Select the change counter of each place.
+SELECT kind, owner, generation FROM place WHERE tenant = :tenant;
 
 -- name: places_with
 -- Select a user's places: their own, and those of each persona about them.

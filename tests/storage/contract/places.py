@@ -62,6 +62,19 @@ class PlacesContract:
         assert [each.id for each in listed] == ["1", "2", "3"]
         assert [each.id for each in await store.memories.page(OTHERS, None, limit=10)] == ["4"]
 
+    async def test_each_change_of_an_owner_is_counted(self, store: Store) -> None:
+        assert (await store.memories.changes(OWNER), await store.memories.generations(OWNER)) == ((0, 0), {})
+        seen = set()
+        for each in (memory(ANN, "1", "tea"), memory(BOB, "2", "tea"), memory(ANN, "3", "coffee")):
+            assert await put(store, each)
+            seen.add(await store.memories.changes(OWNER))
+        assert len(seen) == 3
+        generations = await store.memories.generations(OWNER)
+        assert {*generations} == {ANN, BOB}
+        assert generations[ANN] == generations[BOB] + 1
+        assert await store.memories.known(OWNER, ["3", "4", "1"]) == {"1", "3"}
+        assert await store.memories.known(OTHERS, ["1"]) == set()
+
     async def test_full_text_searches_only_the_requested_owners(self, store: Store) -> None:
         await put(store, memory(ANN, "1", "the lamp of the harbour"))
         await put(store, memory(BOB, "2", "the lamp of the harbour"), memory(BOB, "3", "I am allergic to nuts."))

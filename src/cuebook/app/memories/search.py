@@ -28,9 +28,9 @@ from cuebook.app.arguments import (
     User,
 )
 from cuebook.app.forgetting import Forgetting
+from cuebook.app.memories.files import MemoryFiles
 from cuebook.app.memories.personal import PersonalData
 from cuebook.app.memories.reading import may_know
-from cuebook.app.memories.writing import MemoryWriting
 from cuebook.app.namespace import zone_of
 from cuebook.app.paging import LIMIT, read_cursor, write_cursor
 from cuebook.app.reports.memory_use import LOOKED_AT, MOST_TURNS, TURNS, Measure, MemoryUsefulness
@@ -80,7 +80,7 @@ class CompressedText(Answer, frozen=True, kw_only=True):
         return self.text
 
 
-class Memories(MemoryWriting, PersonalData, Forgetting):
+class Memories(MemoryFiles, PersonalData, Forgetting):
     """The memory of a project: search, memories across conversations, knowledge, items and summaries, forgetting."""
 
     def __init__(self, services: Services, config: Config) -> None:

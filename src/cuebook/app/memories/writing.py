@@ -144,8 +144,16 @@ class MemoryWriting(MemoryReading):
         return stored_memory(changed)
 
     async def _correct(
-        self, memory: str, text: str, *, erase: bool, user: str | None = None, organization: str | None = None
+        self,
+        memory: str,
+        text: str,
+        *,
+        erase: bool,
+        user: str | None = None,
+        organization: str | None = None,
+        before: str | None = None,
     ) -> Memory:
+        """Correct a memory; with `before`, only one with this text. Raises NotFound, Denied, Conflict."""
         text = self._said(text, "text")
         if parted(memory):
             also = partial(self._correct, text=text, erase=erase)
@@ -154,6 +162,9 @@ class MemoryWriting(MemoryReading):
             await self._services.store.drop_answers(Scope())  # they may contain the old text
         for _ in range(RETRIES):
             generation, old = await self._now(await self._own(memory, user=user, organization=organization))
+            if before not in (None, old.text):
+                msg = "changed in the database too. Edit it and push again."
+                raise Conflict(msg)
             now = self._services.clock.now()
             name = _own_key(text) if old.name == _own_key(old.text) else old.name  # a text may be its own key
             name = name if old.category in KNOWLEDGE else kept_name(old.name, text)

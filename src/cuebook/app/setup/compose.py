@@ -69,8 +69,8 @@ def services_of(services: Services, tenant: str) -> Services:
     store = cast("Store", Within(services.store, tenant))
     queue = services.queue if tenant == DEFAULT_TENANT else ConversationQueue(services.config.server.line)
     ports: dict[str, Any] = {"store": store, "prompts": store.prompts, "audit": store.audit, "queue": queue}
-    if tenant != DEFAULT_TENANT:  # only the default tenant has prompt files
-        ports["restore_file"] = nothing_restored
+    if tenant != DEFAULT_TENANT:  # only the default tenant has prompt and memory files
+        ports |= {"restore_file": nothing_restored, "memory_folder": None}
     settings = structs.replace(services.settings, audit_mirror=None, key_file=None)
     return structs.replace(services, **ports, settings=settings, caches=services.caches.for_tenant())
 

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Struct, field
@@ -284,6 +284,22 @@ async def nothing_logged(_: Collection[str]) -> bool:
     return True
 
 
+class WatchedFolder(Protocol):
+    """The folder whose files show the memories of the project."""
+
+    async def is_due(self, *, hurry: bool = False) -> bool:
+        """Return whether files or memories may have changed. With `hurry`, also files that may be half written."""
+
+    async def sync(self, *, hurry: bool = False) -> bool:
+        """Push and pull what changed. Return whether anything did."""
+
+    async def erase(self) -> bool:
+        """Remove erased memories from the files. Return False while any may be left."""
+
+    def remains(self) -> str:
+        """Return where copies of the files may be, "" for nowhere."""
+
+
 async def no_logs(*_: Any) -> dict[str, bytes]:
     """Return nothing: there are no prompt logs."""
     return {}
@@ -325,6 +341,7 @@ class Services(Struct, kw_only=True):
     # by erased kinds; returns False while data remains
     erase_logs: Callable[[Collection[str]], Awaitable[bool]] = nothing_logged
     read_logs: Callable[[str, int], Awaitable[dict[str, bytes]]] = no_logs  # by a conversation's id and number
+    memory_folder: WatchedFolder | None = None
     other_tenant: Callable[[str], "Services"] | None = None  # returns the services of a tenant by name
 
     def of(self, tenant: str) -> "Services":

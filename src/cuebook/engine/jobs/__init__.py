@@ -4,7 +4,7 @@ from typing import Any
 
 from cuebook.engine.jobs.audit_mirror import AUDIT_MIRROR
 from cuebook.engine.jobs.compaction import COMPACTION, CORRECTION
-from cuebook.engine.jobs.delivery import DELIVERY, SINK
+from cuebook.engine.jobs.delivery import DELIVERY, MEMORY_FILES, SINK
 from cuebook.engine.jobs.embedding import EMBEDDING, TASK_EXAMPLES
 from cuebook.engine.jobs.erasure import FORGET, RETENTION
 from cuebook.engine.jobs.job import Job
@@ -26,6 +26,7 @@ JOBS: tuple[Job[Any], ...] = (
     RETENTION,
     FORGET,
     AUDIT_MIRROR,
+    MEMORY_FILES,
     EMBEDDING,
     TASK_EXAMPLES,
 )

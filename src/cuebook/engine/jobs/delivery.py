@@ -227,3 +227,19 @@ async def _finished(services: Services, scope: Scope, conversation: str, version
 
 
 SINK = Job(name="sink", due=_queued, run=_send)
+
+
+# ---- the watched folder ----------------------------------------------------------------------------------------------
+
+
+async def _folder_due(services: Services, query: DueQuery) -> list[DueWork[bool]]:
+    folder = services.memory_folder
+    is_due = folder is not None and await folder.is_due(hurry=query.hurry)
+    return [DueWork("", "the memory folder", query.hurry)] if is_due else []
+
+
+async def _sync_folder(services: Services, _: Scope, hurry: bool) -> bool:  # noqa: FBT001  # the work of a job
+    return services.memory_folder is not None and await services.memory_folder.sync(hurry=hurry)
+
+
+MEMORY_FILES = Job(name="files", due=_folder_due, run=_sync_folder, is_local=True)

@@ -152,7 +152,7 @@ async def finish(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
 
 
 async def _removed(services: Services, receipts: Sequence[Receipt], *, large: bool = False) -> bool:
-    """Remove erased data from the audit mirror, the prompt logs and the database. Return False if not possible yet."""
+    """Remove erased data from all files and the database. Return False if that is not possible yet."""
     if any(receipt.counts.get(_AUDIT) for receipt in receipts):
         try:
             if not await erase_mirror(services):
@@ -161,6 +161,8 @@ async def _removed(services: Services, receipts: Sequence[Receipt], *, large: bo
             log.warning("%s Pending receipts: %s", error, ", ".join(each.id for each in receipts))
             return False
     services.failpoint("forget.mirror")
+    if services.memory_folder is not None and not await services.memory_folder.erase():
+        return False
     kinds = {receipt.kind for receipt in receipts if any(receipt.counts.values())}
     if kinds and not await services.erase_logs(kinds):
         return False
@@ -187,6 +189,7 @@ async def _copies(services: Services, scope: Scope) -> str:
         await services.store.database.remains(),
         *(f"the sink {name}" for name in services.sinks),
         f"the exports and backups of audit records {shown}{more}" if exports else "",
+        await asyncio.to_thread(services.memory_folder.remains) if services.memory_folder is not None else "",
     ]
     return ", ".join(filter(None, copies))
 
