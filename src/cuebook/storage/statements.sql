@@ -139,8 +139,7 @@ SELECT seq, digest FROM post WHERE tenant = :tenant AND conversation = :no AND i
 
 -- name: post_digests
 -- Select the digests of posts by their ids.
-SELECT p.id, p.digest FROM json_each(:ids) j CROSS JOIN post p
-WHERE p.tenant = :tenant AND p.conversation = :no AND p.id = j.value;
+SELECT id, digest FROM post WHERE tenant = :tenant AND conversation = :no AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: post_insert
 -- Insert a post.
