@@ -120,6 +120,20 @@ async def test_an_invalid_file_changes_nothing_and_is_reported_once(
         assert f"{ANN}: valid again." in caplog.text
 
 
+async def test_a_file_that_a_person_creates_is_pushed_if_its_path_is_right(tmp_path: Path) -> None:
+    new = "---\nowner: user zoë\ncategory: domain\n---\n<!-- memory new -->\nLikes umlauts.\n"
+    async with opened(tmp_path) as cue:
+        await cue.settle()
+        for name in ("user/zoë/domain.md", "user/b%6Fb/domain.md", "user/zoë/nonsense.md"):
+            (tmp_path / "memories" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "memories" / name).write_text(new, "utf-8")
+        await cue.settle()
+        assert [(each.user_id, each.text) for each in await cue.memory.list()] == [("zoë", "Likes umlauts.")]
+        assert {(each.state, each.file) for each in await cue.memory.status()} == {
+            ("invalid", "user/b%6Fb/domain.md"), ("new", "user/zoë/nonsense.md")
+        }  # fmt: skip
+
+
 async def test_a_forget_of_a_user_removes_all_files_of_that_user(tmp_path: Path) -> None:
     folder = tmp_path / "memories"
     async with opened(tmp_path) as cue:

@@ -31,6 +31,8 @@ _ESCAPED = re.compile(r"^\\(\\*<!-- memory )", re.MULTILINE)
 #: A memory's entry in the front matter.
 _ENTRY = re.compile(r"^- id: '?([0-9a-f]{16})'?\r?\n(?: .*\r?\n)*", re.MULTILINE)
 _FENCE = "---\n"
+#: Characters that a file system may refuse in a name.
+_UNSAFE = re.compile(r'[\x00-\x1f"%*/:<>?\\|\x7f]')
 #: The lines of a conflict, as git writes them.
 _OURS, _BETWEEN, _THEIRS = "<<<<<<< file", "=======", ">>>>>>> database"
 _CONFLICT = re.compile(rf"{_OURS}\n(.*)\n{_BETWEEN}\n(.*)\n{_THEIRS}", re.DOTALL)
@@ -85,6 +87,14 @@ def file_of(place: Place, category: str) -> str:
     return f"{folder_of(place)}/{_safe(category)}.md"
 
 
+def check_path(name: str) -> None:
+    """Check that a path is the one that its owner and category have. Raises InvalidInput."""
+    expected = file_of(place_of(name), category_of(name))
+    if name != expected:
+        msg = f"{name}: not the path of this owner and category. Rename it to {expected}."
+        raise InvalidInput(msg, where=name)
+
+
 def category_of(name: str) -> str:
     """Return the category of a file."""
     return unquote(PurePosixPath(name).stem)
@@ -98,7 +108,8 @@ def is_memory_file(name: str) -> bool:
 
 def _safe(name: str) -> str:
     """Return a name that every file system accepts."""
-    return quote(name, safe=" @+,=").replace(".", "%2E") if name.startswith(".") else quote(name, safe=" @+,=.")
+    encoded = _UNSAFE.sub(lambda found: quote(found[0], safe=""), name)
+    return encoded.replace(".", "%2E") if encoded.startswith(".") else encoded
 
 
 # ---- comparison -----------------------------------------------------------------------------------------------------

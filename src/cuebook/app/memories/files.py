@@ -19,6 +19,7 @@ from cuebook.app.memories.file_text import (
     FileChange,
     MemoryFile,
     category_of,
+    check_path,
     compare,
     digest_of,
     file_of,
@@ -252,6 +253,7 @@ def _load(root: Path, below: Sequence[str], is_ready: Callable[[Sign], bool]) ->
             continue
         result.signs[name] = sign
         try:
+            check_path(name)
             file = parse(decode(read_bytes(root / name, name), name), name)
         except InvalidInput as error:
             result.invalid.append(_invalid(name, str(error)))

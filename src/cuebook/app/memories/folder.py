@@ -103,8 +103,9 @@ class MemoryFolder:
         if self._generations:
             before = self._generations
             changed = {each for each in {*generations, *before} if generations.get(each) != before.get(each)}
-            changed |= {place_of(name) for name in {*found, *self._signs} if found.get(name) != self._signs.get(name)}
-            places, below = sorted(changed), [f"{folder_of(each)}/" for each in changed]
+            names = {name for name in {*found, *self._signs} if found.get(name) != self._signs.get(name)}
+            places = sorted(changed | set(map(place_of, names)))
+            below = [f"{folder_of(each)}/" for each in places] + sorted(names)
         is_ready = None if hurry else self._is_ready
         result = await sync_files(self._memories, self._services, root, places, below, is_ready=is_ready)
         self._signs = {name: sign for name, sign in self._signs.items() if name in found} | result.signs
