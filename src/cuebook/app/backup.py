@@ -289,7 +289,7 @@ def receipts_in(document: bytes) -> list[Receipt]:
         listed = msgspec.json.decode(document)
         items = listed.get("items") if isinstance(listed, dict) else listed
         return [read_receipt(msgspec.json.encode(each)) for each in ([listed] if items is None else items)]
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         msg = f"receipts: {error}. Pass the output of `cuebook memory receipt list --json`."
         raise InvalidInput(msg, where="receipts") from error
 

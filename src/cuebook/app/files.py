@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from stat import S_ISREG
+from typing import Any
 
 from cuebook.errors import InvalidInput, TooLarge
 
@@ -17,6 +18,10 @@ Sign = tuple[int, int, int]
 ZIP_ERRORS = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, OSError, ValueError,
 )  # fmt: skip
+
+
+#: Levels of nesting in YAML. PyYAML's time grows with their square.
+YAML_DEPTH = 64
 
 
 def sign_of(file: Path | os.DirEntry[str]) -> Sign | None:
@@ -63,6 +68,32 @@ def decode(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         msg = f"{name}: line {line}: not UTF-8 (byte 0x{data[error.start]:02x}). Save the file as UTF-8."
+        raise InvalidInput(msg, where=name) from error
+
+
+def load_yaml(text: str, name: str, *, what: str = "YAML", first_line: int = 1) -> Any:
+    """Return a YAML document as plain values. Raises InvalidInput naming file and line, without the text around it.
+
+    Aliases are refused: nine lines of them stand for a billion values. Lines count from `first_line`.
+    """
+    import yaml
+
+    def get_event(loader: Any) -> Any:
+        event = yaml.SafeLoader.get_event(loader)
+        loader.depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or loader.depth > YAML_DEPTH:
+            problem = f"aliases and more than {YAML_DEPTH} levels are not supported"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        return event
+
+    try:
+        return yaml.load(text, type("Loader", (yaml.SafeLoader,), {"get_event": get_event, "depth": 0}))  # noqa: S506
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date such as 2026-02-31
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+        reason = (
+            f"line {mark.line + first_line}: {problem}" if mark and problem else "a character or value is not valid"
+        )
+        msg = f"{name}: invalid {what} ({reason}). Correct it."
         raise InvalidInput(msg, where=name) from error
 
 

@@ -257,7 +257,7 @@ def read_receipt(raw: bytes | str) -> Receipt:
         result: Any = msgspec.json.decode(raw)
         inner = result.get("receipt", result) if isinstance(result, dict) else result
         return msgspec.convert(inner, Receipt)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"Not a receipt: {error}. Pass the JSON that a forget returned."
         raise InvalidInput(msg, where="receipt") from error
 

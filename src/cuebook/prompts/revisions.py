@@ -61,7 +61,7 @@ def read_revision(payload: bytes) -> Revision:
     try:
         form = msgspec.json.decode(payload, type=_Payload)
         version, keys = read_stated(form.file, path="revision.md")
-    except (msgspec.DecodeError, InvalidInput) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidInput) as error:
         msg = f"Cannot read a synced version: {error}."
         raise SyncRefused(msg, reason="path" if "not a valid id" in str(error) else "invalid") from error
     if "name" not in keys or version.branch != MAIN or not version.sync:

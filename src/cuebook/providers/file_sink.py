@@ -70,6 +70,6 @@ def _row(line: bytes) -> dict[str, object] | None:
         return None
     try:
         result = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return result if isinstance(result, dict) else None

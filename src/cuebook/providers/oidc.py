@@ -178,7 +178,7 @@ class OidcClient:
             raise _invalid("the provider refused the code")
         try:
             return msgspec.json.decode(bytes(body[:_MOST]), type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             msg = f"The OpenID Connect provider sent an unexpected answer from {url} (status {answer.status_code})."
             raise UpstreamError(msg, status=502) from error
 

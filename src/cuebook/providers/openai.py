@@ -388,7 +388,7 @@ class OpenAIEmbedder:
         """Parse the requested number of vectors, all of one dimension. Raises UpstreamError for anything else."""
         try:
             rows = {row.index: row.embedding for row in msgspec.json.decode(raw, type=_EmbeddingAnswer).data}
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             msg = f"The embedder's server sent no embeddings: {raw[:200].decode('utf-8', 'replace')!r}"
             raise UpstreamError(msg, retryable=True) from error
         sizes = {len(row) for row in rows.values()}

@@ -33,6 +33,7 @@ def read_object(text: str, *, keys: Collection[str] = ()) -> dict[str, Any]:
     If it has none of the expected `keys`, the only object inside it is the answer: `{"result": {…}}`. Lone surrogates
     become U+FFFD. Raises InvalidInput.
     """
+    text = mended(text)
     value = _object(without_reasoning(text))
     inner = [each for each in value.values() if isinstance(each, dict)]
     if keys and len(inner) == 1 and value.keys().isdisjoint(keys):

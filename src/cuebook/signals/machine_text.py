@@ -93,7 +93,7 @@ def failed(text: str, parts: tuple[Part, ...] = ()) -> bool:
     if text.lstrip()[:1] == "{" and len(text) <= _WHOLE:
         try:
             value = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return False
         return _says_so(value)
     return _BEGINS.match(text[:_FRONT]) is not None or _EXITED.search(text[-_END:]) is not None

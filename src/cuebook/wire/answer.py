@@ -192,7 +192,7 @@ def dicts(value: object) -> list[dict[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str | bytes) -> Any:
     """Parse JSON, or return None if it is invalid."""
     try:
         return msgspec.json.decode(text)

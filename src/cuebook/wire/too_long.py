@@ -43,7 +43,7 @@ def _wordings() -> Mapping[str, Sequence[re.Pattern[str]]]:
     """Load the wordings of the providers; `<n>` is a number."""
     lists = tomllib.loads(files(__package__).joinpath("too_long.toml").read_text("utf-8"))
     return {
-        name: [re.compile(each.replace("<n>", r"(\d[\d,_]*)"), re.IGNORECASE) for each in wordings]
+        name: [re.compile(each.replace("<n>", r"(\d[\d,_]{0,20})"), re.IGNORECASE) for each in wordings]
         for name, wordings in lists.items()
     }
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
 
-from cuebook.app.files import Sign
+from cuebook.app.files import Sign, load_yaml
 from cuebook.errors import InvalidInput
 from cuebook.memory.scopes import PROJECT, persona_place
 from cuebook.records.memory import Place
@@ -181,18 +181,16 @@ def _with_both(ours: str, theirs: str) -> str:
 
 def parse(content: str, name: str) -> MemoryFile:
     """Parse a file. Raises InvalidInput naming it."""
-    import yaml
-
     text = content.replace("\r\n", "\n")
     head, fence, body = text.removeprefix(_FENCE).partition(f"\n{_FENCE}")
     if not text.startswith(_FENCE) or not fence:
         msg = f"{name}: no front matter. Restore its beginning, between two lines ---."
         raise InvalidInput(msg, where=name)
     try:
-        about: Any = yaml.safe_load(head)
+        about: Any = load_yaml(head, name, what="front matter", first_line=2)
         pulled = {str(each["id"]): str(each["digest"]) for each in about.get("memories") or ()}
         owner, category = str(about["owner"]), str(about["category"])
-    except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         msg = f"{name}: invalid front matter ({_reason(error)}). Restore it."
         raise InvalidInput(msg, where=name) from error
     _, *pieces = _MARK.split(body)
@@ -206,10 +204,7 @@ def parse(content: str, name: str) -> MemoryFile:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason of an error without the text around it: logs contain no memories."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is not None:
-        return f"line {mark.line + 2}: {getattr(error, 'problem', '')}"
+    """Return the reason of an error without values: logs contain no memories."""
     return f"{error} is missing" if isinstance(error, KeyError) else type(error).__name__
 
 

@@ -313,7 +313,7 @@ def checkpoints_of(document: bytes | str) -> Sequence[Checkpoint]:
         result = msgspec.json.decode(document)
         listed = result.get("items") if isinstance(result, dict) else result
         return msgspec.convert(listed, list[Checkpoint])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"checkpoints: {error}. Pass the output of `cuebook audit checkpoints --json`."
         raise InvalidInput(msg, where="checkpoints") from error
 

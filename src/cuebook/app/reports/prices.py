@@ -95,7 +95,7 @@ def load_prices(config: Config) -> Prices:
     except OSError as error:
         msg = f"{str(file)!r} cannot be read ({error.strerror}). Check its permissions."
         raise InvalidInput(msg, where=FILE) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         msg = f'{FILE}: {error}. Write {{"prices": {{"my-model*": {{"input": 1, "cachedInput": 0.1, "output": 4}}}}}}'
         raise InvalidInput(msg, where=FILE) from None
     return Prices(table.prices, shipped, priced)

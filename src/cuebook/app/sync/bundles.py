@@ -248,7 +248,7 @@ def _contents(published: Published) -> tuple[list[Any], _Files]:
     try:
         rows = [{"branch": MAIN} | json.loads(each) for each in payloads]
         files = msgspec.json.decode(published.files[_FILES], type=_Files)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         msg = f"Not a bundle of prompts ({error}). Create one with `cuebook prompt bundle FILE`."
         raise SyncRefused(msg, reason="invalid") from error
     for each in rows:

@@ -12,13 +12,13 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 import httpx2
-import msgspec
 from msgspec import Struct
 
 from cuebook.app.files import ZIP_ERRORS, read_bytes
 from cuebook.app.sync.repository import MAX_TARGET, MAX_TOTAL
 from cuebook.errors import BackendError, Denied, InvalidInput, SyncRefused, TooLarge, Unproven
 from cuebook.prompts.names import check_project
+from cuebook.wire.answer import as_dict, read_json
 
 #: The port of `klp://`, and the path of its spaces.
 PORT: Final = 8760
@@ -56,7 +56,7 @@ class Location(Struct, frozen=True, kw_only=True):
             except OSError as error:
                 raise _unreadable(self.address, error) from error
         else:
-            names = msgspec.json.decode(self._get(f"{self.url}/")).get("projects")
+            names = as_dict(read_json(self._get(f"{self.url}/"))).get("projects")
         if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
             msg = f"{self.address} is not a Cuebook server. Check the address."
             raise InvalidInput(msg, where="location")
@@ -121,10 +121,7 @@ class Location(Struct, frozen=True, kw_only=True):
         """Raise the error of a server's answer."""
         if response.is_success:
             return
-        detail = ""
-        with suppress(ValueError, AttributeError):
-            detail = str(msgspec.json.decode(data).get("detail") or "")
-        detail = detail or f"HTTP status {response.status_code}"
+        detail = str(as_dict(read_json(data)).get("detail") or "") or f"HTTP status {response.status_code}"
         if response.status_code == 401:
             what = "rejected the API key. Check" if self.key else "requires an API key. Set"
             msg = f"{self.address} {what} the environment variable that sync.api_key_env names."
@@ -146,8 +143,12 @@ def _unreadable(address: str, error: Exception) -> BackendError:
 
 def read_location(address: str, environment: Mapping[str, str] | None = None, key_env: str = "") -> Location:
     """Parse an address. `key_env` names the variable with the API key. Raises InvalidInput."""
-    parts = urlsplit(address)
     where = "location"
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:  # brackets around something that is no address
+        msg = f"Unknown address {address!r} ({error}). Use klp://HOST[:PORT]/SPACE."
+        raise InvalidInput(msg, where=where) from None
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
             msg = f"{address!r} is not a folder. Write it like file:///media/stick/prompts."

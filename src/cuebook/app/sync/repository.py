@@ -151,7 +151,7 @@ def unseal(data: bytes, keys: Any, *, project: str, name: str) -> list[bytes]:
         for envelope in envelopes:
             envelope.payload_type = PAYLOAD_TYPE  # it is signed too, so another type fails
             envelope.verify(list(keys), 1)
-    except (Error, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (Error, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise refusal(project, f"has a bad signature of a version in {name!r}", "bad-signature") from error
     return [each.payload for each in envelopes]
 

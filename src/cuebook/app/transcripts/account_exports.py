@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cuebook.app.transcripts.history import ImportNotes, TranscriptBuilder, answer_of, text_of
 from cuebook.app.transcripts.transcript import FilePlace, Transcript
 from cuebook.errors import InvalidInput
-from cuebook.wire.answer import as_dict
+from cuebook.wire.answer import as_dict, dicts
 
 # ---- ChatGPT --------------------------------------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ def _at_head(transcript: Transcript, head: str | None) -> Transcript:
 
 def _in_order(nodes: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the nodes of a tree, parents first and each branch in one piece."""
-    roots = [name for name, node in nodes.items() if isinstance(node, Mapping) and node.get("parent") not in nodes]
+    roots = [name for name, node in nodes.items() if isinstance(node, Mapping) and str(node.get("parent")) not in nodes]
     rest, seen = list(reversed(roots)), set[str]()
     while rest:
         name = rest.pop()
@@ -127,15 +127,15 @@ def read_claude_ai(
 
 
 def _claude_ai_chat(message: Mapping[str, Any]) -> dict[str, Any] | None:
-    blocks = [each for each in message.get("content") or () if isinstance(each, Mapping)]
+    blocks = dicts(message.get("content"))
     texts = [str(each.get("text") or "") for each in blocks if each.get("type") == "text"]
     texts = [each for each in texts or [str(message.get("text") or "")] if each]
     texts += [
         f"[{each.get('file_name') or 'attachment'}]\n{each['extracted_content']}"
-        for each in message.get("attachments") or ()
-        if isinstance(each, Mapping) and each.get("extracted_content")
+        for each in dicts(message.get("attachments"))
+        if each.get("extracted_content")
     ]
-    texts += [f"[file] {each.get('file_name')}" for each in message.get("files") or () if isinstance(each, Mapping)]
+    texts += [f"[file] {each.get('file_name')}" for each in dicts(message.get("files"))]
     if message.get("sender") == "human":
         return {"role": "user", "content": "\n\n".join(texts)} if texts else None
     thoughts = "\n".join(str(each.get("thinking") or "") for each in blocks if each.get("type") == "thinking")

@@ -14,6 +14,7 @@ from cuebook.app.transcripts.agent_logs import add_items, item_kind, read_hermes
 from cuebook.app.transcripts.history import ImportNotes, Kind, Record, TranscriptBuilder, answer_of, call_of, joined
 from cuebook.app.transcripts.transcript import FilePlace, Transcript
 from cuebook.errors import InvalidInput
+from cuebook.wire.answer import as_dict, dicts
 
 MAGIC = b"SQLite format 3\x00"
 #: Tables that identify a program's database.
@@ -73,7 +74,7 @@ def _json(text: object) -> dict[str, Any]:
     """Return a stored JSON object, an empty one for anything else."""
     try:
         value = msgspec.json.decode(text) if isinstance(text, str | bytes) else {}
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -117,13 +118,13 @@ def _langgraph(database: sqlite3.Connection, place: FilePlace, notes: ImportNote
             try:
                 checkpoint = _unpacked(row["type"], row["checkpoint"])
                 when = here.time(checkpoint.get("ts"))
-            except (InvalidInput, ValueError, AttributeError) as error:
+            except (InvalidInput, ValueError, TypeError, AttributeError, RecursionError) as error:
                 notes.skipped.append(f"{place.file}: checkpoint {row['checkpoint_id']}: cannot be decoded ({error})")
                 continue
             user = user or _json(row["metadata"]).get("user_id")
-            _add_messages(messages, (checkpoint.get("channel_values") or {}).get(_CHANNEL), here, when)
+            _add_messages(messages, as_dict(checkpoint.get("channel_values")).get(_CHANNEL), here, when)
         if not messages:
-            _add_writes(database, thread, messages, place)
+            _add_writes(database, thread, messages, place, notes)
         if not messages:
             notes.left_out["LangGraph threads without messages"] += 1
         builder = TranscriptBuilder(notes)
@@ -132,14 +133,21 @@ def _langgraph(database: sqlite3.Connection, place: FilePlace, notes: ImportNote
         yield from builder.transcript(thread, "LangGraph", user=user if isinstance(user, str) else None)
 
 
-def _add_writes(database: sqlite3.Connection, thread: str, messages: dict[str, Record], place: FilePlace) -> None:
+def _add_writes(
+    database: sqlite3.Connection, thread: str, messages: dict[str, Record], place: FilePlace, notes: ImportNotes
+) -> None:
     """Add the messages of a channel that stores only changes."""
     statement = (
         "SELECT checkpoint_id, type, value FROM writes WHERE thread_id = ? AND checkpoint_ns = '' AND channel = ?"
         " ORDER BY checkpoint_id, task_id, idx"
     )
     for row in _rows(database, statement, thread, _CHANNEL):
-        with_ids = [each for each in _listed(_unpacked(row["type"], row["value"])) if each.get("id")]
+        try:
+            written = _unpacked(row["type"], row["value"])
+        except (ValueError, TypeError, RecursionError) as error:
+            notes.skipped.append(f"{place.file}: write of {row['checkpoint_id']}: cannot be decoded ({error})")
+            continue
+        with_ids = [each for each in _listed(written) if each.get("id")]
         _add_messages(messages, with_ids, place.at(f"thread {thread}"), None)
 
 
@@ -170,7 +178,7 @@ def _langchain_chat(message: Mapping[str, Any], role: str) -> dict[str, Any]:
     if role == "assistant":
         calls = [
             call_of(each.get("id"), each.get("name"), each.get("args") or {})
-            for each in message.get("tool_calls") or ()
+            for each in dicts(message.get("tool_calls"))
         ]
         chat = answer_of("", "", calls or None)
         return chat | ({"content": content} if content else {})
@@ -194,8 +202,9 @@ def _extension(code: int, data: memoryview) -> Any:
 
 def _constructed(value: dict[str, Any]) -> Any:
     """Return the values of an object in LangChain's JSON, with its class as type."""
+    name = value.get("id")
     if value.get("lc") and isinstance(value.get("kwargs"), dict):
-        return {"type": value["id"][-1] if value.get("id") else "", **value["kwargs"]}
+        return {"type": str(name[-1]) if isinstance(name, list) and name else "", **value["kwargs"]}
     return value
 
 

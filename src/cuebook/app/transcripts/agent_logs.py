@@ -19,7 +19,7 @@ from cuebook.app.transcripts.history import (
 )
 from cuebook.app.transcripts.transcript import FilePlace, Transcript
 from cuebook.errors import InvalidInput
-from cuebook.wire.answer import as_dict
+from cuebook.wire.answer import as_dict, dicts, read_json
 from cuebook.wire.anthropic_messages import convert_messages
 from cuebook.wire.responses_items import convert_items
 
@@ -43,17 +43,22 @@ def read_claude_code(rows: Rows, stem: str, notes: ImportNotes) -> list[Transcri
     names = [str(row["sessionId"]) for _, row in rows if row.get("sessionId")]
     records = []
     for place, row in rows:
-        line, parent = row.get("uuid"), row.get("parentUuid") or row.get("logicalParentUuid")
+        line = row.get("uuid")
         record = _claude_record(place, row, notes) if isinstance(line, str) else None
         if record is not None:
             records.append(record)
         elif isinstance(line, str):
-            posts[line] = parent if isinstance(parent, str) else ""
+            posts[line] = _parent_of(row) or ""
         else:
             notes.left_out[f"{row.get('type') or 'unknown'} lines"] += 1
     for group in joined(records, notes):
         _add_claude(builder, group, posts)
     return builder.transcript(stem if stem in names or not names else names[0], _CLAUDE_CODE)
+
+
+def _parent_of(row: Mapping[str, Any]) -> str | None:
+    parent = row.get("parentUuid") or row.get("logicalParentUuid")
+    return parent if isinstance(parent, str) else None
 
 
 def _claude_record(place: FilePlace, row: Mapping[str, Any], notes: ImportNotes) -> Record | None:
@@ -76,10 +81,10 @@ def _claude_record(place: FilePlace, row: Mapping[str, Any], notes: ImportNotes)
         return None
     content = fields.get("content")
     blocks = [content] if isinstance(content, str) else content if isinstance(content, list) else []
-    kinds = {block.get("type") if isinstance(block, Mapping) else "text" for block in blocks}
+    kinds = {str(block.get("type")) if isinstance(block, Mapping) else "text" for block in blocks}
     return Record(
         kind=_claude_kind(str(kind), kinds), id=str(row["uuid"]), value=content, place=place, when=when,
-        parent=row.get("parentUuid") or row.get("logicalParentUuid"), answer=str(fields.get("id") or ""),
+        parent=_parent_of(row), answer=str(fields.get("id") or ""),
     )  # fmt: skip
 
 
@@ -112,12 +117,14 @@ def _add_claude(builder: TranscriptBuilder, group: list[Record], posts: dict[str
 
 def _post_of(line: str | None, posts: Mapping[str, str | None], last: str | None) -> str | None:
     """Return the post of a line, or of the nearest line before it; the newest post for an unknown line."""
-    while line:
+    passed = set[str]()
+    while line and line not in passed:  # lines can name each other
         if line not in posts:
             return last
         before = posts[line]
         if before and before.startswith("="):
             return before[1:]
+        passed.add(line)
         line = before
     return None
 
@@ -141,7 +148,7 @@ def is_codex(rows: Rows) -> bool:
 
 def read_codex(rows: Rows, stem: str, notes: ImportNotes) -> list[Transcript]:
     """Return a session. Its instructions, events and summaries are left out and counted."""
-    about: Mapping[str, Any] = next((row["payload"] for _, row in rows if row.get("type") == "session_meta"), {})
+    about = next((as_dict(row.get("payload")) for _, row in rows if row.get("type") == "session_meta"), {})
     if isinstance(about.get("source"), Mapping) and "subagent" in about["source"]:
         notes.left_out["sessions of subagents"] += 1
         return []
@@ -170,11 +177,7 @@ def _is_by_codex(item: Mapping[str, Any]) -> bool:
     if item.get("type") == "ghost_snapshot" or item.get("role") in ("developer", "system"):
         return True
     content = item.get("content")
-    texts = (
-        [str(part.get("text", "")) for part in content or () if isinstance(part, Mapping)]
-        if item.get("role") == "user"
-        else []
-    )
+    texts = [str(part.get("text", "")) for part in dicts(content)] if item.get("role") == "user" else []
     return bool(texts) and all(text.lstrip().startswith(_BY_CODEX) for text in texts)
 
 
@@ -213,7 +216,9 @@ _MILLISECONDS = 1_000
 
 def is_opencode(document: object) -> bool:
     """Return whether a document is an export of OpenCode: `opencode export SESSION`."""
-    return isinstance(document, Mapping) and isinstance(document.get("info"), Mapping) and "messages" in document
+    if not isinstance(document, Mapping):
+        return False
+    return isinstance(document.get("info"), Mapping) and isinstance(document.get("messages"), list)
 
 
 def read_opencode(
@@ -333,12 +338,12 @@ def read_hermes(session: Mapping[str, Any], place: FilePlace, stem: str, notes: 
 def _hermes_chat(row: Mapping[str, Any]) -> dict[str, Any]:
     content = row.get("content")
     if isinstance(content, str) and content.startswith(_JSON_CONTENT):
-        content = msgspec.json.decode(content.removeprefix(_JSON_CONTENT))
+        content = read_json(content.removeprefix(_JSON_CONTENT))
     if row["role"] == "tool":
         return {"role": "tool", "tool_call_id": str(row.get("tool_call_id") or ""), "content": content or ""}
     if row["role"] == "user":
         return {"role": "user", "content": content or ""}
     calls = row.get("tool_calls")
-    calls = msgspec.json.decode(calls) if isinstance(calls, str) and calls else calls
+    calls = read_json(calls) if isinstance(calls, str) and calls else calls
     chat = answer_of("", str(row.get("reasoning_content") or row.get("reasoning") or ""), calls or None)
     return chat | ({"content": content} if content else {})

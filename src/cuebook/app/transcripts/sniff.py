@@ -7,13 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cuebook.app.files import decode, read_bytes
+from cuebook.app.files import decode, load_yaml, read_bytes
 from cuebook.app.transcripts.posts import id_of, post_of, read_messages, read_posts
 from cuebook.app.transcripts.transcript import FilePlace, Transcript, kind_of
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import InvalidInput
 from cuebook.memory.evidence import Question
+from cuebook.records.expression import nests_deeper
 from cuebook.records.portable import conversation_from_dict
+from cuebook.wire.event_stream import DEPTH
 
 # ---- LoCoMo and REALTALK --------------------------------------------------------------------------------------------
 
@@ -94,7 +96,8 @@ def _questions(
         named = here.at("evidence").sequence(fields.get("evidence") or [])
         ids = (f"D{int(a)}:{int(b)}" for text in named for a, b in re.findall(r"D:?(\d+):(\d+)", str(text)))
         evidence = tuple(id_ for id_ in dict.fromkeys(ids) if id_ in known)
-        kind = dict(enumerate(kinds, 1)).get(fields.get("category", 1))
+        category = fields.get("category", 1)
+        kind = dict(enumerate(kinds, 1)).get(category) if isinstance(category, int) else None
         if evidence and kind:
             text = here.at("question").text(fields.get("question"))
             questions.append(Question(text=text, evidence=evidence, answer=str(fields.get("answer", "")), kind=kind))
@@ -144,7 +147,7 @@ def parse_document(
     if not text.strip():
         place.refuse("empty")
     if place.file.lower().endswith(_YAML):
-        return _yaml(text, place), []
+        return load_yaml(text, place.file), []
     try:
         return _json(text), []
     except (ValueError, RecursionError) as error:
@@ -157,6 +160,9 @@ def parse_document(
 
 
 def _json(text: str) -> Any:
+    if nests_deeper(text.encode("utf-8", "surrogatepass"), DEPTH):
+        msg = f"nested deeper than {DEPTH} levels"
+        raise ValueError(msg)
     return json.loads(text, parse_constant=_no_number)
 
 
@@ -196,15 +202,6 @@ def _line(line: str, place: FilePlace) -> Any:
         return _json(line)
     except (ValueError, RecursionError) as error:
         place.refuse(f"invalid JSON ({error})")
-
-
-def _yaml(text: str, place: FilePlace) -> Any:
-    import yaml
-
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        place.refuse(f"invalid YAML ({' '.join(str(error).split())})")
 
 
 # ---- the form -------------------------------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ async def _upstream_models(cue: Cuebook, headers: Mapping[str, str], *, known: S
         body = b"".join(piece for piece in answer if isinstance(piece, bytes))
         results = msgspec.json.decode(body, type=_Models).data
         return [each for each in results if each.get("id", "") not in known]
-    except (CuebookError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError):
+    except (CuebookError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
 
 
