@@ -134,7 +134,8 @@ async def test_tool_errors_explain_the_remedy(project: Path) -> None:
             ("remember", {"text": "x", "category": "nonsense"}, "Available: domain"),
             ("forget", {}, "pass either ids"),
             ("forget", {"ids": ["0123456789abcdef"]}, "Unknown memory '0123456789abcdef'"),
-            ("why", {"conversation": "nowhere"}, "nowhere"),
+            ("correct", {"memory": "m", "text": "x"}, "Unknown memory 'm'. The results of recall have the IDs."),
+            ("why", {"conversation": "a. `b`"}, "Unknown conversation 'a. `b`'. The results of recall have the IDs."),
             ("history", {"conversation": "nowhere"}, "nowhere"),
         ]:
             answer = await client.call_tool(name, arguments)

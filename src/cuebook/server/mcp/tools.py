@@ -1,6 +1,7 @@
 """Define the MCP tools: remember, recall, forget, why and history, and those derived from operations."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final, TypeVar, get_args, get_type_hints
 
@@ -55,6 +56,8 @@ MESSAGE: Final = 4_000
 
 #: A tool's result as text and as data.
 Answer = tuple[str, R]
+#: The sentence of an error that names a command, which an MCP client cannot run.
+_COMMAND: Final = re.compile(r"(?<=\. )[A-Z][^`.]*`cuebook (?:memory|conversation) list`[^`.]*\.$")
 _READS: Final = {"readOnlyHint": True}
 _WRITES: Final = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False}
 
@@ -323,7 +326,8 @@ async def call_tool(asker: Asker, name: str, arguments: Wire | None, tell: Tell)
         text, data = await at_work(tool.run(asker, **values), tell, tool.long or tool.title)
     except CuebookError as error:
         hint = "" if not isinstance(error, Denied) else " Nothing was changed."
-        return {"content": [{"type": "text", "text": f"{error}{hint}"}], "isError": True}
+        text = _COMMAND.sub("The results of recall have the IDs.", str(error))
+        return {"content": [{"type": "text", "text": f"{text}{hint}"}], "isError": True}
     return {"content": [{"type": "text", "text": text}], "structuredContent": to_wire(data), "isError": False}
 
 
