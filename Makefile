@@ -2,7 +2,7 @@
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check bench chaos clients integrations docs house snapshot clean
+.PHONY: help setup demo test test-all check bench chaos clients integrations versions docs house snapshot clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ clients: setup  ## run real client programs directly and through Cuebook; ARGS=-
 
 integrations: setup  ## test the adapters, each with its framework in an environment of its own
 	@scripts/integrations $(ARGS)
+
+versions: setup  ## run the unit, storage and engine tests with other versions of Python; ARGS=3.13 for one
+	@scripts/versions $(ARGS)
 
 snapshot: setup  ## compare public surfaces with the saved snapshot; ARGS=--save accepts changes, ARGS=--prose lists sentences
 	@scripts/snapshot $(ARGS)

@@ -223,7 +223,7 @@ def _lock(descriptor: int) -> bool:
 def names_in(root: Path, below: Sequence[str] = ("",)) -> list[str]:
     """Return the paths of the memory files below some folders, "" for all. Raises OSError."""
     found = [
-        (Path(folder) / name).relative_to(root).as_posix()
+        f"{kind}{folder.removeprefix(str(root / kind)).replace(os.sep, '/')}/{name}"
         for kind in DEPTHS
         for folder, _, names in os.walk(root / kind)
         for name in names
