@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -126,6 +127,12 @@ def _shared() -> list[inspect.Parameter]:
     ]
 
 
+@cache
+def parser_of(app: typer.Typer) -> Any:
+    """Return the parser of an application, built once per process."""
+    return typer.main.get_command(app)
+
+
 class PlainCommand(TyperCommand):
     """A command whose help omits the Python types of arguments, such as `<list[str]>`."""
 
@@ -161,7 +168,7 @@ class LazyGroup(TyperGroup):
             app = importlib.import_module(name).app
         else:
             app = importlib.import_module("cuebook.cli.operations").group_of(cmd_name, line)
-        group: Any = typer.main.get_command(app)
+        group: Any = parser_of(app)
         loaded = getattr(group, "commands", {}).get(cmd_name, group)  # a module may have several commands
         loaded.name = cmd_name
         return loaded

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from cuebook.cli.group import DAYS, ConfigFile, Folder, LazyGroup, examples_of, new_app
+from cuebook.cli.group import DAYS, ConfigFile, Folder, LazyGroup, examples_of, new_app, parser_of
 from cuebook.cli.output import screen
 from cuebook.errors import CuebookError
 
@@ -146,7 +146,7 @@ def main(commands: typer.Typer | None = None, name: str = "cuebook") -> int:
 def run(arguments: list[str], commands: typer.Typer | None = None, name: str = "cuebook") -> int:
     """Run one command. Raises BrokenPipeError and KeyboardInterrupt."""
     try:
-        group = typer.main.get_command(commands or app)
+        group = parser_of(commands or app)
         with group.make_context(name, arguments, help_option_names=_HELP) as ctx:
             group.invoke(ctx)
         sys.stdout.flush()

@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
@@ -41,6 +41,7 @@ def add_operations(
             _add(app, each, name, (renders or {}).get(name), tenant=tenant)
 
 
+@cache
 def group_of(name: str, line: str) -> typer.Typer:
     """Return a command group that has only derived commands; `line` is its help."""
     examples = [
