@@ -4,7 +4,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,34 @@ def run_console(example: Example) -> str | None:
             check=False,
         )
     return f"{script}\nexited {done.returncode}\n{done.stdout}{done.stderr}" if done.returncode else None
+
+
+class Part:
+    """Collects one of several equal parts of the test files. README.md is in each: pytest needs what it names."""
+
+    def __init__(self, number: int, count: int) -> None:
+        self._remainder = number % count
+        self._count = count
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(
+        self, file_path: Path, parent: pytest.Collector
+    ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+        collectors = yield
+        name = file_path.relative_to(parent.config.rootpath).as_posix()
+        mine = zlib.crc32(name.encode()) % self._count == self._remainder or parent.session.isinitpath(file_path)
+        return collectors if mine else []
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that scripts/test uses to run parts at the same time."""
+    parser.addoption("--part", metavar="N/COUNT", help="Run the N-th of COUNT parts of the test files.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect one part of the files if `--part` names it."""
+    if part := config.getoption("--part"):
+        config.pluginmanager.register(Part(*map(int, part.split("/"))))
 
 
 @pytest.hookimpl(wrapper=True)
