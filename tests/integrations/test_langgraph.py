@@ -174,6 +174,11 @@ def test_the_store_answers_as_the_in_memory_store(ops: list[Any]) -> None:
             assert plain(store.batch([op])[0]) == plain(reference.batch([op])[0])
 
 
+def test_an_index_in_place_of_an_embedder_is_refused() -> None:
+    with pytest.raises(CuebookError, match=r"embedder: not an embedding model: an object\. .* `embed` of LangGraph's"):
+        CuebookStore(embedder={"dims": 11, "embed": embed})
+
+
 def test_a_batch_reads_first_and_its_last_write_counts() -> None:
     with CuebookStore() as store:
         ops = [PutOp(("a",), "k", {"n": 1}), GetOp(("a",), "k"), SearchOp(("a",)), PutOp(("a",), "k", {"n": 2})]

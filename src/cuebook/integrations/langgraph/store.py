@@ -6,6 +6,7 @@ from math import hypot
 from operator import ge, gt, le, lt, mul
 from typing import Any, Final
 
+from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -24,9 +25,10 @@ from langgraph.store.base import (
 )
 
 from cuebook.app.cuebook import Cuebook
-from cuebook.errors import NotFound
+from cuebook.errors import InvalidInput, NotFound
 from cuebook.integrations.connection import Connection, Where, documents_in
 from cuebook.records.document import Document, DocumentChange
+from cuebook.validate import format_value
 
 #: The place of all items; in it, a place per namespace.
 _ROOT: Final = ("langgraph", "store")
@@ -54,6 +56,10 @@ class CuebookStore(Connection, BaseStore):
         ttl: TTLConfig | None = None,
         user: str | None = None,
     ) -> None:
+        if embedder is not None and not (isinstance(embedder, str | Embeddings) or callable(embedder)):
+            text = "Pass LangChain's Embeddings or a function of texts, such as `embed` of LangGraph's `index`."
+            msg = f"embedder: not an embedding model: {format_value(embedder)}. {text}"
+            raise InvalidInput(msg, where="embedder")
         super().__init__(where)
         self.ttl_config = ttl
         self.embeddings = ensure_embeddings(embedder) if embedder is not None else None
