@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, SupportsIndex, TypeVar
 
 import msgspec
 
@@ -14,13 +14,19 @@ T = TypeVar("T", bound=msgspec.Struct)
 #: Characters of an answer that `repair_json` reads.
 LONGEST: Final = 20_000
 #: Most opening brackets in such an answer (40 records in a list have 41), and most characters of broken JSON that are
-#: repaired. They limit the nesting, and json-repair's time, which grows with the product of both. Measured with 0.64.6
-#: on hostile texts: at most 0.3 s within these limits, 89 s without.
+#: repaired. They limit the nesting.
 MAX_BRACKETS: Final = 48
 MAX_BROKEN: Final = 2_000
-#: The same for the object of a background job, such as a summary with sixty items: at most 6 s, in a thread.
+#: The same for the object of a background job, such as a summary with sixty items.
 MAX_OBJECT_BRACKETS: Final = 200
 MAX_OBJECT: Final = 16_000
+#: How often a repair may read from the text, for each of its characters and at all. Damaged answers of models need 2
+#: per character. Measured with json-repair 0.64.6 on hostile texts of these sizes: at most 0.5 s, 26 s without it.
+MAX_READS: Final = 12
+LEAST_READS: Final = 1_000
+
+#: Characters of a part that count as one read.
+_AT_ONCE: Final = 16
 
 _REASONING: Final = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCE: Final = re.compile(r"```\w*")
@@ -92,10 +98,39 @@ def _repaired(text: str, *, brackets: int, most: int) -> dict[str, Any] | list[A
     import json_repair  # takes 15 ms, and most answers are valid
 
     try:
-        repaired = json_repair.loads(broken, skip_json_loads=True)
-    except ValueError:  # nested too deeply for the remaining stack
+        repaired = json_repair.loads(
+            _MeteredText(broken, [LEAST_READS + MAX_READS * len(broken)]), skip_json_loads=True
+        )
+    except ValueError:  # too much work, or nested too deeply for the remaining stack
         return None
-    return repaired if isinstance(repaired, dict | list) else None
+    return json.loads(json.dumps(repaired)) if isinstance(repaired, dict | list) else None
+
+
+class _MeteredText(str):
+    """A text that counts how often a parser reads from it and from its parts. Raises ValueError beyond a limit."""
+
+    __slots__ = ("_left",)
+    _left: list[int]
+
+    def __new__(cls, text: str, left: list[int]) -> Self:
+        """`left` has the number of reads that are left."""
+        made = super().__new__(cls, text)
+        made._left = left
+        return made
+
+    def __getitem__(self, at: SupportsIndex | slice) -> str:
+        piece = super().__getitem__(at)
+        self._left[0] -= 1 + len(piece) // _AT_ONCE
+        if self._left[0] < 0:
+            msg = "the text takes too long to repair"
+            raise ValueError(msg)
+        return _MeteredText(piece, self._left) if isinstance(at, slice) else piece
+
+    def __add__(self, other: str) -> str:
+        return _MeteredText(str(self) + other, self._left)
+
+    def __radd__(self, other: str) -> str:
+        return _MeteredText(other + str(self), self._left)
 
 
 def _valid(text: str) -> Iterator[Any]:

@@ -1,7 +1,10 @@
 """Tests of JSON in model answers: which defects are repaired, which JSON must be valid, and the cost of a repair."""
 
+import json
 import subprocess
 import sys
+from contextlib import suppress
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
 from cuebook.records.answer import Time, in_words
-from cuebook.records.answers import MAX_BRACKETS, MAX_BROKEN, read_object, repair_json
+from cuebook.records.answers import MAX_BRACKETS, MAX_BROKEN, MAX_OBJECT, MAX_OBJECT_BRACKETS, read_object, repair_json
 
 FENCE = "```"
 
@@ -45,6 +48,44 @@ def test_long_and_nested_texts_are_not_repaired() -> None:
 )
 def test_repairing_never_raises(pieces: list[str]) -> None:
     assert isinstance(repair_json("".join(pieces)), dict | list | None)
+
+
+#: Beginnings and repeated pieces of texts in which json-repair looks ahead again and again.
+HOSTILE = [
+    ("[{", "{a1"), ("[{", '\\"null'), ("[{", "\\u{a"), ("[{", "true,\\"), ("[{", "/*“"), ("[{", "[{a"),
+    ('{"a":', '":"a"b"/*'), ("{", "'“"), ("{", "],{"), ("[", "'“"), ("[", '{"a":["'), ('{"a":["', '-{"a":["'),
+]  # fmt: skip
+
+
+def hostile(begin: str, piece: str, *, brackets: int, length: int) -> str:
+    text = begin * (brackets // sum(map(begin.count, "[{")))
+    flat = piece.translate({ord("["): None, ord("{"): None}) or "a"
+    return (text + flat * length)[:length]
+
+
+@pytest.mark.parametrize(("begin", "piece"), HOSTILE)
+def test_a_repair_ends_after_a_bounded_number_of_reads(begin: str, piece: str) -> None:
+    text = hostile(begin, piece, brackets=MAX_BRACKETS, length=MAX_BROKEN)
+    begun = process_time()
+    assert isinstance(repair_json(text), dict | list | None)
+    assert process_time() - begun < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("begin", "piece"), HOSTILE)
+def test_a_repair_of_an_object_ends_soon(begin: str, piece: str) -> None:
+    text = "{" + hostile(begin, piece, brackets=MAX_OBJECT_BRACKETS - 1, length=MAX_OBJECT - 1)
+    begun = process_time()
+    with suppress(InvalidInput):
+        read_object(text)
+    assert process_time() - begun < 5  # 0.5 s on the machine that measured the limit
+
+
+def test_a_long_broken_summary_is_repaired() -> None:
+    items = [{"text": f'Ann said "keep {n}" and left.', "sources": [f"p{n}"]} for n in range(90)]
+    text = json.dumps({"summary_markdown": "Ann left.", "memory_json": {"facts": items}})
+    for broken in (text.replace("}]", ",}]"), text[:-150], text.replace('\\"', '"'), text.replace("}, {", "} {")):
+        assert len(read_object(broken)["memory_json"]["facts"]) >= 88
 
 
 @pytest.mark.parametrize(
