@@ -269,7 +269,7 @@ async def test_only_a_rebuild_repairs_the_mirror_and_is_recorded(project, damage
         (["DELETE FROM audit_checkpoint"], "the checkpoint over 5 records was removed from the database"),
         (
             ["DELETE FROM audit_record WHERE seq > 3", "DELETE FROM audit_checkpoint"],
-            "the tail was truncated; the checkpoint over 5 records was removed from the database: the key file has it",
+            "the tail was truncated; the checkpoint over 5 records was removed from the database, or an older copy was",
         ),
         (["DELETE FROM audit_record", "DELETE FROM audit_checkpoint"], "the whole log was wiped; the checkpoint over"),
     ],

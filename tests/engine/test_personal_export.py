@@ -27,7 +27,7 @@ MARK = re.compile(rb"quokka\d+")
 #: Tables that an erasure changes without a person's data: progress, indexes, numbers, and names of exported rows.
 BOOKKEEPING = {
     "post_text", "memory_text", "vector", "embedded", "epoch", "receipt", "delivery", "outbox", "blob_use", "place",
-    "participant", "parallel_turn", "claim",
+    "participant", "parallel_turn", "claim", "seal", "seal_total",
 }  # fmt: skip
 
 

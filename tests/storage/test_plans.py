@@ -16,6 +16,10 @@ WHOLE = {
     "conversation_names", "memory_names", "user_names",
     # a receipt names all exports
     "audit_exports",
+    # a verification reads all rows
+    "audit_of_event", "seals_delete_all", "seals_of",
+    # a tenant has one row
+    "seal_total_get", "seal_total_put",
     # counts and short lists of all rows
     "audit_checkpoints", "audit_last", "conversation_counts", "embedded_counts", "key_any", "key_prune", "keys_of",
     "optimizations", "outsiders", "place_changes", "place_generations", "prompt_observed", "prompt_tenants",

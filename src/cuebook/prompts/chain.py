@@ -187,7 +187,8 @@ def verify(
         first = min(lost_texts)
         reason = f"the texts of record {first} were removed without an erasure: no later record documents one"
         return Verdict(ok=False, records=count, first_bad=first, reason=reason, erased=erased, signed=signed)
-    return Verdict(ok=not forged, records=count, reason=forged, erased=erased, signed=signed)
+    reason = f"invalid checkpoints: {forged}" if forged else ""
+    return Verdict(ok=not forged, records=count, reason=reason, erased=erased, signed=signed)
 
 
 def _erased_by(record: Record) -> set[int]:

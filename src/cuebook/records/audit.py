@@ -21,8 +21,16 @@ GENESIS = "0" * 64
 FORGET = "forget"
 #: The event of an export or a backup, which may contain texts that are erased later.
 EXPORT = "export"
+#: The event of a checkpoint of documents and memories. `selection` has the number of `changes`, that of the record
+#: before it (`after`), and the hidden `sum` of their seals; if somebody `accepted` altered rows, also how many.
+SEAL = "seal"
 #: The event of a record whose row is damaged.
 UNREADABLE = "unreadable"
+
+
+#: The rows that have seals, and how they can be altered without Cuebook.
+RowKind = Literal["document", "memory", "source"]
+RowChange = Literal["changed", "removed", "inserted"]
 
 
 class CommittedText(Struct, frozen=True):
@@ -189,11 +197,59 @@ class MirrorReport(Answer, frozen=True, kw_only=True):
         return bool(self.missing_from)
 
 
+class AlteredRow(Answer, frozen=True, kw_only=True):
+    """A document or memory, or a source of a memory, that was altered without Cuebook."""
+
+    kind: RowKind
+    what: RowChange
+    #: A document's user ("" for none), space and key; a memory's number, scope, owner and ID; a source's memory,
+    #: conversation and post.
+    name: tuple[str | int, ...]
+
+    def __str__(self) -> str:
+        match self.kind, self.name:
+            case "document", (user, *space, key) if space:
+                about = f"document {key!r} in {'/'.join(map(str, space))!r}{f' of user {user!r}' if user else ''}"
+            case "memory", (_, scope, owner, memory):
+                about = f"memory {memory!r} of {scope} {owner!r}"
+            case "source", (memory, _, post):
+                about = f"source {post!r} of memory number {memory}"
+            case _:
+                about = f"{self.kind} {', '.join(map(str, self.name))}"
+        return f"{about} was {self.what}"
+
+
+class SealReport(Answer, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of comparing documents and memories with their seals. `altered` lists the first of the `found` rows.
+
+    `reason` says what is wrong, "" if they are as Cuebook stored them.
+    """
+
+    rows: int = 0
+    found: int = 0
+    altered: tuple[AlteredRow, ...] = ()
+    reason: str = ""
+
+    def __str__(self) -> str:
+        more = [f"{self.found - len(self.altered):,} more"] if self.found > len(self.altered) else []
+        return "\n  ".join([self.reason, *map(str, self.altered), *more])
+
+
+class AcceptedRows(Answer, frozen=True, kw_only=True):
+    """The documents and memories that were sealed as they are, and how many of them had been altered or removed."""
+
+    rows: int
+    altered: int
+
+    def __str__(self) -> str:
+        return f"sealed {self.rows:,} documents and memories as they are; {self.altered:,} had been altered"
+
+
 class Verdict(Answer, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a verification. `firstBad` is the first position, from 1, that is proven to be altered.
 
     `erased` counts records with an erased text, which are still valid. Checkpoints sign the first `signed` records; a
-    truncation after them cannot be detected.
+    truncation after them cannot be detected. `data` is the state of documents and memories, None without any.
     """
 
     ok: bool
@@ -202,12 +258,15 @@ class Verdict(Answer, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     erased: int = 0
     signed: int = 0
+    data: SealReport | None = None
 
     def __str__(self) -> str:
         count = counted(self.records, "record")
         if not self.ok:
-            where = "" if self.first_bad else "invalid checkpoints: "
-            return f"FAILED: {where}{self.reason} ({count})"
+            faults = [f"{self.reason} ({count})"] if self.reason else []
+            faults += [str(self.data)] if self.data and self.data.reason else []
+            return "\n".join(f"FAILED: {each}" for each in faults)
+        rows = f"; {self.data.rows:,} documents and memories are unchanged" if self.data and self.data.rows else ""
         erased = f"; {self.erased:,} with erased text, which does not affect integrity" if self.erased else ""
         signed = f"signed by checkpoints up to record {self.signed:,}" if self.signed else "no checkpoints yet"
-        return f"ok: {count}; {signed}{erased}"
+        return f"ok: {count}; {signed}{erased}{rows}"

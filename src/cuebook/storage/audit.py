@@ -1,14 +1,69 @@
-"""Store the audit log's hash chain: records are appended in the transaction that they document."""
+"""Store the audit log's hash chain, and verify documents and memories against their seals.
 
-from collections.abc import Sequence
+Records are appended in the transaction that they document.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from cuebook.prompts.chain import link
-from cuebook.records.audit import GENESIS, Checkpoint, CommittedText, Record, unreadable
+from cuebook.records.audit import (
+    GENESIS,
+    SEAL,
+    AlteredRow,
+    Checkpoint,
+    CommittedText,
+    Record,
+    RowChange,
+    RowKind,
+    SealReport,
+    plain_record,
+    unreadable,
+)
+from cuebook.records.expression import counted
 from cuebook.storage.access import current_epoch
-from cuebook.storage.database.columns import decode, encode
+from cuebook.storage.database.columns import LARGEST, Row, decode, encode
+from cuebook.storage.database.seals import (
+    MODULUS,
+    Change,
+    SealedTable,
+    Total,
+    keep_total,
+    mac_of,
+    name_of,
+    next_total,
+    read_total,
+    store_seals,
+    term_of,
+)
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
+
+#: Rows that are read at once.
+_PAGE: Final = 1000
+#: Altered rows that a report lists.
+_LISTED: Final = 100
+_OLDER: Final = "documents and memories were replaced by an older copy"
+
+
+class Pages(Struct, frozen=True):
+    """How the rows of a table are read: a statement, the columns of its key, and the values before the first row."""
+
+    table: SealedTable
+    statement: str
+    first: Mapping[str, Any]
+
+
+_ALL: Final = (
+    Pages("document", "sealed_documents", {"user_id": "", "space": b"", "key": b""}),
+    Pages("memory", "sealed_memories", {"no": -LARGEST}),
+    Pages("memory_source", "sealed_sources", {"memory": -LARGEST, "conversation": 0, "post": ""}),
+)
+_KINDS: Final[Mapping[SealedTable, RowKind]] = {
+    "document": "document", "memory": "memory", "memory_source": "source",
+}  # fmt: skip
 
 
 class AuditStore(Noun):
@@ -96,3 +151,115 @@ def _signed(size: int, body: bytes) -> Checkpoint:
 def _last(transaction: Transaction) -> tuple[int, str]:
     row = transaction.one("audit_last")
     return (row["seq"], row["hash"]) if row else (0, GENESIS)
+
+
+# ---- seals -----------------------------------------------------------------------------------------------------------
+
+
+class SealStore(Noun):
+    """Checks the seals of documents and memories, and records their sum in the audit log."""
+
+    @read
+    def unrecorded(self, transaction: Transaction) -> int:
+        """Return the number of changes since the last audit record of them."""
+        total = read_total(transaction.run, transaction.scope.tenant, self.database.key)
+        return max(0, total.changes - total.recorded)
+
+    @write
+    def record(self, transaction: Transaction, *, timestamp: str) -> None:
+        """Append an audit record of the sum, if it has changed since the last one."""
+        total = read_total(transaction.run, transaction.scope.tenant, self.database.key)
+        if total.changes > total.recorded:
+            total = next_total(transaction.run, transaction.scope.tenant, self.database.key)
+            self._record(transaction, total, timestamp=timestamp)
+
+    @read
+    def check(self, transaction: Transaction) -> SealReport:
+        """Compare all rows with their seals, their sum and its last audit record."""
+        return self._check(transaction)
+
+    @write
+    def accept(self, transaction: Transaction, *, timestamp: str) -> SealReport:
+        """Seal all rows as they are now, and record that. Return what the seals said before."""
+        key, tenant = self.database.key, transaction.scope.tenant
+        report = self._check(transaction)
+        total = next_total(transaction.run, tenant, key)
+        transaction.run("seals_delete_all")
+        total.value = 0
+        keep_total(transaction.run, tenant, total, key)
+        for page in _rows(transaction):
+            changes = {(tenant, name): Change(table, after=row) for name, (table, row) in page.items()}
+            store_seals(transaction.run, changes, key)
+        total = next_total(transaction.run, tenant, key)
+        self._record(transaction, total, timestamp=timestamp, accepted=report.found)
+        return report
+
+    def _record(self, transaction: Transaction, total: Total, *, timestamp: str, accepted: int | None = None) -> None:
+        selection: dict[str, Any] = {"changes": total.changes, "after": total.recorded}
+        if accepted is not None:
+            selection["accepted"] = accepted
+        total.recorded = total.changes
+        selection["sum"] = keep_total(transaction.run, transaction.scope.tenant, total, self.database.key).hex()
+        chained(transaction, [plain_record(SEAL, timestamp=timestamp, selection=selection)])
+
+    def _check(self, transaction: Transaction) -> SealReport:
+        key = self.database.key
+        total = read_total(transaction.run, transaction.scope.tenant, key)
+        left, count, value = dict(transaction.run("seals_of").fetchall()), 0, 0  # of rows: seals, number, sum
+        altered: list[AlteredRow] = []
+        for page in _rows(transaction):
+            for name, (table, row) in page.items():
+                count += table != "memory_source"
+                mac, seal = mac_of(table, row, key), left.pop(name, None)
+                value += term_of(name, mac, key)
+                if mac != seal:
+                    altered.append(_altered(name, "changed" if seal else "inserted"))
+        altered += [_altered(name, "removed") for name in left]
+        rows = counted(len(altered), "row")
+        reason = f"somebody altered {rows} of documents and memories without Cuebook" if altered else ""
+        reason = reason or _fault_of(total, value % MODULUS, _recorded(transaction))
+        return SealReport(rows=count, found=len(altered), altered=tuple(altered[:_LISTED]), reason=reason)
+
+
+def _rows(transaction: Transaction) -> Iterator[dict[str, tuple[SealedTable, Row]]]:
+    """Yield all sealed rows by name, some at a time."""
+    for pages in _ALL:
+        after = pages.first
+        while rows := transaction.rows(pages.statement, limit=_PAGE, **after):
+            yield {name_of(pages.table, row): (pages.table, row) for row in rows}
+            after = {column: rows[-1][column] for column in pages.first}
+
+
+def _altered(name: str, what: RowChange) -> AlteredRow:
+    """Return an altered row by its name, a JSON list. A cut or damaged one stays a text."""
+    kinds = (kind for table, kind in _KINDS.items() if name.startswith(f'["{table}"'))
+    try:
+        names = msgspec.json.decode(name, type=tuple[str | int, ...])[1:]
+    except msgspec.DecodeError:
+        names = (name,)
+    return AlteredRow(kind=next(kinds, "document"), what=what, name=names)
+
+
+def _fault_of(total: Total, value: int, records: Sequence[Record]) -> str:
+    """Return why rows that fit their seals are not the newest ones, "" if they are."""
+    before = 0
+    for record in records:
+        changes = record.selection or {}
+        if changes.get("after") != before and "accepted" not in changes:
+            return f"{_OLDER}, and used: record {record.seq} of the audit log does not follow the earlier ones"
+        before = changes.get("changes", 0)
+    if total.recorded != before:
+        newest = (
+            f"record {records[-1].seq} of the audit log is newer" if records else "the audit log has no record of it"
+        )
+        return f"{_OLDER}: {newest}"
+    if value != total.value:
+        return "documents or memories were removed or replaced by earlier ones, together with their seals"
+    return ""
+
+
+def _recorded(transaction: Transaction) -> list[Record]:
+    """Return the audit records of sums, oldest first."""
+    rows = transaction.run("audit_of_event", event=f'"event":"{SEAL}"').fetchall()
+    records = (read_record(body, b"{}") for (body,) in rows)
+    return [each for each in records if each is not None and each.event == SEAL]

@@ -146,17 +146,17 @@ def _lose(row: ConversationRow, no: int, gone: set[int], *, now: float) -> None:
     if rest:
         for each in sources:
             if each not in rest:
-                row.run("memory_source_drop", memory=memory.no, post=each["post"])
+                memories.drop_source(row, memory.no, each["post"])
         sure = max(min(memory.confidence, FIRST), memory.confidence - REPEAT * (len(sources) - len(rest)))
         times = [each["created_at"] for each in rest if each["created_at"] is not None]
         since = max(memory.valid_from, min(times, default=memory.valid_from))
         values = {"confidence": round(sure, 6), "valid_from": since, "repeated_at": max(times, default=since)}
-        row.transaction.run("memory_rests", no=memory.no, now=now, **values)
+        row.transaction.update("memory", "memory_rests", no=memory.no, now=now, **values)
     else:
         values = {"id": memory.id, "now": now}
         ended = {"valid_to": memory.valid_to, "next": memory.ended_by}
-        row.transaction.run("memory_holds_on", **place, **values, **ended)
-        row.transaction.run("memory_follows", **place, **values, before=memory.supersedes)
+        row.transaction.update("memory", "memory_holds_on", **place, **values, **ended)
+        row.transaction.update("memory", "memory_follows", **place, **values, before=memory.supersedes)
         memories.remove(row.transaction, memory.no)
     row.transaction.run("place_changed", **place)
 

@@ -1,7 +1,7 @@
 """Store documents: JSON values of programs by their place and key, each of one user or of none."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -9,10 +9,8 @@ from cuebook.errors import Conflict, InvalidInput
 from cuebook.records.answer import Time, time_of
 from cuebook.records.document import Document, DocumentChange
 from cuebook.storage.database.columns import Row
+from cuebook.storage.database.seals import END
 from cuebook.storage.database.transaction import Noun, Transaction, read, write
-
-#: Ends each name of a stored place, so that a place is a prefix of the places in it.
-_END: Final = "\x1f"
 
 
 class DocumentStore(Noun):
@@ -25,20 +23,22 @@ class DocumentStore(Noun):
         Raises Conflict for a value other than the expected one.
         """
         user, existed = transaction.scope.user or "", 0
-        transaction.run("documents_expired", now=now)
+        transaction.delete("document", "documents_expired", now=now)
         for each in changes:
             values: dict[str, Any] = {"user": user, "space": path_of(each.space), "key": each.key.encode()}
-            if each.new or each.expected is not None:
-                row = transaction.one("document_get", now=now, **values)
-                if (None if row is None else _document(row).value) != each.expected:
-                    msg = f"Document {each.key!r} in {'/'.join(each.space)!r} has another value. Read it again."
-                    raise Conflict(msg)
+            before = transaction.rows("document_row", **values)
+            row = next((row for row in before if row["expires_at"] is None or row["expires_at"] > now), None)
+            is_checked = each.new or each.expected is not None
+            if is_checked and (None if row is None else _document(row).value) != each.expected:
+                msg = f"Document {each.key!r} in {'/'.join(each.space)!r} has another value. Read it again."
+                raise Conflict(msg)
             if each.value is None:
-                existed += transaction.run("document_delete", **values).rowcount
+                existed += transaction.delete("document", "document_delete", **values)
                 continue
-            existed += transaction.one("document_get", now=now, **values) is not None
+            existed += row is not None
             until = None if each.ttl_s is None else now + each.ttl_s
-            transaction.run("document_put", body=msgspec.json.encode(each.value), now=now, until=until, **values)
+            body = msgspec.json.encode(each.value)
+            transaction.change("document", "document_put", before, body=body, now=now, until=until, **values)
         return existed
 
     @read
@@ -72,7 +72,7 @@ class DocumentStore(Noun):
     @write
     def delete(self, transaction: Transaction, space: Sequence[str]) -> int:
         """Delete the documents of a place and the places in it. Return how many."""
-        return transaction.run("documents_delete", **_range(transaction, space)).rowcount
+        return transaction.delete("document", "documents_delete", **_range(transaction, space))
 
     @read
     def spaces(self, transaction: Transaction, space: Sequence[str], *, now: float) -> list[tuple[str, ...]]:
@@ -84,10 +84,10 @@ class DocumentStore(Noun):
 def path_of(space: Sequence[str]) -> bytes:
     """Return a place as it is stored. Raises InvalidInput for a name with a control character."""
     for name in space:
-        if _END in name or "\0" in name:
+        if END in name or "\0" in name:
             msg = f"space: {name!r} contains a control character. Use visible characters."
             raise InvalidInput(msg, where="space")
-    return "".join(name + _END for name in space).encode()
+    return "".join(name + END for name in space).encode()
 
 
 def _range(transaction: Transaction, space: Sequence[str]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _range(transaction: Transaction, space: Sequence[str]) -> dict[str, Any]:
 
 
 def _names(path: bytes) -> tuple[str, ...]:
-    return tuple(path.decode().split(_END)[:-1])
+    return tuple(path.decode().split(END)[:-1])
 
 
 def _document(row: Row) -> Document:

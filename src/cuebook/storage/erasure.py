@@ -109,7 +109,7 @@ def _erase_user(transaction: Transaction, user: str, tally: ErasureTally) -> Non
     take(transaction, memories, tally, anew=False)
     transaction.run("embedded_of_user", user=user)
     transaction.run("places_of_user", user=user)
-    tally.counts["documents"] += transaction.run("documents_of_user", user=user).rowcount
+    tally.counts["documents"] += transaction.delete("document", "documents_of_user", user=user)
     prefix = access.own_key(Scope(user=user), "")
     tally.rows["idempotency"] += transaction.run("keys_of_user", prefix=prefix).rowcount
     tally.counts["observations"] += _rename(transaction, tally.salt, user=user)

@@ -75,7 +75,7 @@ def memory_context(
 def used(transaction: Transaction, ids: Sequence[str], *, by: float, now: float) -> None:
     """Count a use of memories that an answer repeated."""
     if ids:
-        transaction.run("memory_used", ids=json.dumps(list(ids)), by=by, now=now)
+        transaction.update("memory", "memory_used", ids=json.dumps(list(ids)), by=by, now=now)
 
 
 def find(
@@ -264,16 +264,16 @@ def _keep(transaction: Transaction, memory: Memory, *, number: int, now: float) 
             drop(transaction, memory.place, before.said)
     values = columns(memory) | {"said": number, "updated_at": now, "standing": int(bool(standing_reason(memory)))}
     if memory.no:
-        transaction.run("memory_update", **values)
-        transaction.run("memory_sources_delete", no=memory.no)
+        transaction.update("memory", "memory_update", **values)
+        transaction.delete("memory_source", "memory_sources_delete", no=memory.no)
         transaction.run("memory_text_delete", no=memory.no)
         no = memory.no
     else:
-        no = transaction.value("memory_insert", **(values | {"created_at": now}))
+        no = transaction.change("memory", "memory_insert", **(values | {"created_at": now}))[0]["no"]
     for source in memory.sources:
         conversation = by_id(transaction, source.conversation)
         at = conversation.no if conversation else 0
-        transaction.run("memory_source_insert", no=no, conversation=at, post=source.post)
+        transaction.change("memory_source", "memory_source_insert", no=no, conversation=at, post=source.post)
     key = memory_key(memory)
     transaction.run("memory_text_insert", no=no, token=place_token(transaction.scope.tenant, memory.place), key=key)
     return number
@@ -284,9 +284,15 @@ def remove(transaction: Transaction, no: int) -> int:
     row = transaction.record(Memory, "memory_at", no=no)
     if row is not None:
         drop(transaction, row.place, row.said)
-    transaction.run("memory_sources_delete", no=no)
+    transaction.delete("memory_source", "memory_sources_delete", no=no)
     transaction.run("memory_text_delete", no=no)
-    return transaction.run("memory_delete", no=no).rowcount
+    return transaction.delete("memory", "memory_delete", no=no)
+
+
+def drop_source(row: ConversationRow, memory: int, post: str) -> int:
+    """Delete a post of a conversation from the sources of a memory. Return how many rows it had."""
+    values = {"memory": memory, "no": row.no, "post": post}
+    return row.transaction.delete("memory_source", "memory_source_drop", **values)
 
 
 def with_sources(transaction: Transaction, results: Sequence[Memory]) -> list[Memory]:
@@ -337,8 +343,7 @@ def unlearn(row: ConversationRow, tally: ErasureTally, posts: Collection[str] | 
     for found in row.rows("memories_from"):
         if posts is None or found["post"] in posts:
             memories[found["no"]] = record(Memory, found)
-            gone = row.run("memory_source_drop", memory=found["no"], post=found["post"])
-            tally.counts["memorySources"] += gone.rowcount
+            tally.counts["memorySources"] += drop_source(row, found["no"], found["post"])
     by_hand = [each for each in memories.values() if each.written and not is_earlier_version(each)]
     for each in by_hand:
         row.transaction.run("place_changed", **place_values(each.place))
@@ -377,7 +382,7 @@ def take(transaction: Transaction, results: Iterable[Memory], tally: ErasureTall
         remove(transaction, row.no)
         ids.setdefault(row.place, []).append(row.id)
     for place, of_place in ids.items():
-        transaction.run("memory_forgets", **place_values(place), ids=json.dumps(of_place))
+        transaction.update("memory", "memory_forgets", **place_values(place), ids=json.dumps(of_place))
         transaction.run("place_changed", **place_values(place))
     for no in sorted(again):
         deliver_anew(transaction, no)

@@ -79,7 +79,7 @@ LIMIT :limit;
 -- Count a use of memories.
 UPDATE memory SET uses = uses + 1, used_at = greatest(used_at, :now), confidence = least(1.0, round((confidence + :by)::numeric, 6))
 WHERE no IN (SELECT no FROM memory WHERE tenant = :tenant AND id IN (SELECT value FROM json_each(:ids)) AND valid_to IS NULL
-    ORDER BY no FOR UPDATE);
+    ORDER BY no FOR UPDATE) RETURNING *;
 
 -- name: posts_by_digests
 -- Select posts of a conversation equal to some messages, as one row of JSON; `at` is the message's number. `digests` are concatenated.

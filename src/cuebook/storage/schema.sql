@@ -274,6 +274,15 @@ CREATE TABLE document (
 ) WITHOUT ROWID;
 CREATE INDEX document_expiry ON document (tenant, expires_at) WHERE expires_at IS NOT NULL;
 
+CREATE TABLE seal (
+    tenant TEXT NOT NULL, name TEXT NOT NULL, mac TEXT NOT NULL, earlier TEXT, PRIMARY KEY (tenant, name)
+) WITHOUT ROWID;
+
+CREATE TABLE seal_total (
+    tenant TEXT NOT NULL, changes INTEGER NOT NULL, recorded INTEGER NOT NULL, total BLOB NOT NULL,
+    PRIMARY KEY (tenant)
+) WITHOUT ROWID;
+
 -- Full-text indexes of (scope, key) rows, by rowid of what they index.
 CREATE VIRTUAL TABLE post_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');
 CREATE VIRTUAL TABLE memory_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');

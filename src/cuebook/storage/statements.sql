@@ -773,23 +773,23 @@ INSERT INTO memory (tenant, kind, owner, id, category, name, text, subject, stat
     standing)
 VALUES (:tenant, :kind, :owner, :id, :category, :name, :text, :subject, :status, :trust, :confidence, :weight, :uses, :used_at, :decayed_at,
     :valid_from, :valid_to, :supersedes, :ended_by, :repeated_at, :written, :said, :created_at, :updated_at,
-    :standing) RETURNING no;
+    :standing) RETURNING *;
 
 -- name: memory_update
 -- Update a memory.
 UPDATE memory SET id = :id, category = :category, name = :name, text = :text, subject = :subject, status = :status, trust = :trust,
     confidence = :confidence, weight = :weight, uses = :uses, used_at = :used_at, decayed_at = :decayed_at, valid_from = :valid_from,
     valid_to = :valid_to, supersedes = :supersedes, ended_by = :ended_by, repeated_at = :repeated_at, written = :written, said = :said,
-    updated_at = :updated_at, standing = :standing WHERE no = :no;
+    updated_at = :updated_at, standing = :standing WHERE no = :no RETURNING *;
 
 -- name: memory_used
 -- Count a use of memories.
 UPDATE memory SET uses = uses + 1, used_at = max(used_at, :now), confidence = min(1.0, round(confidence + :by, 6))
-WHERE tenant = :tenant AND id IN (SELECT value FROM json_each(:ids)) AND valid_to IS NULL;
+WHERE tenant = :tenant AND id IN (SELECT value FROM json_each(:ids)) AND valid_to IS NULL RETURNING *;
 
 -- name: memory_delete
 -- Delete a memory.
-DELETE FROM memory WHERE no = :no;
+DELETE FROM memory WHERE no = :no RETURNING *;
 
 -- name: memory_text_insert
 -- Add a memory to the full-text index.
@@ -807,11 +807,11 @@ ORDER BY s.conversation, s.post;
 
 -- name: memory_source_insert
 -- Insert a source of a memory.
-INSERT INTO memory_source (tenant, memory, conversation, post) VALUES (:tenant, :no, :conversation, :post) ON CONFLICT DO NOTHING;
+INSERT INTO memory_source (tenant, memory, conversation, post) VALUES (:tenant, :no, :conversation, :post) ON CONFLICT DO NOTHING RETURNING *;
 
 -- name: memory_sources_delete
 -- Delete the sources of a memory.
-DELETE FROM memory_source WHERE tenant = :tenant AND memory = :no;
+DELETE FROM memory_source WHERE tenant = :tenant AND memory = :no RETURNING *;
 
 -- name: place_generation
 -- Select the change counter of a place.
@@ -901,16 +901,16 @@ SELECT * FROM memory WHERE no = :no AND tenant = :tenant;
 
 -- name: memory_rests
 -- Update a memory after sources were removed.
-UPDATE memory SET confidence = :confidence, valid_from = :valid_from, repeated_at = :repeated_at, updated_at = :now WHERE no = :no;
+UPDATE memory SET confidence = :confidence, valid_from = :valid_from, repeated_at = :repeated_at, updated_at = :now WHERE no = :no RETURNING *;
 
 -- name: memory_holds_on
 -- Extend the validity of memories that a deleted memory had ended.
 UPDATE memory SET valid_to = :valid_to, ended_by = :next, updated_at = :now
-WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND ended_by = :id;
+WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND ended_by = :id RETURNING *;
 
 -- name: memory_follows
 -- Link the successor of a deleted memory to its predecessor.
-UPDATE memory SET supersedes = :before, updated_at = :now WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND supersedes = :id;
+UPDATE memory SET supersedes = :before, updated_at = :now WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND supersedes = :id RETURNING *;
 
 -- name: delivery_back
 -- Reset the delivery mark to the fork of the head's path.
@@ -1341,13 +1341,13 @@ DELETE FROM place WHERE tenant = :tenant AND ((kind = 'user' AND owner = :user)
 
 -- name: memory_source_drop
 -- Delete one source of a memory.
-DELETE FROM memory_source WHERE tenant = :tenant AND memory = :memory AND conversation = :no AND post = :post;
+DELETE FROM memory_source WHERE tenant = :tenant AND memory = :memory AND conversation = :no AND post = :post RETURNING *;
 
 -- name: memory_forgets
 -- Remove references to deleted memories from a place.
 WITH gone (id) AS MATERIALIZED (SELECT value FROM json_each(:ids))
 UPDATE memory SET supersedes = iif(supersedes IN (SELECT id FROM gone), NULL, supersedes), ended_by = iif(ended_by IN (SELECT id FROM gone), NULL, ended_by)
-WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND (supersedes IN (SELECT id FROM gone) OR ended_by IN (SELECT id FROM gone));
+WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND (supersedes IN (SELECT id FROM gone) OR ended_by IN (SELECT id FROM gone)) RETURNING *;
 
 -- name: delivery_anew
 -- Restart the delivery of a conversation; a running delivery finds the mark moved.
@@ -1616,16 +1616,20 @@ INSERT INTO document (tenant, user_id, space, key, body, created_at, updated_at,
 VALUES (:tenant, :user, :space, :key, :body, :now, :now, :until)
 ON CONFLICT (tenant, user_id, space, key)
 DO UPDATE SET body = excluded.body, expires_at = excluded.expires_at,
-    updated_at = CASE WHEN document.body = excluded.body THEN document.updated_at ELSE excluded.updated_at END;
+    updated_at = CASE WHEN document.body = excluded.body THEN document.updated_at ELSE excluded.updated_at END RETURNING *;
 
 -- name: document_get
 -- Select a document that has not expired.
 SELECT space, key, body, created_at, updated_at, expires_at FROM document
 WHERE tenant = :tenant AND user_id = :user AND space = :space AND key = :key AND (expires_at IS NULL OR expires_at > :now);
 
+-- name: document_row
+-- Select a document, also an expired one.
+SELECT * FROM document WHERE tenant = :tenant AND user_id = :user AND space = :space AND key = :key;
+
 -- name: document_delete
 -- Delete a document.
-DELETE FROM document WHERE tenant = :tenant AND user_id = :user AND space = :space AND key = :key;
+DELETE FROM document WHERE tenant = :tenant AND user_id = :user AND space = :space AND key = :key RETURNING *;
 
 -- name: documents_page
 -- Select the documents of a range of places after one, by place and key.
@@ -1641,7 +1645,7 @@ WHERE tenant = :tenant AND user_id = :user AND space >= :first AND space < :last
 
 -- name: documents_delete
 -- Delete the documents of a range of places.
-DELETE FROM document WHERE tenant = :tenant AND user_id = :user AND space >= :first AND space < :last;
+DELETE FROM document WHERE tenant = :tenant AND user_id = :user AND space >= :first AND space < :last RETURNING *;
 
 -- name: documents_spaces
 -- Select the places of a range that have documents.
@@ -1653,8 +1657,57 @@ WHERE tenant = :tenant AND user_id = :user AND space >= :first AND space < :last
 -- Delete some expired documents of a tenant.
 DELETE FROM document WHERE (tenant, user_id, space, key) IN (
     SELECT tenant, user_id, space, key FROM document
-    WHERE tenant = :tenant AND expires_at <= :now ORDER BY expires_at LIMIT 100);
+    WHERE tenant = :tenant AND expires_at <= :now ORDER BY expires_at LIMIT 100) RETURNING *;
 
 -- name: documents_of_user
 -- Delete the documents of a user.
-DELETE FROM document WHERE tenant = :tenant AND user_id = :user;
+DELETE FROM document WHERE tenant = :tenant AND user_id = :user RETURNING *;
+
+-- ---- seals ------------------------------------------------------------------------------------------------
+
+-- name: seals_put
+-- Store the seals of rows, and select those that they had before.
+INSERT INTO seal (tenant, name, mac) SELECT :tenant, json_extract(value, '$.name'), json_extract(value, '$.mac') FROM json_each(:seals) WHERE true
+ON CONFLICT (tenant, name) DO UPDATE SET earlier = seal.mac, mac = excluded.mac RETURNING name, earlier;
+
+-- name: seals_delete
+-- Delete the seals of rows.
+DELETE FROM seal WHERE tenant = :tenant AND name IN (SELECT value FROM json_each(:names)) RETURNING name, mac;
+
+-- name: seals_delete_all
+-- Delete all seals of a tenant.
+DELETE FROM seal WHERE tenant = :tenant;
+
+-- name: seals_of
+-- Select all seals of a tenant.
+SELECT name, mac FROM seal WHERE tenant = :tenant;
+
+-- name: seal_total_next
+-- Count a change of sealed rows, and select the sum that it changes.
+INSERT INTO seal_total (tenant, changes, recorded, total) VALUES (:tenant, 1, 0, :none)
+ON CONFLICT (tenant) DO UPDATE SET changes = seal_total.changes + 1 RETURNING changes, recorded, total;
+
+-- name: seal_total_put
+-- Store the sum of a tenant's seals.
+UPDATE seal_total SET recorded = :recorded, total = :total WHERE tenant = :tenant;
+
+-- name: seal_total_get
+-- Select the sum of a tenant's seals.
+SELECT changes, recorded, total FROM seal_total WHERE tenant = :tenant;
+
+-- name: sealed_documents
+-- Select a page of all documents.
+SELECT * FROM document WHERE tenant = :tenant AND (user_id, space, key) > (:user_id, :space, :key) ORDER BY user_id, space, key LIMIT :limit;
+
+-- name: sealed_memories
+-- Select a page of all memories.
+SELECT * FROM memory NOT INDEXED WHERE tenant = :tenant AND no > :no ORDER BY no LIMIT :limit;
+
+-- name: sealed_sources
+-- Select a page of all sources of memories.
+SELECT * FROM memory_source WHERE tenant = :tenant AND (memory, conversation, post) > (:memory, :conversation, :post)
+ORDER BY memory, conversation, post LIMIT :limit;
+
+-- name: audit_of_event
+-- Select the records of an event, oldest first.
+SELECT body FROM audit_record WHERE tenant = :tenant AND instr(CAST(body AS TEXT), :event) > 0 ORDER BY seq;

@@ -7,7 +7,7 @@ from cuebook.config import SERVERS
 from cuebook.records.memory import Scope
 from cuebook.storage import erasure
 from cuebook.storage.access import own_key
-from cuebook.storage.audit import AuditStore
+from cuebook.storage.audit import AuditStore, SealStore
 from cuebook.storage.claims import ClaimStore
 from cuebook.storage.conversation_list import ConversationListStore
 from cuebook.storage.database.holders import Holders
@@ -49,6 +49,7 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         self.personal = PersonalReader(database)
         self.keys = KeyStore(database)
         self.documents = DocumentStore(database)
+        self.seals = SealStore(database)
         self.memories = MemoryStore(database, self.cache)
         self.reflections = ReflectionStore(database)
         self.talks = ConversationListStore(database)
@@ -118,11 +119,14 @@ class Store(ConversationReader, ConversationWriter, TurnStore, SummaryStore):
         await self.database.aclose()
 
 
-def open_store(url: str, *, synchronous: str = "FULL", failpoints: Failpoints | None = None) -> Store:
-    """Open a store on a PostgreSQL server, in a SQLite file or in memory. Blocks. Raises BackendError, InvalidInput."""
+def open_store(url: str, *, synchronous: str = "FULL", failpoints: Failpoints | None = None, key: bytes = b"") -> Store:
+    """Open a store on a PostgreSQL server, in a SQLite file or in memory. `key` seals documents and memories. Blocks.
+
+    Raises BackendError, InvalidInput.
+    """
     if url.startswith(SERVERS):
-        return Store(PostgresDatabase(url, failpoints=failpoints))
-    return sqlite_store(url, synchronous=synchronous, failpoints=failpoints)
+        return Store(PostgresDatabase(url, failpoints=failpoints, key=key))
+    return sqlite_store(url, synchronous=synchronous, failpoints=failpoints, key=key)
 
 
 def sqlite_store(
@@ -131,6 +135,7 @@ def sqlite_store(
     synchronous: str = "FULL",
     failpoints: Failpoints | None = None,
     holders: Holders | None = None,
+    key: bytes = b"",
 ) -> Store:
     """Open a store in one SQLite file, or in memory."""
-    return Store(SqliteDatabase(path, synchronous=synchronous, failpoints=failpoints, holders=holders))
+    return Store(SqliteDatabase(path, synchronous=synchronous, failpoints=failpoints, holders=holders, key=key))

@@ -22,14 +22,16 @@ from cuebook.prompts.chain import mirror_line, read_mirror, verify
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
-from cuebook.records.answer import Page
+from cuebook.records.answer import Page, Time
 from cuebook.records.audit import (
     EXPORT,
+    AcceptedRows,
     AuditRecord,
     Checkpoint,
     MirrorReport,
     Record,
     ReplayedRender,
+    SealReport,
     Verdict,
     audit_record,
 )
@@ -161,11 +163,18 @@ class Audit(Namespace):
 
     @operation("POST /api/audit/verify", role="admin", heavy="an audit verification")
     async def verify(self, *, kept: Annotated[Iterable[Checkpoint], Argument(source="python")] = ()) -> Verdict:
-        """Verify the integrity of all records in the table and the mirror file: hashes, order, signed checkpoints.
+        """Verify the audit log in the table and the mirror file (hashes, order, checkpoints), documents and memories.
 
         It finds changed, moved and removed records, a truncated tail, also with its checkpoints, texts that were
-        removed without an erasure, and a mirror that was cut, emptied or removed. It only reports.
+        removed without an erasure, a mirror that was cut, emptied or removed, documents and memories that were changed,
+        removed or inserted without Cuebook, and an older copy of the database. It only reports.
         """
+        verdict = await self._verify_log(kept)
+        data = await self._services.store.seals.check(Scope())
+        return structs.replace(verdict, ok=verdict.ok and not data.reason, data=data if data != SealReport() else None)
+
+    async def _verify_log(self, kept: Iterable[Checkpoint]) -> Verdict:
+        """Verify the records in the table and the mirror file."""
         kept, key = tuple(kept), verifying_key(self._services.settings.key)
         stored = [*await self.checkpoints()]  # first: one signed meanwhile covers records not yet read
         anchor = await asyncio.to_thread(read_anchor, self._services)
@@ -174,7 +183,8 @@ class Audit(Namespace):
         verdict = await asyncio.to_thread(verify, records, checkpoints, public_key=key)
         if anchor is not None and all(each.size < anchor.checkpoint.size for each in stored):
             size = anchor.checkpoint.size
-            lost = f"the checkpoint over {size} records was removed from the database: the key file has it"
+            what = f"the checkpoint over {size} records was removed from the database, or an older copy was restored"
+            lost = f"{what}: the key file has it"
             reason = f"{verdict.reason}; {lost}" if verdict.reason else lost
             return structs.replace(verdict, ok=False, first_bad=verdict.first_bad or None, reason=reason)
         return await self._verify_own_mirror(verdict, checkpoints) if verdict.ok else verdict
@@ -256,6 +266,21 @@ class Audit(Namespace):
                 return verify(read_mirror(whole), checkpoints, public_key=key, erasures=not is_own)
 
         return await asyncio.to_thread(check)
+
+    @operation(
+        "",
+        role="admin",
+        cli="audit accept",
+        examples=("cuebook audit accept",),
+    )
+    async def accept(self) -> AcceptedRows:
+        """Seal all documents and memories as they are now, and record how many were altered.
+
+        Run it after you changed rows in the database by hand, or copied it without its key.
+        """
+        timestamp = str(Time(self._services.clock.now()))
+        report = await self._services.store.seals.accept(Scope(), timestamp=timestamp)
+        return AcceptedRows(rows=report.rows, altered=report.found)
 
     @operation(
         "POST /api/audit/{seq}/replay",

@@ -107,7 +107,7 @@ def compose(
     failpoints, tracing = Failpoints.from_environment(), _tracing(config)
     secrets, synchronous = config.settings.secrets, config.settings.store.synchronous
     # the store comes last, so that an error above leaves no file open
-    store = open_store(database_of(config), synchronous=synchronous, failpoints=failpoints)
+    store = open_store(database_of(config), synchronous=synchronous, failpoints=failpoints, key=key)
     services = Services(
         store=store,
         prompts=store.prompts,

@@ -78,7 +78,8 @@ async def _due(services: Services, _: DueQuery) -> list[DueWork[int]]:
         last, _root = await services.audit.last(Scope())
         erasures = await services.audit.erasures(Scope())
         written = file is None or progress.end == (last, _size(file), erasures)
-        if not last or (written and not await _is_unsigned(services, last)):
+        unsigned = await _is_unsigned(services, last)
+        if not unsigned and (written or not last):
             return []
         count = 0 if file is None or written else await _missing(file, last, erasures)
         return [DueWork("", "the audit log", last, count)]
@@ -116,6 +117,9 @@ async def _keep(services: Services, scope: Scope, *, closing: bool) -> bool:
     file, progress = services.settings.audit_mirror, services.caches.progress_of(MirrorProgress)
     async with progress.lock:
         last, root = await services.audit.last(scope)
+        if await _is_unsigned(services, last, closing=closing):
+            await services.store.seals.record(scope, timestamp=str(Time(services.clock.now())))
+            last, root = await services.audit.last(scope)
         if not last:
             return False
         try:
@@ -324,13 +328,17 @@ def _digest(file: BinaryIO) -> str:
 
 
 async def _is_unsigned(services: Services, last: int, *, closing: bool = False) -> bool:
-    """Return whether a checkpoint is due: after RECORDS records or SECONDS seconds, or at once when closing."""
+    """Return whether a checkpoint is due: after RECORDS records or SECONDS seconds, or at once when closing.
+
+    Changes of documents and memories count as records: a record of them precedes the checkpoint.
+    """
     now, progress = services.clock.now(), services.caches.progress_of(MirrorProgress)
     if progress.signed is None:
         checkpoints = await services.audit.checkpoints(Scope())
         progress.signed = (checkpoints[-1].size if checkpoints else 0, now)
     size, at = progress.signed
-    return last > size and (closing or last - size >= RECORDS or now - at >= SECONDS)
+    count = last - size + await services.store.seals.unrecorded(Scope())
+    return count > 0 and (closing or count >= RECORDS or now - at >= SECONDS)
 
 
 async def _sign(services: Services, scope: Scope, last: int, root: str, *, anew: bool = False) -> None:

@@ -85,14 +85,14 @@ class PostgresDatabase:
         connections: int = CONNECTIONS,
         failpoints: Failpoints | None = None,
         hung_s: float = HUNG_S,
+        key: bytes = b"",
     ) -> None:
         """Open it. Raises BackendError if the server cannot be reached, InvalidInput if its tables do not fit."""
         from psycopg_pool import ConnectionPool
 
         role = inspected(url)
-        self.holders = Holders(None)
-        self.unclean = False
-        self.is_full = False
+        self.holders, self.key = Holders(None), key
+        self.unclean = self.is_full = False
         self._has_refused = False
         self._is_lost = False
         self._answered = time.monotonic()
@@ -467,7 +467,7 @@ class _PostgresTransaction(Transaction):
             self.session.kinds.update(WAKES[name])
         return super().run(name, **values)
 
-    def within(self, scope: Scope) -> Transaction:
+    def _of(self, scope: Scope) -> Transaction:
         return _PostgresTransaction(self.session, self._statements, self.failpoint, scope)
 
     def lock(self, name: str) -> None:

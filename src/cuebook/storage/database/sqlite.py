@@ -57,9 +57,11 @@ class SqliteDatabase:
         synchronous: str = "FULL",
         failpoints: Failpoints | None = None,
         holders: Holders | None = None,
+        key: bytes = b"",
     ) -> None:
         self.path = path if path == MEMORY else str(Path(path).resolve())
         self.holders = holders or Holders(Path(self.path) if self.path != MEMORY else None)
+        self.key = key
         self._failpoints = failpoints or Failpoints()
         self._files: OpenFiles | None = None
         self._writer = Writer(lambda: self._prepared(synchronous), self._failpoints, self._check_files)

@@ -68,14 +68,24 @@ MIGRATIONS: Final[tuple[Migration, ...]] = (
         "ALTER TABLE api_key ADD COLUMN spent_on INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE api_key ADD COLUMN tokens_spent INTEGER NOT NULL DEFAULT 0",
     ),
+    (
+        """CREATE TABLE seal (
+            tenant TEXT NOT NULL, name TEXT NOT NULL, mac TEXT NOT NULL, earlier TEXT, PRIMARY KEY (tenant, name)
+        ) WITHOUT ROWID""",
+        """CREATE TABLE seal_total (
+            tenant TEXT NOT NULL, changes INTEGER NOT NULL, recorded INTEGER NOT NULL, total BLOB NOT NULL,
+            PRIMARY KEY (tenant)
+        ) WITHOUT ROWID""",
+    ),
 )
 #: The version that a new database stores in `schema_version`.
 VERSION: Final = 1 + len(MIGRATIONS)
-#: Suffix of the name of a statement that selects what another one deletes.
+#: Suffix of the name of a statement that selects what another one deletes or updates.
 ROWS: Final = ".rows"
 #: Full-text indexes of (scope, key) rows, by rowid of what they index.
 FULL_TEXT: Final = ("post_text", "memory_text")
 
+_UPDATE = re.compile(r"UPDATE memory SET .+?\sWHERE\b", re.DOTALL)
 _ENTRY = re.compile(r"^-- name: (?P<name>\w+)\n-- .+\n(?P<sql>(?:.+\n?)+)", re.MULTILINE)
 _FILES: Final[dict[Dialect, tuple[str, ...]]] = {
     "sqlite": ("statements.sql",),
@@ -168,11 +178,20 @@ class Statements(Struct):
 
 
 def prepared_statements(dialect: Dialect) -> Statements:
-    """Load the statements for a dialect's driver. For each that deletes rows, another one selects the same rows."""
+    """Load the statements for a dialect's driver.
+
+    For each that deletes rows, or updates and returns memories, another one selects the same rows.
+    """
     shipped = load_statements(dialect)
-    deletes = {name: sql for name, sql in shipped.items() if sql.startswith("DELETE FROM ")}
-    deleted = {f"{name}{ROWS}": sql.replace("DELETE", "SELECT *", 1) for name, sql in deletes.items()}
-    return Statements({name: prepared(sql, dialect) for name, sql in (shipped | deleted).items()})
+    ends = "" if dialect == "sqlite" else " FOR UPDATE"
+    selects = {}
+    for name, sql in shipped.items():
+        rows = sql.partition(" RETURNING ")[0]
+        if sql.startswith("DELETE FROM "):
+            selects[f"{name}{ROWS}"] = rows.replace("DELETE", "SELECT *", 1)
+        elif _UPDATE.search(sql) and rows != sql:
+            selects[f"{name}{ROWS}"] = f"{_UPDATE.sub('SELECT * FROM memory WHERE', rows, count=1)} ORDER BY no{ends}"  # noqa: S608
+    return Statements({name: prepared(sql, dialect) for name, sql in (shipped | selects).items()})
 
 
 def prepared(sql: str, dialect: Dialect) -> Prepared:

@@ -10,7 +10,7 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, wraps
@@ -32,7 +32,8 @@ from cuebook.errors import BackendError, Conflict, InvalidInput, KeyReused
 from cuebook.records.memory import Scope
 from cuebook.storage.database.columns import Row, record_maker
 from cuebook.storage.database.holders import Holders
-from cuebook.storage.database.statements import Statements
+from cuebook.storage.database.seals import Changes, SealedTable, note, store_seals
+from cuebook.storage.database.statements import ROWS, Statements
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -110,7 +111,7 @@ class Transaction:
     others. That of all tenants passes none of them.
     """
 
-    __slots__ = ("_execute", "_prepared", "_scope_values", "_statements", "failpoint", "scope")
+    __slots__ = ("_execute", "_prepared", "_scope_values", "_statements", "changes", "failpoint", "scope")
 
     def __init__(
         self,
@@ -125,15 +126,37 @@ class Transaction:
         self._scope_values = asdict(scope) if scope else {}
         self.failpoint = failpoint
         self.scope = scope or Scope("")
+        self.changes: Changes = {}
 
     def within(self, scope: Scope) -> "Transaction":
         """Return this transaction for a caller."""
+        transaction = self._of(scope)
+        transaction.changes = self.changes
+        return transaction
+
+    def _of(self, scope: Scope) -> "Transaction":
         return Transaction(self._execute, self._statements, self.failpoint, scope)
 
     def run(self, name: str, /, **values: Any) -> Cursor:
         """Run a statement. Return its cursor, with the rows as tuples and the number of changed rows."""
         sql, in_order = self._prepared[name]
         return self._execute(sql, in_order(self._scope_values | values))
+
+    def change(self, table: SealedTable, name: str, before: Iterable[Row] = (), /, **values: Any) -> list[Row]:
+        """Run a statement that stores sealed rows, which were `before`. Return them; their seals follow at the end."""
+        rows = self.rows(name, **values)
+        note(self.changes, table, before, rows)
+        return rows
+
+    def update(self, table: SealedTable, name: str, /, **values: Any) -> None:
+        """Run an UPDATE of sealed rows."""
+        self.change(table, name, self.rows(f"{name}{ROWS}", **values), **values)
+
+    def delete(self, table: SealedTable, name: str, /, **values: Any) -> int:
+        """Run a DELETE of sealed rows. Return how many there were."""
+        rows = self.rows(name, **values)
+        note(self.changes, table, rows, ())
+        return len(rows)
 
     def rows(self, name: str, /, **values: Any) -> list[Row]:
         """Return all rows of a statement by column names."""
@@ -281,7 +304,9 @@ class KeyedRequest:
 
 
 class Database(Protocol):
-    """A database. A write that has returned is durable; a read sees one snapshot."""
+    """A database. A write that has returned is durable; a read sees one snapshot. Its `key` seals rows."""
+
+    key: bytes
 
     @property
     def holders(self) -> Holders:
@@ -379,10 +404,15 @@ def _writing(
         tenant, subject = subject_of(*args)
         request = _RUNNING.get()
 
+        def sealed(transaction: Transaction) -> T:
+            result = method(noun, transaction, *args, **values)
+            store_seals(transaction.run, transaction.changes, noun.database.key)
+            return result
+
         def work(transaction: Transaction) -> T:
             if request is None:
-                return method(noun, transaction, *args, **values)
-            return request.replay_or_run(transaction, lambda: method(noun, transaction, *args, **values), returns())
+                return sealed(transaction)
+            return request.replay_or_run(transaction, lambda: sealed(transaction), returns())
 
         return await noun.database.write(work, tenant=tenant, subject=subject)
 
