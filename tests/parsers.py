@@ -129,6 +129,7 @@ def read_all(path: Path) -> object:
 
 def in_new_folder(parse: Callable[[Path], object]) -> object:
     with tempfile.TemporaryDirectory(dir=folder()) as name:
+        (Path(name) / "new").mkdir()
         return parse(Path(name) / "new")
 
 

@@ -1,8 +1,12 @@
 """Tests of backups: taken under load, restored elsewhere with keys, encrypted, damaged, and with later erasures."""
 
 import asyncio
+import gzip
+import io
 import json
 import shutil
+import tarfile
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,7 @@ from commands import CommandRunner, cuebook
 
 from cuebook import Cuebook, Posted
 from cuebook.app.backup import back_up, restore
-from cuebook.errors import Conflict
+from cuebook.errors import Conflict, InvalidInput, StoreFull
 
 PASSPHRASE = "CUEBOOK_BACKUP_PASSPHRASE"
 
@@ -167,3 +171,42 @@ async def test_a_postgresql_database_is_restored_into_a_new_one(
         assert (await cue.audit.verify()).ok
     with pytest.raises(Conflict, match="The database has tables"):
         await asyncio.to_thread(restore, archive, tmp_path / "again", database=new)
+
+
+def hostile_archive(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for member, content in members:
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def manifest(**files: int) -> tuple[tarfile.TarInfo, bytes]:
+    listed = [{"name": name, "size": size, "sha256": "0" * 64} for name, size in files.items()]
+    about = {"createdAt": "2026-01-01T00:00:00Z", "cuebook": "0.1", "database": "sqlite", "databaseFile": "a",
+             "schema": 1, "withKeys": False, "files": listed}  # fmt: skip
+    return tarfile.TarInfo("manifest.json"), json.dumps(about).encode()
+
+
+@pytest.mark.parametrize("what", ["header", "end", "size"])
+def test_a_hostile_archive_takes_neither_memory_nor_the_disk(tmp_path: Path, what: str) -> None:
+    header = tarfile.TarInfo("x")
+    header.type = tarfile.XHDTYPE
+    data, error, reason = {
+        "header": (hostile_archive((header, bytes(8 << 20)), manifest()), InvalidInput, "a header has 8,388,608 bytes"),
+        "end": (
+            gzip.compress(gzip.decompress(hostile_archive(manifest())) + bytes(8 << 20)),
+            InvalidInput,
+            "'the end'",
+        ),
+        "size": (hostile_archive(manifest(a=1 << 60)), StoreFull, "needs 1,152,921,504,606,846,976 bytes"),
+    }[what]
+    (tmp_path / "x.backup").write_bytes(data)
+    tracemalloc.start()
+    with pytest.raises(error, match=reason):
+        restore(tmp_path / "x.backup", tmp_path / "into")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5 << 20
+    assert [each.name for each in tmp_path.iterdir()] == ["x.backup"]

@@ -140,7 +140,7 @@ def test_taskweaver_is_read_as_json_and_yaml() -> None:
         ('{"a": ', "talk.json: invalid JSON (Expecting value: line 1 column 7"),
         ("5", "talk.json: expected an object or a list, got a number"),
         ('{"a": 1, "b": 2}', "talk.json: unknown format (keys: a, b). Supported formats:"),
-        ("[" * 100_000, "talk.json: invalid JSON (maximum recursion"),
+        ("[" * 100_000, "talk.json: invalid JSON (nested deeper than 256 levels)"),
         ('{"role": "user", "content": "x"}\n{"role": \n', "talk.json: line 2: invalid JSON"),
         ('{"role": "user", "content": "x"}\n[1]\n', "talk.json: line 2: expected an object, got a list"),
         ('{"role": "user", "content": "x"}\n{"role": "usr"}\n', "talk.json: line 2.role: expected one of"),

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from commands import CommandRunner, cuebook
 
 from cuebook import BlockingCuebook
 from cuebook.app.transcripts.import_run import import_sources, survey
+from cuebook.app.transcripts.sniff import MOST_BYTES
 from cuebook.app.transcripts.sources import read_sources
 from cuebook.app.transcripts.transcript import Transcript
 
@@ -335,6 +337,32 @@ def test_a_damaged_member_of_an_archive_is_skipped(tmp_path: Path, damage: str) 
     found = survey(file)
     assert [each.split(" (")[0] for each in found.skipped] == ["export.zip/a.json: damaged or encrypted"]
     assert [each.conversation for each in read(file)] == ["chat-1"]
+
+
+def test_a_member_that_expands_too_much_is_skipped_unread(tmp_path: Path) -> None:
+    file = tmp_path / "export.zip"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.json", json.dumps([CLAUDE_AI]) + " " * (20 << 20))
+        archive.writestr("conversations.json", json.dumps([CHATGPT]))
+    tracemalloc.start()
+    found = survey(file)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert file.stat().st_size < 50_000
+    assert peak < 5 << 20
+    assert found.skipped == [
+        "export.zip/a.json: expands to more than 100 times its size. If you trust it, extract it, and import that."
+    ]
+    assert [each.conversation for each in read(file)] == ["chat-1"]
+
+
+def test_a_large_file_is_skipped_unread(tmp_path: Path) -> None:
+    lines(tmp_path / "a.json", [json.dumps([CHATGPT])])
+    with (tmp_path / "b.json").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)  # takes no space
+    found = survey(tmp_path)
+    assert found.skipped == ["b.json: exceeds 268,435,456 bytes. Split it into smaller files."]
+    assert [each.source for each in found.found] == ["ChatGPT"]
 
 
 def test_claude_ai_has_the_texts_of_attachments(tmp_path: Path) -> None:

@@ -49,16 +49,21 @@ def read_bytes(file: Path, name: str = "", *, most: int = 0, advice: str = "Shor
         if most and not S_ISREG(file.stat().st_mode):
             msg = f"{where}: not a regular file. Remove it, or change its suffix."
             raise InvalidInput(msg, where=where)
+        if most and file.stat().st_size > most:
+            raise _too_large(where, most, advice)
         with file.open("rb") as stream:
             data = stream.read(most + 1 if most else -1)
     except OSError as error:
         label = f"{name}:" if name else repr(where)
         msg = f"{label} cannot be read ({error.strerror}). Check the path and its permissions."
         raise InvalidInput(msg, where=where) from error
-    if most and len(data) > most:
-        msg = f"{where}: exceeds {most:,} bytes. {advice}"
-        raise TooLarge(msg, where=where)
+    if most and len(data) > most:  # it has grown
+        raise _too_large(where, most, advice)
     return data
+
+
+def _too_large(where: str, most: int, advice: str) -> TooLarge:
+    return TooLarge(f"{where}: exceeds {most:,} bytes. {advice}", where=where)
 
 
 def decode(data: bytes, name: str) -> str:

@@ -8,16 +8,17 @@ import gzip
 import io
 import os
 import secrets
+import shutil
 import tarfile
 import zlib
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final, Literal, cast
+from typing import IO, Any, Final, Literal, Self, cast
 
 import msgspec
 from msgspec import Struct
 
-from cuebook.errors import Conflict, InvalidInput
+from cuebook.errors import Conflict, InvalidInput, StoreFull
 
 MANIFEST: Final = "manifest.json"
 #: The first bytes of an encrypted archive.
@@ -130,7 +131,8 @@ def is_encrypted(file: Path) -> bool:
 def read_archive(file: Path, into: Path, *, passphrase: str = "") -> Manifest:
     """Extract an archive to an empty folder, and check each file against the manifest. Return the manifest.
 
-    Raises InvalidInput for a wrong passphrase, or if anything is missing, changed or not in the manifest.
+    Raises InvalidInput for a wrong passphrase, or if anything is missing, changed or not in the manifest, and StoreFull
+    if its files do not fit.
     """
     try:
         with file.open("rb") as opened:
@@ -139,14 +141,30 @@ def read_archive(file: Path, into: Path, *, passphrase: str = "") -> Manifest:
                 source = io.BufferedReader(_Opening(opened, passphrase), _CHUNK)
             else:
                 opened.seek(0)
-            with gzip.GzipFile(fileobj=source) as packed, tarfile.open(fileobj=packed, mode="r|") as archive:
+            with (
+                gzip.GzipFile(fileobj=source) as packed,
+                tarfile.open(fileobj=packed, mode="r|", tarinfo=_BoundedHeader) as archive,
+            ):
                 manifest = _extract_all(archive, into)
-                while packed.read(_BLOCK):  # to the end, whose checksum also counts
-                    pass
+                if len(packed.read(_BLOCK)) == _BLOCK:  # to the end, whose checksum also counts
+                    raise _damaged("the end")
             return manifest
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         msg = f"{str(file)!r} is not a backup, or it is damaged ({error}). Use another backup."
         raise InvalidInput(msg, where="file") from error
+
+
+class _BoundedHeader(tarfile.TarInfo):
+    """A header of the archive. Extended ones, which tarfile reads at once, have a limit."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Parse a header. Raises HeaderError."""
+        header = super().frombuf(buf, encoding, errors)
+        if not header.isreg() and header.size > _BLOCK:
+            msg = f"a header has {header.size:,} bytes"
+            raise tarfile.HeaderError(msg)
+        return header
 
 
 def _extract_all(archive: tarfile.TarFile, into: Path) -> Manifest:
@@ -160,6 +178,10 @@ def _extract_all(archive: tarfile.TarFile, into: Path) -> Manifest:
     except ValueError as error:  # of msgspec, or not UTF-8
         msg = f"The manifest of the backup is not valid ({error}). A newer version of Cuebook may have made it."
         raise InvalidInput(msg, where="file") from error
+    needed, free = sum(each.size for each in manifest.files), shutil.disk_usage(into).free
+    if needed > free:
+        msg = f"The backup needs {needed:,} bytes in {str(into)!r}, which has {free:,}. Free some space."
+        raise StoreFull(msg)
     missing = {each.name: each for each in manifest.files}
     for member in members:
         expected = missing.pop(member.name, None)

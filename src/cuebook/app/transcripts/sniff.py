@@ -105,6 +105,9 @@ def _questions(
 
 
 FORMAT = "cuebook.transcript/1"
+#: Most bytes of a document. Parsed, it takes about eight times as much memory.
+MOST_BYTES = 256 << 20
+TOO_LARGE = "Split it into smaller files."
 _KNOWN = "OpenAI messages (JSON or JSONL), a Cuebook export, posts, a TaskWeaver conversation, or LoCoMo"
 _YAML = (".yaml", ".yml")
 
@@ -115,7 +118,10 @@ def read_transcripts(source: Path | str, *, name: str = "") -> list[Transcript]:
     A conversation without an id gets the file's name. Raises InvalidInput naming file and position.
     """
     name = name or (source.name if isinstance(source, Path) else "the text")
-    text = decode(read_bytes(source), name) if isinstance(source, Path) else source.removeprefix("\ufeff")
+    if isinstance(source, Path):
+        text = decode(read_bytes(source, name, most=MOST_BYTES, advice=TOO_LARGE), name)
+    else:
+        text = source.removeprefix("\ufeff")
     place = FilePlace(name)
     document, places = parse_document(text, place)
     return transcripts_of(document, places, place, Path(name).stem or "import")

@@ -15,7 +15,7 @@ from cuebook.app.transcripts.account_exports import ForeignMemory
 from cuebook.app.transcripts.agent_databases import MAGIC, read_database
 from cuebook.app.transcripts.history import ImportNotes
 from cuebook.app.transcripts.posts import read_messages
-from cuebook.app.transcripts.sniff import parse_document, transcripts_of
+from cuebook.app.transcripts.sniff import MOST_BYTES, TOO_LARGE, parse_document, transcripts_of
 from cuebook.app.transcripts.transcript import FilePlace, Transcript
 from cuebook.errors import InvalidInput
 
@@ -37,6 +37,9 @@ _OBJECTS: tuple[tuple[Callable[..., bool], Callable[..., list[Transcript]]], ...
 #: Fields of a document with a list of mem0's memories.
 _MEM0_LISTS = ("results", "memories")
 _SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
+#: How many times its compressed size a large member of an archive may have. Exports of chats have 3 to 20.
+_MOST_EXPANSION = 100
+_LARGE = 10 << 20
 
 
 class ImportedFile(Struct, frozen=True, kw_only=True):
@@ -88,7 +91,12 @@ def _file(file: Path, name: str, *, only: bool = False) -> Iterator[ImportedFile
     elif file.suffix.lower() == ".zip" and zipfile.is_zipfile(file):
         yield from _archive(file, name)
     elif only or file.suffix.lower() in _SUFFIXES:
-        yield _document(read_bytes(file, name), name)
+        try:
+            data = read_bytes(file, name, most=MOST_BYTES, advice=TOO_LARGE)
+        except InvalidInput as error:
+            yield ImportedFile(name=name, skipped=(str(error),))
+        else:
+            yield _document(data, name)
     else:
         yield ImportedFile(name=name, left_out=Counter({"files of other types": 1}))
 
@@ -100,19 +108,31 @@ def _archive(file: Path, name: str) -> Iterator[ImportedFile]:
         yield _damaged(name, error)
         return
     with archive:
-        for member in sorted(archive.namelist()):
-            if member.endswith("/"):
+        for member in sorted(archive.infolist(), key=lambda each: each.filename):
+            if member.is_dir():
                 continue
-            place = f"{name}/{member}"
-            if PurePosixPath(member).suffix.lower() not in _SUFFIXES:
+            place = f"{name}/{member.filename}"
+            if PurePosixPath(member.filename).suffix.lower() not in _SUFFIXES:
                 yield ImportedFile(name=place, left_out=Counter({"files of other types": 1}))
                 continue
+            if problem := _oversize(member):
+                yield ImportedFile(name=place, skipped=(f"{place}: {problem}",))
+                continue
             try:
-                data = archive.read(member)
+                data = archive.read(member)  # at most the size that the archive states
             except ZIP_ERRORS as error:
                 yield _damaged(place, error)
                 continue
             yield _document(data, place)
+
+
+def _oversize(member: zipfile.ZipInfo) -> str:
+    """Return why a member would take too much memory, "" if it does not."""
+    if member.file_size > MOST_BYTES:
+        return f"exceeds {MOST_BYTES:,} bytes. Extract it, split it, and import the parts."
+    if member.file_size > max(_LARGE, _MOST_EXPANSION * member.compress_size):
+        return f"expands to more than {_MOST_EXPANSION} times its size. If you trust it, extract it, and import that."
+    return ""
 
 
 def _damaged(name: str, error: Exception) -> ImportedFile:
@@ -215,7 +235,9 @@ def _object(file: Path, place: FilePlace, notes: ImportNotes) -> dict[str, Any]:
     """Return a JSON object, an empty one for a file that cannot be read, which is noted."""
     here = FilePlace(f"{place.file}: {file.name}")
     try:
-        document, _ = parse_document(decode(read_bytes(file, file.name), here.file), here, notes.skip)
+        document, _ = parse_document(
+            decode(read_bytes(file, file.name, most=MOST_BYTES, advice=TOO_LARGE), here.file), here, notes.skip
+        )
         return dict(here.mapping(document))
     except InvalidInput as error:
         notes.skip(error)
