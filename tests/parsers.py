@@ -9,6 +9,7 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from datetime import UTC
 from functools import cache, partial
 from pathlib import Path
@@ -284,7 +285,7 @@ def database(tables: str) -> bytes:
     """Return the bytes of a database that a program left."""
     path = folder() / "made.db"
     path.unlink(missing_ok=True)
-    with sqlite3.connect(path) as made:
+    with closing(sqlite3.connect(path)) as made, made:
         made.executescript(tables)
     made.close()
     return path.read_bytes()
@@ -328,7 +329,7 @@ def stored(programs: Sequence[tuple[str, str]], data: bytes) -> object:
     found = []
     for tables, row in programs:
         path.write_bytes(database(tables))
-        with sqlite3.connect(path, isolation_level=None) as made:
+        with closing(sqlite3.connect(path, isolation_level=None)) as made, made:
             made.execute("PRAGMA synchronous = OFF")
             made.execute(row, {"text": data.decode("utf-8", "replace"), "bytes": data})
         made.close()

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -478,5 +479,5 @@ async def test_no_chained_digest_made_from_an_erased_post_is_left(tmp_path):
 def chains_in(folder):
     """Return the chained digests of all posts in the only database of a folder."""
     [file] = [path for path in folder.rglob("*.db") if path.is_file()]
-    with sqlite3.connect(file) as database:
+    with closing(sqlite3.connect(file)) as database, database:
         return [chain for (chain,) in database.execute("SELECT chain FROM post ORDER BY conversation, seq")]

@@ -8,6 +8,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,7 +111,7 @@ OUR_BODIES: Final = [each for each in WITH_BODY if not each.wire]
 
 
 def dump(path: Path) -> list[str]:
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database, database:
         return list(database.iterdump())
 
 

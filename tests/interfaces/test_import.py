@@ -5,6 +5,7 @@ import sqlite3
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,7 @@ def opencode_storage(folder: Path) -> Path:
 
 
 def opencode_database(folder: Path) -> Path:
-    with sqlite3.connect(folder / "opencode.db") as database:
+    with closing(sqlite3.connect(folder / "opencode.db")) as database, database:
         database.execute("CREATE TABLE session (id TEXT, parent_id TEXT, title TEXT)")
         database.execute("CREATE TABLE message (id TEXT, session_id TEXT, time_created INTEGER, data TEXT)")
         database.execute("CREATE TABLE part (id TEXT, message_id TEXT, session_id TEXT, data TEXT)")
@@ -205,7 +206,7 @@ def test_hermes_database_and_export_are_equal(tmp_path: Path) -> None:
         (1, "user", "List the files.", None, None), (2, "assistant", None, calls, None),
         (3, "tool", "a.py", None, "c1"), (4, "assistant", "There is a.py.", None, None),
     ]  # fmt: skip
-    with sqlite3.connect(tmp_path / "state.db") as database:
+    with closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
         database.execute("CREATE TABLE sessions (id TEXT, source TEXT, user_id TEXT, started_at REAL)")
         database.execute(
             "CREATE TABLE messages (id INTEGER, session_id TEXT DEFAULT 'h1', role TEXT, content TEXT, tool_calls TEXT,"
@@ -229,7 +230,7 @@ def test_openai_agents_sessions_are_read(tmp_path: Path) -> None:
         {"role": "user", "content": "Where do I live?"},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "In Bergen."}]},
     ]
-    with sqlite3.connect(tmp_path / "agents.db") as database:
+    with closing(sqlite3.connect(tmp_path / "agents.db")) as database, database:
         database.execute("CREATE TABLE agent_sessions (session_id TEXT)")
         database.execute(
             "CREATE TABLE agent_messages (id INTEGER, session_id TEXT, message_data TEXT, created_at TEXT)"
@@ -257,7 +258,7 @@ def packed(value: Any) -> bytes:
 def test_langgraph_thread_has_all_messages_of_its_checkpoints(tmp_path: Path) -> None:
     human = {"type": "human", "id": "h1", "content": "Where do I live?"}
     answer = {"type": "ai", "id": "a1", "content": [{"type": "text", "text": "In Bergen."}], "tool_calls": []}
-    with sqlite3.connect(tmp_path / "graph.db") as database:
+    with closing(sqlite3.connect(tmp_path / "graph.db")) as database, database:
         database.execute(
             "CREATE TABLE checkpoints (thread_id, checkpoint_ns, checkpoint_id, type, checkpoint BLOB, metadata BLOB)"
         )

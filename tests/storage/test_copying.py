@@ -1,6 +1,7 @@
 """Tests of copying a database between SQLite and PostgreSQL: everything arrives, interrupted copies continue."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ async def test_a_copy_to_postgresql_and_back_has_everything(source: str, postgre
     store = open_store(postgres_url)
     await say(store, "new", draft("x", "figs"))  # gets a number that the source has not used
     row = await store.database.read(lambda each: each.one("conversation_by_id", tenant=OWNER.tenant, id="new"))
-    with sqlite3.connect(source) as connection:
+    with closing(sqlite3.connect(source)) as connection, connection:
         [(last,)] = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'conversation'")
     assert row is not None
     assert row["no"] == last + 1
@@ -135,7 +136,7 @@ async def test_a_source_that_changes_is_noticed(source: str, target: str) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         copy(source, target, progress=change)
-    with sqlite3.connect(source) as connection:
+    with closing(sqlite3.connect(source)) as connection, connection:
         connection.execute("UPDATE conversation SET head = 0")
     with pytest.raises(Conflict, match="Table 'conversation' differs: the source was changed"):
         copy(source, target)

@@ -1,6 +1,7 @@
 """Tests of recall: full-text keys and queries, ranking, excerpts and packing into a budget."""
 
 import sqlite3
+from contextlib import closing
 from datetime import UTC, datetime
 from random import Random
 
@@ -188,18 +189,20 @@ def test_any_date_is_accepted_as_now(text, now):
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_any_query_is_a_valid_full_text_expression(text, other, scope):
-    db = table([(1, "c1", key_text("Anna", MONDAY, text)), (2, "c2", key_text("Anna", MONDAY, text))])
-    search(db, other, scope.encode("utf-8", "ignore").decode())
-    assert search(db, text) == ([1] if query_words(text) else [])
+    key = key_text("Anna", MONDAY, text)
+    with closing(table([(1, "c1", key), (2, "c2", key)])) as db:
+        search(db, other, scope.encode("utf-8", "ignore").decode())
+        assert search(db, text) == ([1] if query_words(text) else [])
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=5), TEXTS)
 def test_full_text_and_ranking_match_the_same_posts(texts, query):
     keys = [key_text("Anna", MONDAY, text) for text in texts]
-    db = table([(n, "c1", key) for n, key in enumerate(keys)])
-    for term in read_query(query).terms:
-        by_words = {n for n, key in enumerate(keys) if term in key.split()}
-        assert by_words <= {row for (row,) in db.execute("SELECT rowid FROM f WHERE f MATCH ?", (f'key : "{term}"',))}
+    with closing(table([(n, "c1", key) for n, key in enumerate(keys)])) as db:
+        for term in read_query(query).terms:
+            by_words = {n for n, key in enumerate(keys) if term in key.split()}
+            rows = db.execute("SELECT rowid FROM f WHERE f MATCH ?", (f'key : "{term}"',))
+            assert by_words <= {row for (row,) in rows}
 
 
 def test_speaker_names_are_searched_only_alone():
