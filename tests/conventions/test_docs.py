@@ -144,3 +144,14 @@ def test_no_link_is_dead_and_nothing_is_loaded_from_elsewhere(site: Path) -> Non
             if not target.is_file() or (parts.fragment and unquote(parts.fragment) not in pages[target].names):
                 dead.append(f"{path.relative_to(site.resolve())}: {link}")
     assert not dead
+
+
+def test_every_proving_test_of_the_security_page_exists() -> None:
+    page = (ROOT / "docs/security.md").read_text("utf-8")
+    tables = [line for line in page.splitlines() if line.startswith("| ")]
+    named = {
+        name for line in tables for name in re.findall(r"`((?:tests/)?[a-z_/]+(?:\.py)?)`", line) if "test" in name
+    }
+    paths = [str(each.relative_to(ROOT)) for each in (ROOT / "tests").rglob("*") if "__pycache__" not in each.parts]
+    assert len(named) > 30
+    assert [name for name in sorted(named) if not any(f"/{each}".endswith(f"/{name}") for each in paths)] == []
