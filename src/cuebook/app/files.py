@@ -102,10 +102,11 @@ def load_yaml(text: str, name: str, *, what: str = "YAML", first_line: int = 1) 
         raise InvalidInput(msg, where=name) from error
 
 
-def write_whole(path: Path, pieces: Iterable[str | bytes], *, durable: bool = True) -> None:
+def write_whole(path: Path, pieces: Iterable[str | bytes], *, durable: bool = True, private: bool = True) -> None:
     """Write texts or bytes to a temporary file, flush it to disk and rename it over `path`.
 
-    The old file stays until then.
+    The old file stays until then, and its mode is kept. A new file is readable by its owner only, because most have
+    texts of users. With `private=False`, for files of the project, the umask determines its mode.
 
     Pipes and devices are written directly. Without `durable` a power failure may lose the file: use it for files that
     can be recreated. Raises OSError naming the path.
@@ -118,13 +119,17 @@ def write_whole(path: Path, pieces: Iterable[str | bytes], *, durable: bool = Tr
     place = path.resolve()  # keep symbolic links
     aside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
     try:
-        with aside.open("xb") as file:
+        mode = place.stat().st_mode & 0o7777 if place.exists() else None
+        descriptor = os.open(
+            aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private or mode is not None else 0o666
+        )
+        with os.fdopen(descriptor, "wb") as file:
             file.writelines(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        if place.exists():
-            aside.chmod(place.stat().st_mode & 0o7777)
+        if mode is not None:
+            aside.chmod(mode)
         aside.replace(place)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error

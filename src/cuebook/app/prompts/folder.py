@@ -203,7 +203,7 @@ class PromptFolder:
             if place.is_file() and place.read_bytes() == text.encode():
                 return False
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(place, [text], durable=not path.startswith(registries.OBJECTS))
+            write_whole(place, [text], durable=not path.startswith(registries.OBJECTS), private=False)
         except OSError as error:
             raise BackendError(f"{self.display_name(path)}: cannot be written ({error.strerror})") from error
         return True

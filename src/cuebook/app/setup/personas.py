@@ -191,7 +191,7 @@ def new_persona(config: Config, name: str, *, like: str) -> Path:
             raise Conflict(msg)
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}{ending}"
-    write_whole(file, [_renamed(model.read_text("utf-8"), name)])
+    write_whole(file, [_renamed(model.read_text("utf-8"), name)], private=False)
     return file
 
 

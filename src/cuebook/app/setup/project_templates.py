@@ -94,7 +94,7 @@ def write_settings(folder: Path, *, upstream: str, remember: bool, work_model: s
         msg = f"File exists: {str(file)!r}. Edit it, or choose another directory with -C."
         raise Conflict(msg)
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(file, [text])
+    write_whole(file, [text], private=False)
     return file
 
 

@@ -203,7 +203,7 @@ class PromptBundles(SyncHub):
     def _write_files(self, files: _Files) -> None:
         for path, text in self._targets(files).items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, [text])
+            write_whole(path, [text], private=False)
 
 
 def _rows(exported: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

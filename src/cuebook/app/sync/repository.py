@@ -308,7 +308,7 @@ def _remove_old(folder: Path, version: int, listed: Collection[str], before: Any
 
 def _put(file: Path, data: bytes) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, [data])
+    write_whole(file, [data], private=False)
 
 
 # ---- verifying ------------------------------------------------------------------------------------------------------
