@@ -33,7 +33,7 @@ pytest.register_assert_rewrite("storage")
 SLOW_FOLDERS = ("chaos", "page")
 
 #: Examples per property test in each Hypothesis profile: for pure tests, and for tests that open a database.
-EXAMPLES = {"ci": (40, 10), "full": (300, 60), "deep": (2000, 400)}
+EXAMPLES = {"ci": (20, 6), "full": (300, 60), "deep": (2000, 400)}
 
 
 def register_profiles(chosen: str) -> None:

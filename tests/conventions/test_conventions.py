@@ -77,8 +77,15 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=name(path))
 
 
-def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return the nodes of a module whose kind a test asks for."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ExceptHandler
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, kinds)]
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in nodes(path) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -128,7 +135,7 @@ def test_functions_are_short() -> None:
     long = [
         f"{name(path)}:{function.lineno} {function.name}: {lines_of(function)} lines"
         for path in MODULES
-        for function in functions(parsed(path))
+        for function in functions(path)
         if lines_of(function) > MAX_FUNCTION_LINES
     ]
     assert not long, f"functions over {MAX_FUNCTION_LINES} lines: split each in two"
@@ -138,7 +145,7 @@ def test_own_packages_are_imported_at_the_top() -> None:
     hidden = [
         f"{name(path)}:{node.lineno}"
         for path in MODULES
-        for function in functions(parsed(path))
+        for function in functions(path)
         for node in ast.walk(function)
         if isinstance(node, ast.Import | ast.ImportFrom) and is_own(node)
     ]
@@ -186,6 +193,7 @@ def test_every_import_is_declared() -> None:
         ("mcp", "from cuebook.server.mcp.speak import new_server; new_server(None)", "mcp"),
     ],
 )
+@pytest.mark.slow
 def test_a_missing_extra_is_named(package: str, code: str, extra: str) -> None:
     """Make the first package of each extra unimportable in a separate process."""
     hidden = f"import sys; sys.modules[{package!r}] = None; {code}"
@@ -199,7 +207,7 @@ def test_nothing_catches_everything() -> None:
         f"{name(path)}:{node.lineno}"
         for path in MODULES
         if name(path) not in CATCHES_EVERYTHING
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ExceptHandler) and catches_everything(node)
     ]
     assert not broad, "name the caught exceptions"

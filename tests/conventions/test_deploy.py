@@ -96,6 +96,7 @@ def test_every_environment_variable_is_a_setting() -> None:
     assert config.settings.store.url.startswith("postgresql://")
 
 
+@pytest.mark.slow
 def test_every_health_check_exists() -> None:
     routes = {*create_app(Cuebook.open()).openapi_schema.to_schema()["paths"]}
     texts = "".join(file.read_text("utf-8") for file in DEPLOY.glob("*.yaml"))

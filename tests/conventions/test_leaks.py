@@ -3,7 +3,10 @@
 import socket
 from typing import Any
 
+import pytest
 
+
+@pytest.mark.slow
 def test_a_leaked_socket_is_reported_with_its_place(socket_watch: Any) -> None:
     held = socket.socket()
     ring: list[Any] = [socket.socket()]

@@ -89,6 +89,7 @@ async def test_an_error_of_the_first_call_names_its_cause_each_time(tmp_path):
         "(cue := BlockingCuebook(where)).conversations.list()",
     ],
 )
+@pytest.mark.slow
 def test_the_end_of_a_program_closes_a_database(tmp_path, call):
     (tmp_path / "cuebook.toml").touch()
     program = f"import asyncio, sys; from cuebook import *; where = sys.argv[1]; {call}"

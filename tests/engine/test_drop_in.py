@@ -304,6 +304,7 @@ class NativeClient(ResponsesClient):
 @pytest.mark.parametrize("wire", [MessagesClient, ResponsesClient, NativeClient])
 @settings(max_examples=17, suppress_health_check=list(HealthCheck), deadline=None)
 @given(edits=EDITS, named=st.booleans(), owned=st.booleans())
+@pytest.mark.slow
 async def test_upstream_gets_what_the_client_of_another_wire_sent(tmp_path_factory, wire, edits, named, owned):
     upstream = ScriptedUpstream()
     async with cue_on(tmp_path_factory.mktemp("db"), upstream=upstream, **wire.settings) as cue:

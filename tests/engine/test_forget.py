@@ -353,6 +353,7 @@ with BlockingCuebook.open(build(arguments={"store.url": "cuebook.db"}, folder=sy
 """.replace("CANARY", CANARY)
 
 
+@pytest.mark.slow
 async def test_another_process_drops_its_cached_data(tmp_path):
     async with open_database(tmp_path) as cue:
         ask_and_settle = [

@@ -60,6 +60,7 @@ async def test_a_tenants_forgotten_words_leave_memory_at_the_next_search(tmp_pat
 
 
 @pytest.mark.parametrize("count", [search.SMALL, search.SMALL_PLACE + 200])
+@pytest.mark.slow
 async def test_a_rare_word_is_found_among_any_number_of_memories(tmp_path, count):
     async with open_database(tmp_path) as cue:
         await fill(cue, [f"The harbour lamp number{n} burns at night." for n in range(count)])

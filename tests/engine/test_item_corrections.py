@@ -49,7 +49,7 @@ async def item_of(cue, word, **more):
     return next(each for each in await cue.memory.items("c1", **more) if word in each.text)
 
 
-@pytest.mark.parametrize("by", ["memory", "item"])
+@pytest.mark.parametrize("by", [pytest.param("memory", marks=pytest.mark.slow), "item"])
 async def test_a_correction_applies_to_its_own_conversation(tmp_path, clock, by):
     async with open_database(tmp_path, clock, memory__user=True) as cue:
         await store_long_conversation(cue, clock)
@@ -121,6 +121,7 @@ async def test_a_correction_can_be_corrected(tmp_path, clock):
         await store.aclose()
 
 
+@pytest.mark.slow
 async def test_another_branch_is_corrected_when_it_continues(tmp_path, clock):
     async with open_database(tmp_path, clock) as cue:
         await store_long_conversation(cue, clock)

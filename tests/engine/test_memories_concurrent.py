@@ -40,6 +40,7 @@ async def test_a_pass_does_not_restore_corrected_text(tmp_path, clock):
         assert "I am allergic to nuts." in await texts(cue), "a repeated statement counts"
 
 
+@pytest.mark.slow
 async def test_a_pass_does_not_restore_corrected_text_among_many_memories(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")

@@ -277,6 +277,7 @@ async def test_feedback_overrides_earlier_and_later_observations(cue):
     assert branch.weight == pytest.approx(0.9 * (0.45 + 0.03) + 0.03)
 
 
+@pytest.mark.slow
 async def test_a_trial_uses_the_corrected_score(clock):
     async with cue_on(clock=clock) as cue:
         await cue.prompts.save(SLUG, {"body": "Be kind."})

@@ -28,6 +28,7 @@ def draft_in_child(writer: PostFactory, text: str) -> partial[object]:
     return partial(draft_posts, writer, numbered, user="ann", persona=None, now=0.0, zone=None)
 
 
+@pytest.mark.slow
 async def test_what_a_child_computes_can_be_sent_to_it() -> None:
     for name in ("estimate", "o200k"):
         writer = PostFactory(counter(name), Redactor(b"key"), 100)

@@ -55,7 +55,7 @@ async def sent_tokens(cue: Cuebook) -> int:
     return sum(turn.steps[0].manifest.tokens for turn in await cue.services.store.turns(Scope(), "garden", last=TURNS))
 
 
-@pytest.mark.parametrize("shadow", [False, True])
+@pytest.mark.parametrize("shadow", [pytest.param(False, marks=pytest.mark.slow), True])
 async def test_each_profile_has_figures_of_the_same_calls(shadow: bool) -> None:
     clock = FrozenClock()
     async with opened(clock, **{"upstream.shadow": shadow}) as cue:

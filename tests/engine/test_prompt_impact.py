@@ -81,7 +81,7 @@ def expected(pairs):
     return {kind: (turns[kind], total[kind], tokens[kind]) for kind in turns}
 
 
-@pytest.mark.parametrize("budget", [500, 750, 950])
+@pytest.mark.parametrize("budget", [500, *(pytest.param(each, marks=pytest.mark.slow) for each in (750, 950))])
 async def test_the_estimate_equals_windows_assembled_with_the_other_version(project, budget):
     questions = asks(16, budget)
     plain, kind = [
@@ -110,6 +110,7 @@ async def test_the_estimate_equals_windows_assembled_with_the_other_version(proj
         assert (await cue.conversations.get(NAME)).turns == 16, "nothing was stored"
 
 
+@pytest.mark.slow
 async def test_displaced_memories_are_counted(project):
     facts = [f"Ferry {at} goes to {PLACES[at % 5]}." for at in range(10)]
     between = ["We talk about the weather, the crew and the price of fresh fish. " * 6] * 14

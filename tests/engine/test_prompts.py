@@ -246,6 +246,7 @@ async def test_a_render_may_be_audited(cue):
     assert (await cue.audit.replay(rendered.audit_seq)).verdict == "identical"
 
 
+@pytest.mark.slow
 async def test_large_texts_are_compared_outside_the_event_loop(cue):
     lines = [f"line {n}" for n in range(60_000)]
     await cue.prompts.save("a", {"body": "\n".join(lines)})

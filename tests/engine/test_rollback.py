@@ -140,6 +140,7 @@ async def test_sigma_mode_reverts_only_a_version_worse_than_its_past(tmp_path, c
         assert event.evidence["statistics"]["drop"] >= event.evidence["thresholds"]["drop"]
 
 
+@pytest.mark.slow
 async def test_sigma_mode_spares_prompts_that_fell_together_or_lack_data(tmp_path, clock):
     async with open_database(tmp_path, clock, "sigma") as cue:
         users = Users(cue, clock)
@@ -263,6 +264,7 @@ async def test_a_version_that_breaks_later_is_compared_with_its_start(tmp_path, 
 
 
 @pytest.mark.parametrize("others", [0.9, 0.2])
+@pytest.mark.slow
 async def test_a_variant_is_reverted_only_if_it_falls_alone(tmp_path, clock, others):
     async with open_database(tmp_path, clock) as cue:
         program = Program(cue, clock)
@@ -351,6 +353,7 @@ async def test_the_control_keeps_its_share_and_its_conversations(tmp_path, clock
         assert (branch.active, branch.rolled_back, len(await rollbacks(cue))) == (1, (2,), 2)
 
 
+@pytest.mark.slow
 async def test_one_minute_conversations_are_enough(tmp_path, clock):
     write_persona(tmp_path)
     async with open_database(tmp_path, clock) as cue:

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from turn_helpers import cue_on
 
 from cuebook.testing import FrozenClock
@@ -36,6 +37,7 @@ async def test_an_unwritable_mirror_is_named(tmp_path: Path) -> None:
         assert len((tmp_path / MIRROR).read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 async def test_an_interrupted_settle_mirrors_no_record_twice(tmp_path: Path) -> None:
     async with cue_on(tmp_path) as cue:
         for n in range(200):

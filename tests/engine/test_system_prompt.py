@@ -212,7 +212,9 @@ async def test_a_conversation_keeps_its_variant(project):
         assert len(texts) == 2, "both variants are tried"
 
 
-@pytest.mark.parametrize("mode", ["off", "sigma", "guarded"])
+@pytest.mark.parametrize(
+    "mode", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("off", "sigma")), "guarded"]
+)
 async def test_an_observation_scores_the_variant_of_its_conversation(project, mode):
     await prepare(project)
     async with cue_on(project, prompts__rollback=mode) as cue:

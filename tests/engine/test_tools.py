@@ -246,7 +246,7 @@ async def test_a_loop_in_two_processes_is_one_turn(tmp_path, upstream):
         assert all(len(a) < len(b) for a, b in pairwise(sent))
 
 
-@pytest.mark.parametrize("budget", [1500, 2500])
+@pytest.mark.parametrize("budget", [1500, pytest.param(2500, marks=pytest.mark.slow)])
 async def test_a_loop_longer_than_its_window_keeps_query_and_newest_results(tmp_path, upstream, budget):
     async with cue_on(
         tmp_path, upstream=upstream, budget__context=budget, budget__reply=100, budget__system=100

@@ -335,6 +335,7 @@ def _cursor(here: CommandRunner) -> str:
     return str(here.json("conversation", "list", "--limit", "1")["next"])
 
 
+@pytest.mark.slow
 def test_memory_commands_search_list_and_show(here: CommandRunner, tmp_path: Path) -> None:
     talk = [("user", f"I live in town number {n}. We decided to paint wall {n} blue.") for n in range(20)]
     messages = [each for pair in zip(talk, [("assistant", "Noted.")] * 20, strict=True) for each in pair]
@@ -371,6 +372,7 @@ def test_memory_commands_search_list_and_show(here: CommandRunner, tmp_path: Pat
     assert here("memory", "show", "c2", "--version", "3").startswith("no summary yet")
 
 
+@pytest.mark.slow
 def test_settle_reports_finished_and_pending_jobs(here: CommandRunner, tmp_path: Path) -> None:
     talk = [("user" if n % 2 else "assistant", f"We decided to paint wall {n} blue.") for n in range(1, 61)]
     for name in ("c1", "c2"):
@@ -486,6 +488,7 @@ def test_show_prints_branches_attachments_and_names(here: CommandRunner, tmp_pat
     assert "First" not in here("conversation", "show", "tree", "--last", "1")
 
 
+@pytest.mark.slow
 def test_images_audio_and_files_are_described_not_printed(here: CommandRunner, tmp_path: Path) -> None:
     data = "QUJD" * 5_500
     content = [

@@ -46,6 +46,7 @@ def test_doctor_fails_on_an_unknown_prompt_key(here: CommandRunner, monkeypatch:
     assert (state, "presets[0].addonPromptKeys[0]" in result) == ("fail", True)
 
 
+@pytest.mark.slow
 def test_template_prompt_files_match_the_exported_text(here: CommandRunner) -> None:
     folder = here.folder / "prompts"
     files = {file.relative_to(folder).with_suffix("").as_posix(): file.read_text() for file in folder.rglob("*.md")}

@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pytest
 from commands import CommandRunner, write_messages
 
 from cuebook.records.key import id_of
@@ -26,6 +27,7 @@ def test_key_is_created_listed_and_revoked(here: CommandRunner, project: Path) -
     assert here.json("audit", "verify")["ok"]
 
 
+@pytest.mark.slow
 def test_a_rotated_key_keeps_its_permissions_and_expires(here: CommandRunner) -> None:
     old = here.json("key", "new", "--role", "editor", "--user", "ann", "--organization", "acme", "--expires", "30")
     new = here.json("key", "rotate", old["id"], "--overlap", "48")
@@ -64,6 +66,7 @@ def test_invalid_key_options_are_rejected(here: CommandRunner) -> None:
     assert "Unknown key 'nope'" in here("key", "revoke", "nope", code=1)
 
 
+@pytest.mark.slow
 def test_organization_settings_are_shown_and_changed(here: CommandRunner) -> None:
     result = here.json("organization", "show", "acme")["memory"]["longTermMemory"]
     assert result == {
@@ -85,6 +88,7 @@ def test_organization_settings_are_shown_and_changed(here: CommandRunner) -> Non
     assert "organization" in [each["event"] for each in here.json("audit", "tail")["items"]]
 
 
+@pytest.mark.slow
 def test_participants_are_listed_and_added(here: CommandRunner, project: Path) -> None:
     talk = write_messages(project, ("user", "Hi."))
     here("conversation", "import", talk, "--conversation", "c1", "--user", "ann")

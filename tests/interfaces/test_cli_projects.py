@@ -29,6 +29,7 @@ def test_show_and_test_use_the_prompt_of_the_project(acme: CommandRunner) -> Non
     assert "is not a valid project name" in acme("prompt", "show", "persona/helper", "--project", "../x", code=1)
 
 
+@pytest.mark.slow
 def test_setting_applies_when_no_project_is_given(acme: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUEBOOK_PROMPTS_PROJECT", "acme")
     assert acme.json("prompt", "show", "persona/helper")["slug"] == "projects/acme/persona/helper"

@@ -1,8 +1,10 @@
 """Tests of `cuebook prompt` commands that select a version by label."""
 
+import pytest
 from commands import CommandRunner
 
 
+@pytest.mark.slow
 def test_label_selects_a_version(here: CommandRunner) -> None:
     here("prompt", "new", "a", "--text", "one")
     here("prompt", "label", "a:1", "production")

@@ -36,6 +36,7 @@ def test_uppercase_file_suffix_is_reported(here: CommandRunner, name: str) -> No
     assert f"prompts/default/{name}: the suffix must be '.md'. Rename the file." in here("prompt", "push", code=1)
 
 
+@pytest.mark.slow
 def test_merge_conflict_explains_the_fix(here: CommandRunner) -> None:
     here("prompt", "new", "p", "--text", "Be kind.")
     here("prompt", "branch", "p", "warm")

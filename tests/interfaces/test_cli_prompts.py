@@ -135,6 +135,7 @@ def test_prompt_workflow_from_creation_to_rollback(kind: CommandRunner, editor: 
     assert here.json("audit", "verify", code=1)["firstBad"] == records[1][0]
 
 
+@pytest.mark.slow
 def test_new_prompt_is_written_in_the_editor(here: CommandRunner, editor: Any) -> None:
     editor("s/^Write the prompt.*/Be kind to $who./")
     assert here("prompt", "new", "persona/new") == "wrote persona/new@main:1 (1.0.0)\n"
@@ -174,6 +175,7 @@ def test_missing_editor_error_names_the_alternatives(here: CommandRunner, monkey
     assert "Cannot start the editor '/no/such/editor'" in here("prompt", "new", "a", code=1)
 
 
+@pytest.mark.slow
 def test_edit_after_a_rollback_starts_from_the_active_version(kind: CommandRunner, editor: Any) -> None:
     kind("prompt", "new", ID, "--section", "limits=Be brief.")
     kind("prompt", "rollback", ID)
@@ -182,6 +184,7 @@ def test_edit_after_a_rollback_starts_from_the_active_version(kind: CommandRunne
     assert kind.json("prompt", "show", ID)["sections"]["limits"] == "Be concise and true."
 
 
+@pytest.mark.slow
 def test_text_only_update_keeps_the_other_fields(kind: CommandRunner, tmp_path: Path) -> None:
     (tmp_path / "text.md").write_text("Hello $user_name, $agent_name here.\n")
     assert kind("prompt", "new", ID, str(tmp_path / "text.md")) == f"wrote {ID}@main:2 (1.3.0)\n"
@@ -198,6 +201,7 @@ def test_text_only_update_keeps_the_other_fields(kind: CommandRunner, tmp_path: 
     assert "has changed: head of 'main' is 3, not 2" in stale.stderr
 
 
+@pytest.mark.slow
 def test_merge_writes_a_version_or_reports_conflicts(kind: CommandRunner) -> None:
     kind("prompt", "branch", ID, "trial")
     kind("prompt", "new", f"{ID}@trial", "--section", "identity=Hi.", "--section", "limits=Be concise.")
@@ -225,6 +229,7 @@ def test_merge_writes_a_version_or_reports_conflicts(kind: CommandRunner) -> Non
 # ---- kai-prompt-tester and kai-prompt-manager
 
 
+@pytest.mark.slow
 def test_tester_shows_text_template_metadata_and_time(kind: CommandRunner) -> None:
     output = kind("prompt", "test", "--prompt", ID, *BOTH, "--diff")
     assert output.startswith("Welcome Alex, I'm kAI. It costs $5.\n\nBe concise.\n")
@@ -276,6 +281,7 @@ def test_kai_prompt_programs_work(kind: CommandRunner) -> None:
 # ---- files
 
 
+@pytest.mark.slow
 def test_push_and_pull_synchronize_files_and_database(kind: CommandRunner) -> None:
     file = kind.folder / FILE
     kind("prompt", "new", ID, "--section", "identity=Hi $user_name.")
@@ -394,6 +400,7 @@ MIGRATION = [
 ]
 
 
+@pytest.mark.slow
 def test_migration_has_a_dry_run_and_is_idempotent(here: CommandRunner, tmp_path: Path) -> None:
     file = tmp_path / "prompts.json"
     file.write_text(json.dumps(MIGRATION))
@@ -483,6 +490,7 @@ def test_invalid_prompt_ids_are_rejected(here: CommandRunner, odd: str) -> None:
     assert texts(here.folder).keys() <= {*before, "registry.json"}
 
 
+@pytest.mark.slow
 def test_terminal_control_characters_are_escaped(here: CommandRunner) -> None:
     here("prompt", "new", "a", "--text", "red \x1b[31m and \u202eevil")
     here("prompt", "new", "a", "--text", "blue \x1b[34m")
@@ -511,6 +519,7 @@ SAME = [
 ]
 
 
+@pytest.mark.slow
 def test_json_output_equals_the_http_api(kind: CommandRunner) -> None:
     kind("prompt", "new", ID, "--section", "identity=Hi.")
     kind("prompt", "branch", ID, "trial")

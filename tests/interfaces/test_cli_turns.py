@@ -60,6 +60,7 @@ def _messages(first: int, count: int) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.slow
 async def test_every_post_is_shown_summarized_or_left_out(here: CommandRunner) -> None:
     config = load_config(here.folder, environment={})
     async with Cuebook.open(config, worker=False) as cue:
@@ -90,6 +91,7 @@ async def test_reported_cache_use_replaces_the_simulation(here: CommandRunner) -
     assert cache == {"readTokens": 0, "writeTokens": 0, "simulated": False}
 
 
+@pytest.mark.slow
 async def test_each_step_shows_its_own_cache_use(here: CommandRunner) -> None:
     usage = {"prompt_tokens": 90, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 64}}
     messages = [{"role": "user", "content": "Look twice."}]

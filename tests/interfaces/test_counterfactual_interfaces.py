@@ -80,6 +80,7 @@ async def test_bad_input_is_rejected(
         assert where in answer.text
 
 
+@pytest.mark.slow
 async def test_what_if_replay_on_the_command_line(here: CommandRunner) -> None:
     settings = {"memory.user": True}
     async with Cuebook.open(load_config(here.folder, environment={}, arguments=settings), worker=False) as cue:

@@ -246,6 +246,7 @@ def test_doctor_checks_the_embedder(tmp_path: Path, endpoint: str) -> None:
     assert "embedder.name: missing" in found(**here)["found"]
 
 
+@pytest.mark.slow
 def test_importing_cuebook_loads_no_embedder() -> None:
     heavy = "{'numpy', 'tokenizers', 'onnxruntime'}"
     program = f"import sys, cuebook; cuebook.Cuebook; print({heavy} & set(sys.modules))"

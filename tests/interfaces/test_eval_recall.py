@@ -255,6 +255,7 @@ def test_evaluation_leaves_the_working_directory_as_it_is(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == [file]
 
 
+@pytest.mark.slow
 def test_technical_chat_has_every_kind_of_question() -> None:
     [(chat)] = asyncio.run(compare([TECHNICAL], limit=200, embedders={}))
     assert (chat.posts, chat.questions, chat.unanswerable) == (110, 53, 14)
@@ -264,6 +265,7 @@ def test_technical_chat_has_every_kind_of_question() -> None:
     assert words.newest_first is not None
 
 
+@pytest.mark.slow
 def test_command_prints_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: str, code: int = 0) -> str:
         capsys.readouterr()

@@ -141,6 +141,7 @@ async def check_feedback_access(server: Keyed) -> None:
     assert (await server.client().post(ROUTE, json={"thumb": "up"})).status_code == 401
 
 
+@pytest.mark.slow
 async def test_feedback_command_shows_what_it_changed(here: CommandRunner) -> None:
     async with Cuebook.open(load_config(here.folder, environment={}), worker=False) as cue:
         await cue.ask(Ask("hello", "c"))

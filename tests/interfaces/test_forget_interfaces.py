@@ -173,6 +173,7 @@ def test_forget_requires_a_target_and_yes_in_a_pipe(tmp_path: Path) -> None:
     assert "--yes" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_import_of_an_old_export_of_a_forgotten_user_asks(here: CommandRunner, tmp_path: Path) -> None:
     old, new = tmp_path / "old.json", tmp_path / "new.json"
     old.write_text(json.dumps([{"role": "user", "content": "I like plums"}]))

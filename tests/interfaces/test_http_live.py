@@ -90,6 +90,7 @@ def test_disconnect_ends_a_pass_through_answer_at_once(serve_live: Callable[...,
     wait_until(lambda: upstream.closed)  # the whole answer would take minutes
 
 
+@pytest.mark.slow
 def test_client_that_reads_nothing_ends_its_turn(serve_live: Callable[..., Live]) -> None:
     live = serve_live(model=ScriptedModel(default=Script(text="word " * 2_000_000, size=100_000)))
     live.ask_cue(lambda: _shorten_patience(live))

@@ -441,6 +441,7 @@ def test_file_without_conversations_is_an_error_that_says_why(
     assert refused.stderr.startswith("cuebook: No conversation or memory found in ")
 
 
+@pytest.mark.slow
 def test_post_that_cannot_be_stored_is_named_and_the_others_are_imported(tmp_path: Path) -> None:
     values = [
         claude("user", "u1", None, "NUL \x00 and \ud83d surrogate"),

@@ -38,7 +38,8 @@ async def mcp_client(project: Path, *more: str, mode: str = "auto", on_message: 
             yield client
 
 
-@pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.slow), "auto"])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_memory_is_remembered_recalled_and_forgotten(project: Path, mode: str) -> None:
     async with mcp_client(project, "--user", "ann", mode=mode) as client:
         tools = {each.name: each for each in (await client.list_tools()).tools}

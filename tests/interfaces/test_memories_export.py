@@ -38,6 +38,7 @@ async def store_memories(cue: Cuebook, user: str, count: int) -> None:
     assert await cue.services.store.memories.save(Scope(), change, now=1.0)
 
 
+@pytest.mark.slow
 async def test_export_lists_all_memories_of_a_user(cue: Cuebook, client: httpx.AsyncClient) -> None:
     await store_memories(cue, "ann", 450)
     await store_memories(cue, "bob", 3)

@@ -130,6 +130,7 @@ def test_operator_lists_corrects_and_exports_memories(here: CommandRunner) -> No
     assert "user's item" in here("memory", "search", "allergic hazelnuts", "--user", "ann", "--explain")
 
 
+@pytest.mark.slow
 def test_knowledge_is_stored_listed_used_and_decays(here: CommandRunner) -> None:
     assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.50 after 1 use\n")
     assert here("knowledge", "put", "domain", "api.rate", "100 a minute").endswith("confidence 0.60 after 2 uses\n")

@@ -134,6 +134,7 @@ def test_damaged_file_is_named_and_left_as_it_is(tmp_path: Path, text: str, expe
     assert file.read_text() == text
 
 
+@pytest.mark.slow
 def test_commands_pull_push_and_status(here: CommandRunner, tmp_path: Path) -> None:
     folder = str(tmp_path / "memories")
     here("memory", "add", "Prefers tea.", "--user", "ann")

@@ -135,6 +135,7 @@ async def test_keys_of_other_users_add_and_read_nothing() -> None:
         assert [each.text for each in await keyed.cue.memory.list()] == [OLD]
 
 
+@pytest.mark.slow
 def test_commands_add_memories_and_print_their_history(here: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")  # a narrower table wraps the IDs
     added = here("memory", "add", OLD, "--key", "printer", "--user", "ann")

@@ -174,6 +174,7 @@ async def test_each_machine_cleans_its_own_audit_mirror(
     assert "lacked" not in caplog.text
 
 
+@pytest.mark.slow
 def test_a_database_is_prepared_once(postgres_server: str, tmp_path: Path) -> None:
     name = "prepared"
     with psycopg.connect(postgres_server, autocommit=True) as connection:
@@ -282,6 +283,7 @@ def test_all_machines_have_one_key(postgres_url: str, tmp_path: Path) -> None:
     assert "does not exist. Copy it from another machine" in cuebook("conversation", "list", cwd=folder, **file).stderr
 
 
+@pytest.mark.slow
 async def test_a_copied_project_verifies_with_its_keys(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,6 +334,7 @@ def test_a_database_has_one_key(postgres_url: str, tmp_path: Path) -> None:
         assert (refused.returncode, "was set up with another key" in refused.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_copy_goes_to_a_database_without_tables(new_postgres_url: Callable[..., str], tmp_path: Path) -> None:
     url, folder = new_postgres_url(tables=False), tmp_path / "ann"
     folder.mkdir()

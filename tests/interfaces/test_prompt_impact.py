@@ -63,6 +63,7 @@ def test_diff_measures_an_edited_file_before_it_is_pushed(used_project: CommandR
     assert "; lets in " in back["summary"]
 
 
+@pytest.mark.slow
 def test_turns_option_limits_the_measured_turns(used_project: CommandRunner) -> None:
     used_project("prompt", "new", ID, "--text", f"{LONG}You are $agent_name.")
     assert used_project.json("prompt", "diff", ID, "--turns", "3")["impact"]["turns"] == 3
@@ -71,6 +72,7 @@ def test_turns_option_limits_the_measured_turns(used_project: CommandRunner) -> 
     assert "must be at most 200" in used_project("prompt", "diff", ID, "--turns", "201", code=2)
 
 
+@pytest.mark.slow
 def test_diff_reports_only_errors_in_the_prompts_own_file(used_project: CommandRunner) -> None:
     used_project("prompt", "new", ID, "--text", "You are $agent_name!")
     (used_project.folder / "prompts" / "odd.md").write_text("")

@@ -47,6 +47,7 @@ def fingerprint(folder: Path) -> str:
     return key
 
 
+@pytest.mark.slow
 def test_a_server_is_the_hub_of_two_projects(tmp_path: Path, hub: Hub) -> None:
     ann, bob = project(tmp_path, "ann"), project(tmp_path, "bob")
     cuebook("prompt", "new", "greet", "--text", "Hello.", "--sync", cwd=ann)
@@ -83,6 +84,7 @@ def test_a_server_is_the_hub_of_two_projects(tmp_path: Path, hub: Hub) -> None:
     assert httpx.get(f"{hub.url}/klp/v1/team").status_code == 401
 
 
+@pytest.mark.slow
 def test_a_conflict_is_shown_with_the_way_to_resolve_it(tmp_path: Path) -> None:
     stick = (tmp_path / "stick").as_uri()
     ann, bob = project(tmp_path, "ann"), project(tmp_path, "bob")

@@ -43,6 +43,7 @@ async def test_chat_answer_contains_the_sentiment(here: CommandRunner, streamed:
             assert result["metadata"]["sentiment"] == report
 
 
+@pytest.mark.slow
 async def test_turn_show_explains_sentiment_events_and_signals(here: CommandRunner) -> None:
     async with open_project(here) as cue:
         for text in (ANGRY, ANGRY, LOST, "Das ist schon wieder falsch."):

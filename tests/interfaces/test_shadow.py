@@ -314,6 +314,7 @@ def test_locked_database_does_not_delay_traffic(
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_report_is_equal_over_http_and_on_the_command_line(
     recorder: Recorder, here: CommandRunner, serve_live: Callable[..., Live]
 ) -> None:

@@ -71,6 +71,7 @@ def test_openai_api_accepts_the_time_zone_header(relayed: Live, upstream) -> Non
         assert "X-Time-Zone" in refused.json()["error"]["message"]
 
 
+@pytest.mark.slow
 def test_commands_use_the_time_zone_of_an_import(here: CommandRunner) -> None:
     (here.folder / "talk.json").write_text(json.dumps({"posts": POSTS}), "utf-8")
     here(

@@ -149,6 +149,7 @@ def one_value(url: str, query: str) -> Any:
 
 
 @pytest.mark.parametrize("folder", ["postgresql"], indirect=True)
+@pytest.mark.slow
 async def test_a_write_wakes_a_worker_on_another_machine(folder: Path, on_postgres: str) -> None:
     async with Cuebook.open(folder) as cue, Cuebook.open(folder) as other, JobWorker(cue, concurrency=1):
         await until(lambda: _value(on_postgres, "SELECT count(*) > 0 FROM cuebook_queue.procrastinate_workers"))

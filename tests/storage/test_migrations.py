@@ -59,6 +59,7 @@ def old(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 async def test_a_running_server_works_while_a_newer_one_adds_columns(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -565,6 +565,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_a_failed_sync_is_reported_and_loses_no_acknowledged_post(path):
     inject = ["-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:error=EIO:when=15..20"]
     command = ["strace", "-f", "-qq", "-o", "/dev/null", *inject, sys.executable, "-c", FAILING, str(path)]

@@ -107,6 +107,7 @@ def test_an_answer_without_an_object_is_refused(text: str) -> None:
         read_object(text)
 
 
+@pytest.mark.slow
 def test_the_repair_library_is_imported_at_the_first_broken_answer() -> None:
     program = "import sys; from cuebook import Cuebook; Cuebook; sys.exit('json_repair' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

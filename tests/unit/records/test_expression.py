@@ -51,6 +51,7 @@ def test_lower_case_search_equals_case_insensitive_search(pattern, text):
     assert found == [one.span() for one in re.finditer(pattern, text, re.IGNORECASE)]
 
 
+@pytest.mark.slow
 def test_the_stemmer_is_loaded_with_the_first_word():
     program = "import sys; from cuebook import Cuebook; sys.exit('Stemmer' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

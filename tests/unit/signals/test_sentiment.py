@@ -198,6 +198,7 @@ def test_classifier_and_mean_classify_support_sentences() -> None:
         assert sum(method.read(text).polarity == label for label, text in rows) >= least * len(rows)
 
 
+@pytest.mark.slow
 def test_models_are_loaded_at_first_use() -> None:
     told = "import sys, cuebook; cuebook.Cuebook; print(*(each for each in sys.modules if each.startswith('vader')))"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True, timeout=60)
