@@ -22,6 +22,7 @@ from cuebook.cli import main as cli
 from cuebook.config import ConfigSections, ServerConfig, StoreConfig, UpstreamConfig
 from cuebook.server.app import Server, listen
 from cuebook.testing.doubles import ScriptedModel
+from empty_database import write_empty_database
 
 BASE = "http://127.0.0.1"
 
@@ -157,6 +158,7 @@ def relayed(upstream: Upstream, serve_live: Callable[..., Live]) -> Live:
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     assert cli.run(["init", str(tmp_path / "project")]) == 0
+    write_empty_database(tmp_path / "project" / "cuebook.db")
     return tmp_path / "project"
 
 

@@ -14,6 +14,7 @@ from joserfc import jwt
 from joserfc.jwk import RSAKey
 
 from conftest import Live
+from cuebook import Cuebook
 from cuebook.config import Config, build
 from cuebook.errors import InvalidInput
 from oidc_issuer import CLIENT, SECRET, Issuer
@@ -24,13 +25,14 @@ ROLES = "staff = editor; cuebook admins = admin"
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Issuer]:
     issuer = Issuer()
-    yield issuer
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("OIDC_CLIENT_SECRET", SECRET)
+        yield issuer
     issuer.stop()
 
 
 @pytest.fixture
-def issuer(provider: Issuer, monkeypatch: pytest.MonkeyPatch) -> Issuer:
-    monkeypatch.setenv("OIDC_CLIENT_SECRET", SECRET)
+def issuer(provider: Issuer) -> Issuer:
     provider.claims, provider.forge = {}, str
     return provider
 
@@ -41,9 +43,16 @@ def settings(issuer: Issuer, **more: Any) -> Config:
     return build(arguments=arguments)
 
 
+@pytest.fixture(scope="module")
+def server(provider: Issuer) -> Iterator[Live]:
+    live = Live(Cuebook.open(settings(provider)))
+    yield live
+    live.stop()
+
+
 @pytest.fixture
-def browser(issuer: Issuer, serve_live: Callable[..., Live]) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=serve_live(settings(issuer)).url, headers={"accept": "text/html"}, timeout=60) as client:
+def browser(issuer: Issuer, server: Live) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, headers={"accept": "text/html"}, timeout=60) as client:
         yield client
 
 

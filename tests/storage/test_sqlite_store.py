@@ -3,6 +3,7 @@
 import pytest
 
 from cuebook.storage.store import sqlite_store
+from empty_database import write_empty_database
 from storage.contract import StoreContract
 
 
@@ -10,6 +11,7 @@ class TestSqliteFile(StoreContract):
     @pytest.fixture(autouse=True)
     def place(self, tmp_path):
         self.path = tmp_path / "cuebook.db"
+        write_empty_database(self.path)
 
     async def make_store(self):
         return sqlite_store(str(self.path), synchronous="OFF")

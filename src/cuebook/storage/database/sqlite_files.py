@@ -5,6 +5,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any
@@ -126,7 +127,10 @@ def _look(connection: sqlite3.Connection, path: str, *, copying: bool) -> set[st
 
 def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str], failpoints: Failpoints) -> None:
     if not tables:
-        _create(connection)
+        if path == MEMORY:
+            _empty().backup(connection)
+        else:
+            _create(connection)
     version = schema_version(connection)
     if version is None or version < 1:
         msg = f"Database {path!r} has no valid schema version. It is damaged: restore it from a backup."
@@ -218,6 +222,15 @@ def _tables(connection: sqlite3.Connection) -> set[str]:
             raise
         msg = f"The file is not a SQLite database ({error}). Use another file, or restore it from a backup."
         raise BackendError(msg) from error
+
+
+@cache
+def _empty() -> sqlite3.Connection:
+    """Return a database in memory without rows. Copying it takes a tenth of the time that creating the schema does."""
+    connection = _open(MEMORY)
+    _set_up(connection, MEMORY, "OFF")  # both need the same page size
+    _create(connection)
+    return connection
 
 
 def _create(connection: sqlite3.Connection) -> None:
