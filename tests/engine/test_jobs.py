@@ -91,7 +91,7 @@ async def test_every_piece_runs_once_and_failed_ones_do_not_block_others(
     cue: Cuebook, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = Queue([1, 3, 5, 7, -2, 2, 4, 6, 8])
-    assert await run_due(cue.services, queue.job()) == RunResult(done=4)
+    assert await run_due(cue.services, queue.job()) == RunResult(done=4, is_left=True)
     assert sorted(queue.ran) == [-2, 1, 2, 3, 4, 5, 6, 7, 8]
     assert queue.numbers == [1, 3, 5, 7, -2]
     assert "Background job queue failed for number 1: odd" in caplog.text
@@ -107,7 +107,7 @@ async def test_a_job_stops_when_its_time_is_over(cue: Cuebook) -> None:
     queue = Queue([1, 3, 5, 7, 2, 4])
     assert await run_due(cue.services, queue.job(), patience_s=0.0) == RunResult(done=1, is_cut=True)
     assert queue.numbers == [1, 3, 5, 7, 4], "failed pieces take no time from the others"
-    assert await run_due(cue.services, Queue([1, 3]).job(), patience_s=0.0) == RunResult()
+    assert await run_due(cue.services, Queue([1, 3]).job(), patience_s=0.0) == RunResult(is_left=True)
 
 
 async def test_a_failing_query_is_logged(cue: Cuebook, caplog: pytest.LogCaptureFixture) -> None:
@@ -115,7 +115,7 @@ async def test_a_failing_query_is_logged(cue: Cuebook, caplog: pytest.LogCapture
         msg = "no database"
         raise InvalidInput(msg)
 
-    assert await run_due(cue.services, Job(name="query", due=due, run=Queue([]).run)) == RunResult()
+    assert await run_due(cue.services, Job(name="query", due=due, run=Queue([]).run)) == RunResult(is_left=True)
     assert "Background job query failed: no database" in caplog.text
 
 

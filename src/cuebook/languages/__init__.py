@@ -69,7 +69,8 @@ class Language:
         found: Counter[str] = Counter()
         words = words_of(unmarked(text))
         for at, word in enumerate(words):
-            found.update(self.kinds(word))
+            for name in self.kinds(word):
+                found[name] += 1
             for phrase, name in self._phrases.get(word, ()):
                 if len(phrase) > 1 and _begins(words[at : at + len(phrase)], phrase):
                     found[name] += 1
@@ -138,10 +139,12 @@ def words_of(text: str) -> list[str]:
 
 
 def _begins(words: list[str], phrase: tuple[str, ...]) -> bool:
-    return len(words) == len(phrase) and all(
-        word.startswith(part[:-1]) if part.endswith("*") else word == part
-        for word, part in zip(words, phrase, strict=True)
-    )
+    if len(words) != len(phrase):
+        return False
+    for word, part in zip(words, phrase, strict=True):
+        if word != part and not (part.endswith("*") and word.startswith(part[:-1])):
+            return False
+    return True
 
 
 @cache

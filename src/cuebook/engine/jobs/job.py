@@ -79,15 +79,22 @@ def in_turn(due: Iterable[DueWork[W]]) -> list[DueWork[W]]:
 
 
 class RunResult(Struct, frozen=True, kw_only=True):
-    """The result of running a job: pieces done and those that other workers run, and whether the time ran out."""
+    """The result of running a job: pieces done, those that other workers run, and whether the time ran out.
+
+    `is_left` says that pieces were still due at the end, or that this is not known.
+    """
 
     done: int = 0
     claimed: int = 0
     is_cut: bool = False
+    is_left: bool = False
 
     def __add__(self, other: "RunResult") -> "RunResult":
         return RunResult(
-            done=self.done + other.done, claimed=self.claimed + other.claimed, is_cut=self.is_cut or other.is_cut
+            done=self.done + other.done,
+            claimed=self.claimed + other.claimed,
+            is_cut=self.is_cut or other.is_cut,
+            is_left=self.is_left or other.is_left,
         )
 
 
@@ -133,10 +140,11 @@ async def run_due(
     ran: set[DueWork[Any]] = set()
     while True:
         limit, loaded = job.batch_size + skipped, clock()
-        due = await _logged(services, (job.name, "", ""), job.due(services, replace(query, limit=limit))) or ()
+        found = await _logged(services, (job.name, "", ""), job.due(services, replace(query, limit=limit)))
+        due = found or ()
         fresh = in_turn(each for each in due if may_run(each))
         if not fresh and len(due) < limit:
-            return RunResult(done=done, claimed=claimed)
+            return RunResult(done=done, claimed=claimed, is_left=found is None or bool(due))
         skipped = len(due) - len(fresh)
         while fresh and (claims is None or clock() - loaded < FRESH_S):
             if is_stopping() or (done and clock() >= until):

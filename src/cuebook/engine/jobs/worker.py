@@ -122,6 +122,8 @@ class Worker:
                 while (result := await self._round(query)).done or result.claimed:
                     if not result.done:
                         await asyncio.sleep(REST_S)
+                if not result.is_left:
+                    return {}
         counts = await self.backlog(replace(query, limit=COUNTED))
         return {name: count for name, count in counts.items() if count}
 
