@@ -11,6 +11,7 @@ import pytest
 
 from cuebook import Cuebook
 from cuebook.errors import Conflict, InvalidInput, NotFound, SyncRefused, UnknownSigner
+from empty_database import write_empty_database
 
 SETTINGS = {"store.synchronous": "OFF", "prompts.autopush": False}
 
@@ -19,6 +20,7 @@ SETTINGS = {"store.synchronous": "OFF", "prompts.autopush": False}
 async def project(root: Path, name: str, **settings: Any) -> AsyncIterator[Cuebook]:
     (root / name).mkdir(exist_ok=True)
     (root / name / "cuebook.toml").touch()
+    write_empty_database(root / name / "cuebook.db")
     async with Cuebook.open(root / name, arguments=SETTINGS | settings, worker=False) as cue:
         yield cue
 

@@ -66,8 +66,7 @@ def empty_store(url: str) -> Store:
     """Return a store without data."""
     store = postgres_store(url)
     with psycopg.connect(url, autocommit=True) as connection:
-        for name in _TABLES:
-            connection.execute(SQL("DELETE FROM {}").format(Identifier(name)))
+        connection.execute(SQL(";").join(SQL("DELETE FROM {}").format(Identifier(name)) for name in _TABLES))
     return store
 
 
