@@ -28,7 +28,7 @@ from cuebook.app.documents import Documents
 from cuebook.app.experiences import Experiences
 from cuebook.app.file_watch import FileWatch, known_prompts
 from cuebook.app.keys import Keys
-from cuebook.app.loop import at_exit
+from cuebook.app.loop import at_exit, run_at_exit
 from cuebook.app.memories.folder import memory_folder_of
 from cuebook.app.memories.search import Memories
 from cuebook.app.namespace import encode_request
@@ -98,7 +98,7 @@ def _close_at_exit(cue: "ref[Cuebook]") -> None:
     """Close one that nobody closed. Its event loop has ended: what that loop still held is gone."""
     if (found := cue()) is not None:
         with suppress(RuntimeError):
-            asyncio.run(found.aclose())
+            run_at_exit(found.aclose)
 
 
 class _NotOpenError(CuebookError, AttributeError):

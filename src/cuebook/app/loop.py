@@ -5,6 +5,7 @@ import atexit
 import concurrent.futures
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from cuebook.errors import CuebookError
@@ -18,11 +19,35 @@ _END: Any = object()
 Make = Callable[[], Coroutine[Any, Any, T]]
 
 
+class _InlinePool(ThreadPoolExecutor):
+    """Runs work at once in the calling thread: Python 3.12 starts no thread at the end of the process."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future = Future[T]()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001  # the caller gets it
+            future.set_exception(error)
+        return future
+
+
+def run_at_exit(make: Make[None]) -> None:
+    """Run a coroutine at the end of the process, in an event loop that starts no thread."""
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(_InlinePool(1))
+    try:
+        loop.run_until_complete(make())
+    finally:
+        loop.close()
+
+
 class LoopThread:
     """Runs coroutines for other threads. The thread is a daemon: a program that forgets to close it can still exit."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
+        self._pool = ThreadPoolExecutor(thread_name_prefix=f"{name}-pool")
+        self._loop.set_default_executor(self._pool)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._flows: dict[AsyncIterator[Any], asyncio.Task[Any] | None] = {}  # open iterators, with their last step
         self._guard = threading.Lock()
@@ -35,7 +60,7 @@ class LoopThread:
         try:
             self._loop.run_forever()
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._pool.shutdown()  # the loop's own method starts a thread, which Python 3.12 refuses at exit
         finally:
             self._loop.close()
 
