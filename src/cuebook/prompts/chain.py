@@ -30,6 +30,7 @@ _PREFIXES: Mapping[type, bytes] = {
     Checkpoint: b"cuebook audit checkpoint v1\n",
     Receipt: b"cuebook erasure receipt v1\n",
 }
+_ERASURE = b"cuebook audit erasure v1\n"
 _ED25519 = "ed25519:"
 #: Fields of a mirror line that a record does not have.
 _SIDE = frozenset({"commitments", "salts", "redacted"})
@@ -101,12 +102,27 @@ def public_key_of(private_key: bytes) -> bytes:
 
 def sign(record: S, private_key: bytes) -> S:
     """Return a checkpoint or receipt signed with an Ed25519 key of 32 bytes."""
-    signature = _private(private_key).sign(_signed_bytes(record))
-    return replace(record, signature=_ED25519 + base64.b64encode(signature).decode())
+    return replace(record, signature=_signature(_signed_bytes(record), private_key))
+
+
+def sign_erasure(selection: Mapping[str, Any], private_key: bytes) -> dict[str, Any]:
+    """Return the selection of an erasure's record with a signature.
+
+    Without it, write access to the database would be enough to remove texts and document that as an erasure.
+    """
+    return {**selection, "signature": _signature(_ERASURE + canonical(selection), private_key)}
 
 
 def is_signed(record: Checkpoint | Receipt, public_key: bytes) -> bool:
     """Return whether the key's holder signed exactly this checkpoint or receipt."""
+    return _is_valid(record.signature, _PREFIXES[type(record)], _fields(record), public_key)
+
+
+def _signature(data: bytes, private_key: bytes) -> str:
+    return _ED25519 + base64.b64encode(_private(private_key).sign(data)).decode()
+
+
+def _is_valid(signature: object, prefix: bytes, fields: Mapping[str, Any], public_key: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -114,11 +130,10 @@ def is_signed(record: Checkpoint | Receipt, public_key: bytes) -> bool:
         key = Ed25519PublicKey.from_public_bytes(public_key)
     except ValueError as error:
         raise _no_key(error) from error
-    if not record.signature.startswith(_ED25519):
+    if not isinstance(signature, str) or not signature.startswith(_ED25519):
         return False
     try:
-        signature = base64.b64decode(record.signature.removeprefix(_ED25519), validate=True)
-        key.verify(signature, _signed_bytes(record))
+        key.verify(base64.b64decode(signature.removeprefix(_ED25519), validate=True), prefix + canonical(fields))
     except (InvalidSignature, InvalidInput, ValueError):  # invalid base64
         return False
     return True
@@ -134,9 +149,14 @@ def _private(key: bytes) -> Any:
 
 
 def _signed_bytes(record: Checkpoint | Receipt) -> bytes:
-    fields = msgspec.to_builtins(record)
+    return _PREFIXES[type(record)] + canonical(_fields(record))
+
+
+def _fields(record: Checkpoint | Receipt) -> dict[str, Any]:
+    """Return the signed fields of a checkpoint or receipt."""
+    fields: dict[str, Any] = msgspec.to_builtins(record)
     del fields["signature"]
-    return _PREFIXES[type(record)] + canonical(fields)
+    return fields
 
 
 def _no_key(error: ValueError) -> InvalidInput:
@@ -155,7 +175,7 @@ def verify(
 ) -> Verdict:
     """Verify a chain, oldest record first, against its checkpoints, in any order; reads each record once.
 
-    With `erasures`, a text may only be missing if a later record documents its erasure.
+    With `erasures`, a text may only be missing if a later record, signed with the key, documents its erasure.
 
     An error in a record's place is an unreadable line (`read_mirror`). If the chain was rewritten and linked again,
     only the record under a checkpoint is proven bad: it is `first_bad`, and the reason names the range.
@@ -175,7 +195,7 @@ def verify(
             erased += 1
             blank.add(count)
         if record.event == FORGET:
-            documented |= _erased_by(record)
+            documented |= _erased_by(record, public_key)
         signed = count if checkpoint else signed
     last = max(good, default=0)
     if last > count:
@@ -185,16 +205,19 @@ def verify(
         return Verdict(ok=False, records=count, first_bad=count + 1, reason=cut, erased=erased, signed=signed)
     if erasures and (lost_texts := blank - documented):
         first = min(lost_texts)
-        reason = f"the texts of record {first} were removed without an erasure: no later record documents one"
+        reason = f"the texts of record {first} were removed without an erasure: no later signed record documents one"
         return Verdict(ok=False, records=count, first_bad=first, reason=reason, erased=erased, signed=signed)
     reason = f"invalid checkpoints: {forged}" if forged else ""
     return Verdict(ok=not forged, records=count, reason=reason, erased=erased, signed=signed)
 
 
-def _erased_by(record: Record) -> set[int]:
-    """Return the records before an erasure whose texts it removed."""
+def _erased_by(record: Record, public_key: bytes) -> set[int]:
+    """Return the records before an erasure whose texts it removed; none if the erasure is not signed."""
+    selection = dict(record.selection or {})
+    if not _is_valid(selection.pop("signature", None), _ERASURE, selection, public_key):
+        return set()
     try:
-        ranges = msgspec.convert((record.selection or {}).get("records", []), list[tuple[int, int]])
+        ranges = msgspec.convert(selection.get("records", []), list[tuple[int, int]])
     except msgspec.ValidationError:
         return set()
     return {seq for first, last in ranges for seq in range(first, min(last + 1, record.seq))}

@@ -44,14 +44,15 @@ from cuebook.storage.writes import take_out
 
 
 class ErasureInput(Struct, frozen=True, kw_only=True):
-    """An erasure: its target, its receipt so far, the time, and a function that counts the tokens
-    of a redacted post.
+    """An erasure: its target, its receipt so far, the time, and two functions: `weigh` counts the tokens of a redacted
+    post, and `sign` signs the selection of the erasure's audit record.
     """
 
     target: Target
     receipt: Receipt
     now: float
     weigh: Callable[[PathPost], int]
+    sign: Callable[[dict[str, object]], dict[str, object]]
     corrections: tuple[Correction, ...] = ()  # removed from conversations
     posts: Mapping[str, Collection[int]] = {}  # of items: by conversation, their posts by seq
 
@@ -184,7 +185,12 @@ def _erase_audit(
     tally.counts["auditTexts"] += len(erased)
 
 
-def _document(transaction: Transaction, tally: ErasureTally, receipt: Receipt | None = None) -> None:
+def _document(
+    transaction: Transaction,
+    tally: ErasureTally,
+    receipt: Receipt | None = None,
+    sign: Callable[[dict[str, object]], dict[str, object]] = dict,
+) -> None:
     """Append an audit record of an erasure: salted hashes of its targets, and the records that lost their texts."""
     ranges: list[list[int]] = []
     for seq in sorted(tally.audit):
@@ -196,7 +202,7 @@ def _document(transaction: Transaction, tally: ErasureTally, receipt: Receipt | 
     if receipt is not None:
         selection |= {"kind": receipt.kind, "asked": list(receipt.asked), "salt": receipt.salt}
     about = receipt.id if receipt else ""
-    bare = plain_record(FORGET, about, timestamp=str(Time(tally.now)), selection=selection)
+    bare = plain_record(FORGET, about, timestamp=str(Time(tally.now)), selection=sign(selection))
     chained(transaction, [bare])
 
 
@@ -292,7 +298,7 @@ class ErasureStore(Noun):
         receipt = replace(bare, counts=_counts(tally), epoch=epoch, concerns=concerns)
         values = {"id": receipt.id, "state": receipt.state, "body": encode(receipt), "now": erasing.now}
         transaction.run("receipt_insert", **values)
-        _document(transaction, tally, receipt)
+        _document(transaction, tally, receipt, erasing.sign)
         transaction.failpoint("forget.stored")
         return receipt
 

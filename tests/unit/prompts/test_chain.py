@@ -276,14 +276,21 @@ def test_any_tampering_with_a_signed_chain_is_found(records: list[Record], sizes
 # ---- erasing ---------------------------------------------------------------------------------------------------------
 
 
+def erasure_of(selection: dict[str, object], records: Sequence[Record]) -> Record:
+    bare = replace(erase(record(11)), event="forget", input_context="", interpolated_text="", output_summary="")
+    return chain.link(replace(bare, selection=selection), records[-1].hash)
+
+
 @given(st.sets(st.integers(1, 10)))
-def test_an_erased_text_keeps_the_chain_valid_if_a_record_documents_it(places: set[int]):
+def test_an_erased_text_keeps_the_chain_valid_if_a_signed_record_documents_it(places: set[int]):
     records = [erase(each) if each.seq in places else each for each in CHAIN]
     alone = verify(records, POINTS, public_key=PUBLIC)
     assert (alone.ok, alone.first_bad) == (not places, min(places, default=None))
-    bare = replace(erase(record(11)), event="forget", input_context="", interpolated_text="", output_summary="")
     selection = {"records": [[seq, seq] for seq in sorted(places)]}
-    records.append(chain.link(replace(bare, selection=selection), records[-1].hash))
+    for forged in (selection, {**selection, "signature": 7}, chain.sign_erasure({"records": []}, KEY) | selection):
+        last = erasure_of(forged, records)
+        assert verify([*records, last], POINTS, public_key=PUBLIC).first_bad == min(places, default=None)
+    records.append(erasure_of(chain.sign_erasure(selection, KEY), records))
     verdict = verify(records, POINTS, public_key=PUBLIC)
     assert (verdict.ok, verdict.erased, verdict.signed) == (True, len(places), 10)
     lines = [mirror_line(each).encode() for each in records]

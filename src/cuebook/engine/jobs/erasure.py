@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
 from cuebook.errors import BackendError, NotFound, StoreFull
 from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
-from cuebook.prompts.chain import is_signed, sign
+from cuebook.prompts.chain import is_signed, sign, sign_erasure
 from cuebook.records.answer import Time
 from cuebook.records.conversation import is_guest
 from cuebook.records.erasure import ForgetPreview, Kind, Receipt, Target, salted
@@ -114,6 +115,7 @@ async def _erasing(
         receipt=bare,
         now=services.clock.now(),
         weigh=services.writer.tokens,
+        sign=partial(sign_erasure, private_key=signing_key(services.settings.key)),
         corrections=corrections,
         posts=posts,
     )
