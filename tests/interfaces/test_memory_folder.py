@@ -179,6 +179,22 @@ async def test_a_forget_removes_texts_from_files_that_stay_also_if_they_are_edit
         assert b"Prefers tea." in bytes_in(folder)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no named pipes in folders")
+async def test_a_pipe_in_the_folder_is_invalid_and_does_not_block(tmp_path: Path) -> None:
+    folder = tmp_path / "memories"
+    async with opened(tmp_path) as cue:
+        tea = await cue.memory.add("Prefers tea.", user="ann")
+        await cue.settle()
+        os.mkfifo(folder / "user/ann/domain.md")
+        [invalid] = await cue.memory.status()
+        assert invalid.text.startswith("user/ann/domain.md: not a regular file.")
+        await cue.settle()
+        assert (await cue.memory.forget(memories=[tea.id])).state == "done"
+        assert not (folder / ANN).exists()
+        await cue.memory.forget(user="ann")
+    assert not list(folder.rglob("*.md"))
+
+
 async def test_a_forget_erases_in_folders_that_were_watched_before_and_keeps_other_users_conflicts(
     tmp_path: Path,
 ) -> None:

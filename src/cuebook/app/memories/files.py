@@ -42,6 +42,8 @@ from cuebook.records.memory_answers import StoredMemory, stored_memory
 if sys.platform != "win32":
     import fcntl
 
+#: Maximum bytes of a file: a million memories of one sentence have less.
+_MAX_BYTES = 256 * 1024 * 1024
 #: Memories that are read at once.
 _PAGE = 1_000
 #: Seconds that a command waits for a server that writes the files, and the pause between two attempts.
@@ -254,7 +256,7 @@ def _load(root: Path, below: Sequence[str], is_ready: Callable[[Sign], bool]) ->
         result.signs[name] = sign
         try:
             check_path(name)
-            file = parse(decode(read_bytes(root / name, name), name), name)
+            file = parse(decode(read_bytes(root / name, name, most=_MAX_BYTES), name), name)
         except InvalidInput as error:
             result.invalid.append(_invalid(name, str(error)))
         else:

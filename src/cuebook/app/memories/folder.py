@@ -173,7 +173,7 @@ class MemoryFolder:
         return receipts[: ids.index(mark)] if mark in ids else [*receipts]
 
     async def _erase(self, folder: Path, receipts: Sequence[Receipt]) -> None:
-        names = await asyncio.to_thread(names_in, folder)
+        names = [name for name in await asyncio.to_thread(names_in, folder) if (folder / name).is_file()]
         owners = {name.rpartition("/")[0]: place_of(name) for name in names}
         owners |= {place: place_of(f"{place}/") for place in await asyncio.to_thread(_folders_in, folder)}
         erased = [place for place, owner in owners.items() if any(_names(each, owner) for each in receipts)]
