@@ -38,6 +38,7 @@ class Language:
     def __init__(self, code: str, lists: Mapping[str, str]) -> None:
         self.code = code
         self.spaced = code not in {"zh", "ja"}
+        self.capitalizes_nouns = code == "de"  # so capitals do not mark names
         self._exact: dict[str, list[str]] = {}
         self._prefixes: dict[str, list[str]] = {}
         self._suffixes: dict[str, list[str]] = {}

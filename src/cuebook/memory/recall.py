@@ -48,7 +48,8 @@ BRIEF: Final = 30  # words up to which a post gains fully from its neighbours; b
 SESSION: Final = 0.3  # of the best score in the session; long posts give and gain little, as beside neighbours
 SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, after neighbours (before: 1 point less)
 PERIOD: Final = 0.3  # more for posts of the time the query names
-ALONE: Final = 0.3  # minimum share of the query's information (idf) of a word that is evidence without a second one
+ALONE: Final = 0.3  # minimum share of a sentence's information (idf) of words that are evidence without a second one,
+NAMED: Final = 0.25  # and beside the name of a speaker (docs/design/031)
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
 BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: without: -0.6 points)
 CLEAR: Final = 0.5  # closeness at which a post needs no word of the query
@@ -108,7 +109,8 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     parts = {name: set(words(name)) for name in speakers if name.casefold() not in GENERIC}
     named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
     names = frozenset(term for term in terms for name in named if term in parts[name])
-    proper = set(words(" ".join(_PROPER.findall(text))))
+    lists = language(detect(text))
+    proper = set() if lists.capitalizes_nouns else set(words(" ".join(_PROPER.findall(text))))
     sentences = [frozenset(query_words(text[first:last])).intersection(terms) for first, last in spans_of(text)]
     period = None if now is None else read_period(text, now, zone=zone)
     return Query(
@@ -118,7 +120,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         names=names,
         about=frozenset(term for term in terms if term in proper) - names,
         sentences=tuple(dict.fromkeys(filter(None, sentences))),
-        earliest="earliest" in language(detect(text)).signs(text),
+        earliest="earliest" in lists.signs(text),
         zone=zone,
         period=period,
         dates=frozenset(words(date_text(period, zone))).intersection(terms) if period else frozenset(),
@@ -188,16 +190,16 @@ class _Weights(Struct, frozen=True):
         """Return whether terms in one post are evidence that it is about a sentence of the query.
 
         Any rare word occurs somewhere by chance. Evidence is a second word in the same post that explains more than a
-        random post does, the name of a speaker, or a word that is a good part of the sentence.
+        random post does, or a good part of the sentence: a smaller one beside the name of a speaker.
         """
+        enough = NAMED if self.named else ALONE
         for sentence in self.sentences:
             shared = [self.idf[term] for term in terms if term in sentence]
             if not shared:
                 continue
-            beyond = sum(shared) - max(shared) * (not self.named)
-            if beyond > sum(map(self.chance.__getitem__, sentence)):
+            if sum(shared) - max(shared) > sum(map(self.chance.__getitem__, sentence)):
                 return True
-            if max(shared) >= ALONE * self.explained(sentence):
+            if sum(shared) >= enough * self.explained(sentence):
                 return True
         return False
 

@@ -337,6 +337,19 @@ def test_small_words_are_no_evidence_and_one_rare_word_is_not_enough():
     assert order("When has the ferry left with the cello and the sonata?", said)[:1] == [31]
 
 
+def test_one_word_and_the_name_of_a_speaker_are_no_evidence_for_a_long_question():
+    said = posts(*FILLER, ("Anna", "My saddle is red."), *FILLER)
+    assert order("Which saddle is Anna's?", said)[:1] == [17]
+    rest = "thermostat, compass, lantern and anvil"
+    assert order(f"Which {rest} did Anna lend with her saddle to an orchid dealer?", said) == []
+
+
+def test_german_nouns_are_no_names():
+    said = posts(*[("user", "Das Wetter war heute schön.")] * 9, ("user", "Swantje holt uns mit dem Kater ab."))
+    assert order("Wer hat gestern den kranken Kater untersucht, gebadet und gekämmt?", said) == []
+    assert order("Wen holt Swantje mit dem Kater ab?", said)[:1] == [10]
+
+
 def test_each_sentence_of_a_long_message_is_searched():
     talk = "Honestly the weather in the garden is awful and the tulips drown, what a rainy, miserable morning. "
     said = posts(*FILLER, ("Anna", "The cello teacher is called Ines."), *FILLER, gap=4 * 3600.0)
