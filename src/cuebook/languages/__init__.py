@@ -43,6 +43,7 @@ class Language:
         self._prefixes: dict[str, list[str]] = {}
         self._suffixes: dict[str, list[str]] = {}
         self._phrases: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        self._lists = lists
         for name, text in lists.items():
             for entry in {*text.split(), *unmarked(text).split()}:  # many people omit the accents
                 # Many people write "dont"; but "ill" and "wed" are words of their own.
@@ -78,6 +79,21 @@ class Language:
         if not self.spaced:
             found.update(self._runs(text))
         return found
+
+    def without(self, text: str, *names: str) -> str:
+        """Return a text without the words of some lists."""
+        return self._expression(names).sub(" ", text)
+
+    @cache  # noqa: B019  # six languages, which live as long as the process
+    def _expression(self, names: tuple[str, ...]) -> re.Pattern[str]:
+        """Return a pattern of the words of some lists, the longest first, with and without their accents."""
+        entries = [entry for name in names for entry in self._lists.get(name, "").split()]
+        forms = sorted({*entries, *map(unmarked, entries)}, key=len, reverse=True)
+        parts = [re.escape(each).replace("'", "['’]").replace(":", r"\s+") for each in forms]
+        if not self.spaced:
+            return re.compile("|".join(parts) or r"(?!)")
+        words = "|".join(each.replace(r"\*", r"\w*") for each in parts)
+        return re.compile(rf"\b(?:{words})\b" if words else r"(?!)", re.IGNORECASE)
 
     @cache  # noqa: B019  # six languages, which live as long as the process
     def kinds(self, word: str) -> tuple[str, ...]:

@@ -84,7 +84,8 @@ class Query(Struct, frozen=True):
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
     dates: frozenset[str] = frozenset()  # the terms that are words of that time: those of its posts, in any zone
     sentences: tuple[frozenset[str], ...] = ()  # the terms of each sentence
-    earliest: bool = False  # it asks for how something was at first
+    earliest: bool = False  # it asks for how something was at first, or
+    latest: bool = False  # how it is now
     zone: tzinfo = UTC  # the time zone of its days
 
 
@@ -101,7 +102,10 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     `zone`.
     """
     text = query[:QUERY_CHARACTERS]
-    terms = list(dict.fromkeys(query_words(text)))
+    lists = language(detect(text))
+    timeless = lists.without(text, "earliest", "latest")  # words of time choose a version, they are no topic
+    timeless = timeless if query_words(timeless) else text
+    terms = list(dict.fromkeys(query_words(timeless)))
     if len(terms) > TERMS:
         longest = set(sorted(terms, key=len, reverse=True)[:TERMS])
         terms = [term for term in terms if term in longest]
@@ -109,9 +113,9 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     parts = {name: set(words(name)) for name in speakers if name.casefold() not in GENERIC}
     named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
     names = frozenset(term for term in terms for name in named if term in parts[name])
-    lists = language(detect(text))
     proper = set() if lists.capitalizes_nouns else set(words(" ".join(_PROPER.findall(text))))
-    sentences = [frozenset(query_words(text[first:last])).intersection(terms) for first, last in spans_of(text)]
+    sentences = [frozenset(query_words(timeless[a:b])).intersection(terms) for a, b in spans_of(timeless)]
+    signs = lists.signs(text)
     period = None if now is None else read_period(text, now, zone=zone)
     return Query(
         text=text,
@@ -120,7 +124,8 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         names=names,
         about=frozenset(term for term in terms if term in proper) - names,
         sentences=tuple(dict.fromkeys(filter(None, sentences))),
-        earliest="earliest" in lists.signs(text),
+        earliest="earliest" in signs,
+        latest="latest" in signs,
         zone=zone,
         period=period,
         dates=frozenset(words(date_text(period, zone))).intersection(terms) if period else frozenset(),

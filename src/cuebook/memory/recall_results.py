@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cuebook.memory.excerpt import QUOTE_TOKENS, passage
 from cuebook.memory.recall import Query, Ranked, is_timely, rank, topic_of, unlearned
-from cuebook.memory.tokenizer import spans_of, words
+from cuebook.memory.tokenizer import is_pair, spans_of, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import POST, Hit, SearchResult
 
@@ -64,18 +64,23 @@ def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], d
     """Order the versions of each statement newest first, or oldest first if the query asks for the earliest.
 
     Versions are posts of one person, whose sentences share the same words with the query, and more than half of its
-    words. Those of the time that the query names are a group of their own. Versions trade places, so other posts stay
-    where they are. Also return the id of the next newer version by conversation number and seq.
+    words. If the query asks for the first or the newest, the shared words may differ, and one is enough. Those of
+    the time that the query names are a group of their own. Versions trade places, so other posts stay where they
+    are. Also return the id of the next newer version by conversation number and seq.
     """
-    topic = frozenset(topic_of(query))
-    spaced = [f" {term} " for term in topic]
+    keys = [f" {post.key} " for post, *_ in ranked[:VERSIONS]]
+    spaced = {term: f" {term} " for term in topic_of(query)}
+    # most pairs of characters span two words and occur nowhere
+    spaced = {term: word for term, word in spaced.items() if not is_pair(term) or any(word in key for key in keys)}
+    topic, is_dated = frozenset(spaced), query.earliest or query.latest
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for at, (post, *_) in enumerate(ranked[:VERSIONS]):
-        if post.role == "user" and 2 * sum(map(f" {post.key} ".__contains__, spaced)) > len(topic):
+    for at, ((post, *_), key) in enumerate(zip(ranked, keys, strict=False)):
+        if post.role == "user" and 2 * sum(map(key.__contains__, spaced.values())) > len(topic):
             shared = max((topic.intersection(words(post.text[a:b])) for a, b in spans_of(post.text)), key=len)
-            if 2 * len(shared) > len(topic) and len(shared) > 1:
+            if 2 * len(shared) > len(topic) and (len(shared) > 1 or is_dated):
                 dated_by = topic.intersection(post.key.partition(" | ")[0].split())
-                groups.setdefault((post.sender, shared, dated_by, is_timely(query, post)), []).append(at)
+                same = frozenset() if is_dated else shared
+                groups.setdefault((post.sender, same, dated_by, is_timely(query, post)), []).append(at)
     ordered, newer = list(ranked), dict[tuple[int, int], str]()
     for places in groups.values():
         versions = sorted((ranked[at] for at in places), key=lambda each: (each[0].created_at, each[0].no, each[0].seq))

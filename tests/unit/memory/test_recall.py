@@ -392,12 +392,53 @@ def test_versions_of_a_statement_are_ordered_by_time(query, expected):
 
 
 @pytest.mark.parametrize(
-    "query",
-    ["What was it at first?", "Wo habe ich zuerst gewohnt?", "C'était quoi au début ?", "最初の名前は何でしたか"],
+    ("said", "newest", "first"),
+    [
+        (
+            ("My landlord is called Mr Hobbs.", "My landlord is Ms Varga, the house was sold.", "I am currently late."),
+            ("Who is currently my landlord?", "Who is my landlord these days?", "Who is my current landlord?"),
+            ("Who was my landlord at first?", "Who was my landlord when I started?", "Who was originally my landlord?"),
+        ),
+        (
+            ("Mein Hausarzt ist Doktor Brandt.", "Mein Hausarzt ist Doktor Okonkwo.", "Zuletzt regnete es."),
+            ("Wer war zuletzt mein Hausarzt?", "Wer ist derzeit mein Hausarzt?"),
+            ("Wer war anfangs mein Hausarzt?", "Wer war ursprünglich, also am Anfang, mein Hausarzt?"),
+        ),
+        (
+            ("Le marché ferme à midi.", "Le marché ferme à une heure depuis mai.", "Au début il pleuvait."),
+            ("Quand est-ce que le marché ferme actuellement ?",),
+            ("Quand est-ce que le marché ferme au début ?", "Quand le marché ferme-t-il à l’origine ?"),
+        ),
+        (
+            ("La panadería abre a las siete.", "La panadería abre a las seis.", "Ahora leo una novela."),
+            ("¿A qué hora abre ahora la panadería?",),
+            ("¿A qué hora abre al principio la panadería?",),
+        ),
+        (
+            ("会議は月曜日です。", "会議は木曜日です。", "最初は鍵が見つからなかった。"),
+            ("会議は今の何曜日ですか",),
+            ("最初の会議は何曜日でしたか",),
+        ),
+        (
+            ("我的房租是三千元。", "我的房租是三千五百元。", "我现在在看小说。"),
+            ("我现在的房租是多少？",),
+            ("我最初的房租是多少？",),
+        ),
+    ],
 )
-def test_a_query_for_the_first_version_is_recognized(query):
-    assert read_query(query).earliest
-    assert not read_query("What is it now?").earliest
+def test_words_of_time_choose_the_newest_or_the_first_version(said, newest, first):
+    old, new, other = (("user", text) for text in said)
+    talk = [*FILLER, old, other, *FILLER, new, *FILLER]
+    for query in newest:
+        assert [hit.text for hit in found(query, *talk)[:2]] == [new[1], old[1]], query
+    for query in first:
+        assert [hit.text for hit in found(query, *talk)[:2]] == [old[1], new[1]], query
+
+
+def test_words_of_time_are_searched_if_a_query_has_no_others():
+    assert read_query("What did I say when I started?").terms == ("say",)
+    assert read_query("at first, originally").terms == ("first", "origin")
+    assert read_query("Is the originality of the current measured?").terms == ("origin", "current", "measur")
 
 
 def test_hits_under_a_share_of_the_best_are_omitted():
