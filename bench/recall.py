@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ _LIMIT, _BUDGET = 50, 1_000
 #: R@10 and rec@1000t below which a kind of data counts as collapsed (docs/design/005).
 _FLOORS = {"chats": (85.0, 85.0), "tools": (75.0, 75.0)}
 _UNKNOWN = 100  # questions of the other sets
+_STRANGERS = 400  # questions of the set's other conversations
 _HEADLINE = (1, 2, 3, 4)
 
 
@@ -47,6 +49,18 @@ def recall(run: Run) -> Iterator[Figure]:
         else:
             names = ", ".join(peer for peer, _ in PEERS)
             yield Figure(f"{name}: {names}", "", "need --peers" if not run.peers else "need the embeddings extra")
+
+
+def _strangers(data: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return questions that only another conversation of a set answers, with the names of this one's speakers."""
+    found: list[tuple[str, str]] = []
+    for sample in data:
+        for other in data:
+            names = {other["conversation"][key]: sample["conversation"][key] for key in ("speaker_a", "speaker_b")}
+            swap = partial(re.sub, "|".join(map(re.escape, names)), lambda name, names=names: names[name[0]])
+            asked = _questions(other) if other is not sample else ()
+            found += [(sample["sample_id"], swap(text)) for _, text, _ in asked]
+    return found[:: max(1, len(found) // _STRANGERS)]
 
 
 def _peers(run: Run, name: str, data: list[dict[str, Any]]) -> Iterator[Figure]:
@@ -102,11 +116,20 @@ async def _measured(name: str, data: list[dict[str, Any]], provider: str, unknow
                 took.append(time.perf_counter() - began)
                 rows.append((kind, *_score(hits, evidence)))
         place = data[0]["sample_id"]
-        empty = [not await cue.memory.search(question, conversation=place, user=place) for question in unknown]
-    left = Figure(
-        f"{name}, {provider}: empty answers to other sets' questions", f"{100 * statistics.mean(empty):.1f} %"
-    )
-    return [*_figures(name, provider, rows, statistics.median(took), embedded), left]
+        kinds = {
+            "other sets": [(place, text) for text in unknown],
+            "other conversations, with its names": _strangers(data),
+        }
+        left = [
+            (kind, [not await cue.memory.search(text, conversation=place, user=place) for place, text in questions])
+            for kind, questions in kinds.items()
+        ]
+    empty = [
+        Figure(f"{name}, {provider}: empty answers to questions of {kind}", f"{100 * statistics.mean(each):.1f} %")
+        for kind, each in left
+        if each
+    ]
+    return [*_figures(name, provider, rows, statistics.median(took), embedded), *empty]
 
 
 def _figures(
