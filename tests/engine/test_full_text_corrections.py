@@ -1,5 +1,7 @@
 """Tests of the in-memory full-text index: it follows changes made by other processes."""
 
+from contextlib import closing
+
 import pytest
 
 from cuebook import Cuebook
@@ -51,7 +53,7 @@ async def test_a_tenants_forgotten_words_leave_memory_at_the_next_search(tmp_pat
     async with open_database(tmp_path) as cue:
         await fill(cue, ["The lamp stands in the hall."])
         await cue.memory.put_knowledge("domain", "bob's", "a boat", user="bob")
-        with connect(str(tmp_path / "cuebook.db"), read_only=True) as connection:
+        with closing(connect(str(tmp_path / "cuebook.db"), read_only=True)) as connection:
             words = PlaceWords()
             assert "lamp" in str(words.of(transaction_on(connection).within(Scope()), COLUMNS).keys)
             await cue.memory.forget(user="ann")
