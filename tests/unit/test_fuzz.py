@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cuebook
-from parsers import CLAUDE, CODEX, HERMES, LOCOMO, Parser, dump, jsonl, table
+from parsers import CLAUDE, CODEX, HERMES, LOCOMO, Parser, dump, jsonl, table, zipped
 
 PARSERS = table()
 NAMED = {each.name: each for each in PARSERS}
@@ -169,6 +169,7 @@ ONCE = (
     ("import Claude.ai", b'{"chat_messages": [{"uuid": "a", "sender": "human", "content": 1, "files": 1}]}'),
     ("import LoCoMo", dump(LOCOMO | {"qa": [{"evidence": ["D1:1"], "category": []}]})),
     ("stored checkpoint", b'{"channel_values": [{}]}'),
+    ("import zip", zipped(a_json=b"[]").replace(b"a.json", b"\x00.json")),
 )  # fmt: skip
 
 

@@ -211,7 +211,7 @@ def _extract(content: IO[bytes], target: Path) -> None:
 
 def _is_safe(name: str) -> bool:
     path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and "\\" not in name and ":" not in name
+    return not path.is_absolute() and ".." not in path.parts and not any(each in name for each in "\\:\x00")
 
 
 def _damaged(name: str) -> InvalidInput:

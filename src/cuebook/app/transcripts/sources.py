@@ -109,7 +109,7 @@ def _archive(file: Path, name: str) -> Iterator[ImportedFile]:
         return
     with archive:
         for member in sorted(archive.infolist(), key=lambda each: each.filename):
-            if member.is_dir():
+            if member.filename.endswith("/"):  # `is_dir` fails for an empty name
                 continue
             place = f"{name}/{member.filename}"
             if PurePosixPath(member.filename).suffix.lower() not in _SUFFIXES:
