@@ -2,8 +2,10 @@
 
 import asyncio
 import gzip
+import hashlib
 import io
 import json
+import re
 import shutil
 import tarfile
 import tracemalloc
@@ -187,6 +189,19 @@ def manifest(**files: int) -> tuple[tarfile.TarInfo, bytes]:
     about = {"createdAt": "2026-01-01T00:00:00Z", "cuebook": "0.1", "database": "sqlite", "databaseFile": "a",
              "schema": 1, "withKeys": False, "files": listed}  # fmt: skip
     return tarfile.TarInfo("manifest.json"), json.dumps(about).encode()
+
+
+@pytest.mark.parametrize("field", ["databaseFile", "keyFile"])
+@pytest.mark.parametrize("name", ["../../other.db", "other.db"])
+def test_a_manifest_cannot_name_a_file_that_the_archive_lacks(tmp_path: Path, field: str, name: str) -> None:
+    member, content = manifest(a=0)
+    about = {**json.loads(content), field: name}
+    about["files"][0]["sha256"] = hashlib.sha256().hexdigest()
+    data = hostile_archive((member, json.dumps(about).encode()), (tarfile.TarInfo("a"), b""))
+    (tmp_path / "x.backup").write_bytes(data)
+    with pytest.raises(InvalidInput, match=re.escape(f"'{name}' is missing")):
+        restore(tmp_path / "x.backup", tmp_path / "a" / "into")
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["x.backup"]
 
 
 @pytest.mark.parametrize("what", ["header", "end", "size"])

@@ -148,6 +148,10 @@ def read_archive(file: Path, into: Path, *, passphrase: str = "") -> Manifest:
                 manifest = _extract_all(archive, into)
                 if len(packed.read(_BLOCK)) == _BLOCK:  # to the end, whose checksum also counts
                     raise _damaged("the end")
+            names = {each.name for each in manifest.files}
+            for name in filter(None, (manifest.database_file, manifest.key_file)):
+                if name not in names:  # it may be outside of the folder
+                    raise _damaged(name)
             return manifest
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         msg = f"{str(file)!r} is not a backup, or it is damaged ({error}). Use another backup."
