@@ -67,8 +67,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+gc.disable()  # while tests are collected
+
+
 def pytest_collection_finish() -> None:
     """Freeze the garbage collector: thousands of collected tests and modules stay alive anyway."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

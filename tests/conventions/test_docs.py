@@ -99,6 +99,7 @@ def test_every_setting_is_described(folder: Path) -> None:
     assert "automatic rollback compares each new version" in page  # documented above the setting, not beside it
 
 
+@pytest.mark.slow
 def test_every_route_is_described(folder: Path) -> None:
     page = (folder / "docs/reference/routes.md").read_text("utf-8")
     document = create_app(Cuebook.open()).openapi_schema.to_schema()
@@ -117,6 +118,7 @@ def test_every_error_is_described(folder: Path) -> None:
     assert "| `StoreFull` | `BackendError` | 507 | `store-full` |" in page
 
 
+@pytest.mark.slow
 def test_every_page_is_in_the_navigation(folder: Path) -> None:
     def named(nav: object) -> Iterator[str]:
         for each in nav if isinstance(nav, list) else nav.values():

@@ -85,7 +85,7 @@ def without_recall(message: dict[str, Any]) -> dict[str, Any]:
     return message
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=min(25, settings().max_examples // 2), suppress_health_check=list(HealthCheck), deadline=None)
 @given(edits=EDITS, named=st.booleans(), owned=st.booleans())
 async def test_chat_upstream_gets_what_the_client_sent(tmp_path_factory, edits, named, owned):
     upstream = ScriptedUpstream()

@@ -99,8 +99,9 @@ def agents_posts(payload, n, *, first):
     return [*payload_posts, asks] if first else [asks, *payload_posts]
 
 
-@pytest.mark.parametrize("first", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("brief", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("brief", [False, True])
 async def test_messages_between_agents_never_become_the_users_memory(tmp_path, first, brief):
     clock = FrozenClock()
     async with cue_on(tmp_path, clock=clock, memory__user=True, memory__persona=True) as cue:

@@ -381,6 +381,7 @@ def records(cue: BlockingCuebook) -> list[Post]:
 
 @settings(settings.get_profile("database"))
 @given(TREES, st.integers(0, 8), st.sampled_from([None, "ann"]))
+@pytest.mark.slow
 def test_export_of_an_import_equals_the_original_export(
     tree: list[tuple[Posted | dict[str, Any], int | None]], head: int, user: str | None
 ) -> None:

@@ -103,6 +103,7 @@ def test_file_without_questions_uses_cloze_questions(evals: Evals) -> None:
 PLANTS = ("tulip", "rose", "fern", "quince", "medlar", "iris", "peony", "lavender")
 
 
+@pytest.mark.slow
 def test_facts_survive_compaction_and_no_post_is_lost(evals: Evals) -> None:
     messages = [f"I have decided that the {plant} goes to bed number {n + 11}." for n, plant in enumerate(PLANTS)]
     report = evals.report(evals.file(make_messages(*messages, rest=60)))

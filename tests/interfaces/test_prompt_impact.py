@@ -106,6 +106,7 @@ def test_http_and_python_report_the_same_impact(used_project: CommandRunner, ser
             assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
 
 
+@pytest.mark.slow
 async def test_impact_report_does_not_change_recorded_turns(used_project: CommandRunner) -> None:
     async with Cuebook.open(load_config(used_project.folder, environment={}), worker=False) as cue:
         await cue.prompts.save(ID, {"body": f"{LONG}You are $agent_name."})

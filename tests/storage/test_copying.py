@@ -47,6 +47,7 @@ async def _found(store: Store) -> object:
     return sorted((each.conversation, each.text) for each in found.found)
 
 
+@pytest.mark.slow
 async def test_a_copy_to_postgresql_and_back_has_everything(source: str, postgres_url: str, tmp_path: Path) -> None:
     before, back = await loaded(source), str(tmp_path / "back" / "cuebook.db")
     seen: list[tuple[str, int, int]] = []

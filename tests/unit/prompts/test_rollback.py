@@ -145,6 +145,7 @@ def watched(seed: int, count: int, *, pleased: float = 0.45, displeased: float =
     return 0
 
 
+@pytest.mark.slow
 def test_next_messages_take_back_a_worse_prompt_and_no_unchanged_one() -> None:
     assert docket_bound() == 0.01
     assert sum(watched(seed, 150) > 0 for seed in range(60)) == 0

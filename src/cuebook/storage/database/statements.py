@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import resources
 from operator import itemgetter
 from typing import Any, Final, Literal
@@ -177,8 +178,9 @@ class Statements(Struct):
     makers: dict[tuple[type[Struct], str, int], Callable[[Sequence[Any]], Any]] = {}  # by record also
 
 
+@cache
 def prepared_statements(dialect: Dialect) -> Statements:
-    """Load the statements for a dialect's driver.
+    """Load the statements for a dialect's driver, once per process.
 
     For each that deletes rows, or updates and returns memories, another one selects the same rows.
     """
