@@ -161,14 +161,16 @@ class LazyGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
         """Import and return a command; None if the name is unknown."""
-        if cmd_name not in self.modules:
-            return None
+        return self._load(cmd_name) if cmd_name in self.modules else None
+
+    @cache  # noqa: B019  # one per program, which lives as long as the process
+    def _load(self, cmd_name: str) -> Any:
         name, line = self.modules[cmd_name]
         if name:
             app = importlib.import_module(name).app
         else:
             app = importlib.import_module("cuebook.cli.operations").group_of(cmd_name, line)
-        group: Any = parser_of(app)
+        group: Any = typer.main.get_command(app)
         loaded = getattr(group, "commands", {}).get(cmd_name, group)  # a module may have several commands
         loaded.name = cmd_name
         return loaded
