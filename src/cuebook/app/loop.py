@@ -24,10 +24,7 @@ class _InlinePool(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         future = Future[T]()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except BaseException as error:  # noqa: BLE001  # the caller gets it
-            future.set_exception(error)
+        future.set_result(fn(*args, **kwargs))
         return future
 
 
