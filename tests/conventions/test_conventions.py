@@ -1,6 +1,7 @@
 """Tests of source conventions that no linter checks (docs: how the code is organized)."""
 
 import ast
+import gc
 import importlib
 import importlib.metadata
 import pkgutil
@@ -83,6 +84,19 @@ def nodes(path: Path) -> list[ast.AST]:
     """Return the nodes of a module whose kind a test asks for."""
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ExceptHandler
     return [node for node in ast.walk(parsed(path)) if isinstance(node, kinds)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def trees() -> Iterator[None]:
+    """Parse all modules once, without collecting garbage meanwhile, and free them in the end."""
+    gc.disable()
+    for path in MODULES:
+        nodes(path)
+    gc.enable()
+    gc.freeze()
+    yield
+    parsed.cache_clear()
+    nodes.cache_clear()
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -216,7 +216,7 @@ async def test_without_observation_an_edit_applies_to_everyone(clock):
         assert status.reason.endswith("learning.observe is off, so only reported feedback counts")
 
 
-@pytest.mark.parametrize("strategy", ["epsilon_greedy", "thompson"])
+@pytest.mark.parametrize("strategy", ["epsilon_greedy", pytest.param("thompson", marks=pytest.mark.slow)])
 async def test_signals_select_a_variant_and_are_recorded_with_its_score(clock, key_file, strategy):
     async with cue_on(clock=clock, prompts__strategy=strategy, secrets__key_file=key_file) as cue:
         cue.services.settings = replace(cue.services.settings, epsilon=0.0)

@@ -378,7 +378,7 @@ async def test_a_key_can_be_trusted_before_its_project_publishes(ann: Cuebook, b
     assert await changes(ann, stick) == []
 
 
-@pytest.mark.parametrize("rotated", [False, True])
+@pytest.mark.parametrize("rotated", [pytest.param(False, marks=pytest.mark.slow), True])
 async def test_a_restored_backup_continues_from_what_it_published(
     bob: Cuebook, tmp_path: Path, stick: str, rotated: bool
 ) -> None:
