@@ -11,8 +11,9 @@ from turn_helpers import cue_on
 
 from cuebook import Ask, Posted
 from cuebook.providers.clock_and_ids import SystemDice
-from cuebook.records.audit import AcceptedRows
+from cuebook.records.audit import SEAL, AcceptedRows, plain_record
 from cuebook.records.document import DocumentChange
+from cuebook.records.memory import Scope
 from cuebook.storage.database.postgres_key import stored_key
 
 SPACE = ("plans", "trip")
@@ -170,6 +171,31 @@ async def test_older_tables_beside_a_newer_audit_log_are_found(tmp_path, url):
     async with opened(tmp_path, url) as cue:
         verdict = await cue.audit.verify()
         assert "an older copy, and used: record 3 of the audit log does not follow" in str(verdict)
+
+
+@pytest.mark.parametrize("accepted", [{}, {"accepted": 0}])
+async def test_an_appended_record_of_the_sum_does_not_hide_an_older_copy_or_a_wiped_table(tmp_path, accepted):
+    """Records can be linked without the key."""
+    tables, url = ("document", "memory", "memory_source", "seal", "seal_total"), str(tmp_path / "cuebook.db")
+    async with opened(tmp_path, url) as cue:
+        await store_data(cue)
+    change(url, *(f"CREATE TABLE old_{each} AS SELECT * FROM {each}" for each in tables))  # noqa: S608
+    async with opened(tmp_path, url) as cue:
+        await cue.documents.put([DocumentChange(space=SPACE, key="day 1", value={"plan": "swim"})], user="ann")
+    [(newest,)] = change(url, "SELECT recorded FROM seal_total")
+    back = [(f"DELETE FROM {each}", f"INSERT INTO {each} SELECT * FROM old_{each}") for each in tables]  # noqa: S608
+    change(url, *(statement for pair in back for statement in pair))
+    [(old, total)] = change(url, "SELECT recorded, total FROM seal_total")
+    async with opened(tmp_path, url) as cue:
+        forged = {"changes": old, "after": newest, "sum": total.hex(), **accepted}
+        await cue.services.audit.append(Scope(), [plain_record(SEAL, selection=forged)])
+        assert "was not written with this key" in str(await cue.audit.verify())
+        change(url, *(f"DELETE FROM {each}" for each in tables[:-1]), "UPDATE seal_total SET total = x''")  # noqa: S608
+        assert not (await cue.audit.verify()).ok
+        await cue.audit.accept()
+        assert (await cue.audit.verify()).ok
+        change(url, *(f"DELETE FROM {each}" for each in tables[:-1]), "UPDATE seal_total SET total = x''")  # noqa: S608
+        assert "together with their seals" in str(await cue.audit.verify()), "the sum of no rows cannot be forged"
 
 
 async def test_a_restored_old_database_is_found_by_the_key_file(tmp_path):

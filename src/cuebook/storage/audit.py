@@ -36,6 +36,7 @@ from cuebook.storage.database.seals import (
     name_of,
     next_total,
     read_total,
+    record_mac,
     store_seals,
     term_of,
 )
@@ -200,6 +201,9 @@ class SealStore(Noun):
             selection["accepted"] = accepted
         total.recorded = total.changes
         selection["sum"] = keep_total(transaction.run, transaction.scope.tenant, total, self.database.key).hex()
+        transaction.lock("audit log")
+        seq = _last(transaction)[0] + 1
+        selection["mac"] = record_mac(selection, transaction.scope.tenant, seq, self.database.key)
         chained(transaction, [plain_record(SEAL, timestamp=timestamp, selection=selection)])
 
     def _check(self, transaction: Transaction) -> SealReport:
@@ -217,7 +221,7 @@ class SealStore(Noun):
         altered += [_altered(name, "removed") for name in left]
         rows = counted(len(altered), "row")
         reason = f"somebody altered {rows} of documents and memories without Cuebook" if altered else ""
-        reason = reason or _fault_of(total, value % MODULUS, _recorded(transaction))
+        reason = reason or _fault_of(total, value % MODULUS, _recorded(transaction), transaction.scope.tenant, key)
         return SealReport(rows=count, found=len(altered), altered=tuple(altered[:_LISTED]), reason=reason)
 
 
@@ -240,14 +244,20 @@ def _altered(name: str, what: RowChange) -> AlteredRow:
     return AlteredRow(kind=next(kinds, "document"), what=what, name=names)
 
 
-def _fault_of(total: Total, value: int, records: Sequence[Record]) -> str:
+def _fault_of(total: Total, value: int, records: Sequence[Record], tenant: str, key: bytes) -> str:
     """Return why rows that fit their seals are not the newest ones, "" if they are."""
-    before = 0
+    before, forged = 0, 0
     for record in records:
         changes = record.selection or {}
+        if changes.get("mac") != record_mac(changes, tenant, record.seq, key):
+            forged = forged or record.seq
+            continue
+        forged = 0 if "accepted" in changes else forged
         if changes.get("after") != before and "accepted" not in changes:
             return f"{_OLDER}, and used: record {record.seq} of the audit log does not follow the earlier ones"
         before = changes.get("changes", 0)
+    if forged:
+        return f"record {forged} of the audit log, of the sum of seals, was not written with this key"
     if total.recorded != before:
         newest = (
             f"record {records[-1].seq} of the audit log is newer" if records else "the audit log has no record of it"

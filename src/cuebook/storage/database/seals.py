@@ -5,7 +5,7 @@ of a removed one. The sum is a multiset hash (MSet-Add-Hash, Clarke et al. 2003)
 or replaced together with their codes. Both are stored in the transaction that changes the rows.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any, Final, Literal
 
@@ -86,6 +86,12 @@ def term_of(name: str, mac: str, key: bytes) -> int:
     return _number(f"{name}\0{mac}", key, b"cuebook-term")
 
 
+def record_mac(selection: Mapping[str, Any], tenant: str, seq: int, key: bytes) -> str:
+    """Return the code of an audit record of the sum, which is valid at one place of the log only."""
+    values = [tenant, seq, *(str(selection.get(name)) for name in ("changes", "after", "accepted", "sum"))]
+    return blake2b(msgspec.msgpack.encode(values), key=key[:64], digest_size=16, person=b"cuebook-record").hexdigest()
+
+
 def note(changes: Changes, table: SealedTable, before: Iterable[Row], after: Iterable[Row]) -> None:
     """Note the rows that a statement has changed: they were `before` and are `after`."""
     for row in before:
@@ -150,8 +156,11 @@ def read_total(run: Callable[..., Any], tenant: str, key: bytes) -> Total:
 
 
 def _value(masked: bytes, tenant: str, changes: int, recorded: int, key: bytes) -> int:
-    is_new = not masked or not isinstance(masked, bytes)
-    return 0 if is_new else (int.from_bytes(masked) - _mask(tenant, changes, recorded, key)) % MODULUS
+    if not changes:
+        return 0
+    if not masked or not isinstance(masked, bytes):
+        return -1  # no rows have this sum
+    return (int.from_bytes(masked) - _mask(tenant, changes, recorded, key)) % MODULUS
 
 
 def _text(value: object) -> str:
