@@ -34,7 +34,6 @@ CATCHES_EVERYTHING = {
     "src/cuebook/engine/proxy/shadow.py",  # its outermost loop records the error and continues
     "src/cuebook/engine/jobs/job.py",  # its loop logs the error and continues
     "src/cuebook/engine/jobs/worker.py",  # its outermost loop records the error and continues
-    "src/cuebook/app/loop.py",  # any error of a call is passed to its caller
     "src/cuebook/app/setup/job_queue.py",  # its loop logs the error and continues
     "src/cuebook/storage/database/sqlite_writer.py",  # any error of a request is passed to its caller
 }
