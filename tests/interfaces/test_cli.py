@@ -668,7 +668,7 @@ def test_init_rejects_a_file_or_unwritable_path(here: CommandRunner, tmp_path: P
         (["conversation", "show", "c1"], 1, "Unknown conversation 'c1'"),
         (["turn", "list", "c1"], 1, "Unknown conversation 'c1'"),
         (["turn", "show", "c1", "1"], 1, "'c1'"),
-        (["conversation", "import", "nowhere.json"], 1, "'nowhere.json' cannot be read (No such file or directory)"),
+        (["conversation", "import", "nowhere.json"], 1, "nowhere.json: cannot be read (No such file or directory)"),
         (["conversation", "import", __file__], 1, "test_cli.py: not JSON"),
         (["serve", "--host", "192.0.2.1"], 1, "192.0.2.1"),
         (["serve", "--upstream", "nowhere"], 1, "upstream.url: 'nowhere' is not a valid URL"),
