@@ -356,6 +356,8 @@ def audit(cue: BlockingCuebook) -> None:
     with Path("audit.jsonl").open("w") as file:
         for record in cue.audit.export():
             print(record, file=file)
+    # accept
+    print(cue.audit.accept())  # after you changed rows in the database by hand
 
 
 def optimizer(cue: BlockingCuebook) -> None:

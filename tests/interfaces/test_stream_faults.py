@@ -58,7 +58,7 @@ def test_error_event_is_complete_and_without_done(serve_live: Callable[..., Live
 
 def test_responses_stream_of_an_upstream_ends_with_an_error_event(serve_live: Callable[..., Live]) -> None:
     pieces = streamed_response("resp_1", output_text("One two three."), done=False).pieces
-    slow = HttpReply(pieces=pieces, headers={"content-type": EVENTS}, delay=0.1)
+    slow = HttpReply(pieces=pieces, headers={"content-type": EVENTS}, delay=0.5)
     live = serve_live(config(responses="native"), upstream=ScriptedUpstream(slow))
     with openai.OpenAI(base_url=f"{live.url}/c/c1/v1", api_key="x", max_retries=0) as client:
         events = client.responses.create(model="m", input="Hi", stream=True)
@@ -72,7 +72,7 @@ def test_anthropic_stream_ends_with_an_error_event(
     serve_live: Callable[..., Live], anthropic_of: Callable[..., anthropic.Anthropic]
 ) -> None:
     pieces = stream({"model": "m", "messages": MESSAGES})
-    live = serve_live(upstream=ScriptedUpstream(HttpReply(pieces=pieces, headers={"content-type": EVENTS}, delay=0.1)))
+    live = serve_live(upstream=ScriptedUpstream(HttpReply(pieces=pieces, headers={"content-type": EVENTS}, delay=0.5)))
     client = anthropic_of(live, "/c/c1")
     with client.messages.create(model="m", max_tokens=9, messages=MESSAGES, stream=True) as events:
         got = [next(events)]
