@@ -60,12 +60,16 @@ class GoldSurvival(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class MemoryLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A result from memory: a line of the summary, an item, or a hit, with its rank from 1 and its source posts."""
+    """A result from memory: a line of the summary, an item, or a hit, with its rank from 1 and its source posts.
+
+    `why` names the parts of a hit's score.
+    """
 
     where: Literal["summary", "item", "hit"]
     text: str
     sources: tuple[str, ...] = ()
     rank: int = 0
+    why: str = ""
 
 
 class QuestionResult(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -170,7 +174,8 @@ def asked(fact: Fact, *, summary: str, items: Sequence[Item], hits: Sequence[Hit
     found = (MemoryLine(where="hit", text=text, sources=hit.sources, rank=rank) for rank, hit, text in ranked if text)
     stands = [next(each, None) for each in (lines, told, found)] if fact.match else []
     memory_lines = [
-        MemoryLine(where="hit", text=hit.text, sources=hit.sources, rank=rank) for rank, hit in enumerate(hits, 1)
+        MemoryLine(where="hit", text=hit.text, sources=hit.sources, rank=rank, why=hit.why)
+        for rank, hit in enumerate(hits, 1)
     ]
     seen = {source for hit in hits for source in hit.sources}.intersection(fact.sources)
     return QuestionResult(

@@ -149,7 +149,7 @@ def _places(asked: QuestionResult) -> Iterator[tuple[str, MemoryLine, str]]:
             yield " and ".join(map(_place, same or [memory_line])), memory_line, "✓"
     if first is not None and all(memory_line.rank != 1 for memory_line in asked.stands):
         is_source = source is not None and source.rank == 1 and not asked.stands
-        yield "first result", first, _OTHERWISE if is_source else "not the answer"
+        yield "first result", first, _OTHERWISE if is_source else f"not the answer; its score: {first.why}"
     if source is not None and source.rank > 1 and not asked.stands:
         yield _place(source), source, _OTHERWISE
 
