@@ -21,6 +21,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     TextPart,
@@ -47,7 +48,9 @@ def answered(text: str) -> ModelMessage:
 
 CALLED: ModelMessage = ModelResponse(parts=[ToolCallPart("seat", {"row": 4}, "call-1")], timestamp=NOW)
 RETURNED: ModelMessage = ModelRequest(parts=[ToolReturnPart("seat", {"free": [1]}, "call-1", timestamp=NOW)])
-PICTURE = asked(["What is this?", BinaryContent(b"\x89PNG\x00", media_type="image/png")])
+_PICTURE = asked(["What is this?", BinaryContent(b"\x89PNG\x00", media_type="image/png")])
+#: Pydantic AI's own JSON makes a `BinaryImage` of the content, which equals no `BinaryContent`.
+PICTURE = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json([_PICTURE]))[0]
 MESSAGES = st.lists(
     st.text(max_size=5).map(asked) | st.text(max_size=5).map(answered) | st.sampled_from([CALLED, RETURNED, PICTURE]),
     max_size=3,
