@@ -16,7 +16,6 @@ from cuebook.errors import Denied
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.key import Caller
 from cuebook.storage.database.copying import tables
-from cuebook.storage.database.postgres_key import stored_key
 from cuebook.storage.database.statements import load_statements
 from cuebook.storage.personal import LEFT_OUT, OF_USER
 from cuebook.storage.writes import TABLES
@@ -70,16 +69,6 @@ async def store_data(cue):
 async def archive_of(cue, **asked):
     pieces = [each async for each in cue.memory.export_everything(**asked)]
     return zipfile.ZipFile(io.BytesIO(b"".join(pieces)))
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def url(request, tmp_path, monkeypatch):
-    if request.param == "sqlite":
-        return str(tmp_path / "cuebook.db")
-    server = request.getfixturevalue("postgres_url")
-    monkeypatch.setenv("CUEBOOK_KEY_SECRET", "a long secret")
-    stored_key(server, "a long secret", new=bytes(32))
-    return server
 
 
 async def test_an_export_has_everything_that_a_forget_erases(tmp_path, url):

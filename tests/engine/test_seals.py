@@ -14,19 +14,8 @@ from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.audit import SEAL, AcceptedRows, plain_record
 from cuebook.records.document import DocumentChange
 from cuebook.records.memory import Scope
-from cuebook.storage.database.postgres_key import stored_key
 
 SPACE = ("plans", "trip")
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
-def url(request, tmp_path, monkeypatch):
-    if request.param == "sqlite":
-        return str(tmp_path / "cuebook.db")
-    server = request.getfixturevalue("postgres_url")
-    monkeypatch.setenv("CUEBOOK_KEY_SECRET", "a long secret")
-    stored_key(server, "a long secret", new=bytes(32))
-    return server
 
 
 def change(url, *statements):
