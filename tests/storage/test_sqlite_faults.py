@@ -21,6 +21,7 @@ from cuebook.errors import BackendError, InvalidInput, StoreFull
 from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope
+from cuebook.storage.database.sqlite_files import connect
 from cuebook.storage.database.sqlite_writer import Writer
 from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import open_store, sqlite_store
@@ -389,6 +390,29 @@ async def test_a_store_whose_file_changes_refuses_writes_at_once(path, store, ch
     if change == "read-only":
         path.chmod(0o600)
         await store.append(OWNER, batch(draft("y", "stored")))
+
+
+async def test_a_reader_that_opens_a_removed_file_does_not_create_it(path, store, monkeypatch):
+    def connect_late(file, **options):
+        path.unlink(missing_ok=True)
+        return connect(file, **options)
+
+    await store.append(OWNER, batch(draft("x", "hello")))
+    monkeypatch.setattr("cuebook.storage.database.sqlite.connect", connect_late)
+    with pytest.raises(BackendError, match="The database was removed while it was open"):
+        await store.posts(OWNER, "c")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("call", ["read", "write"])
+async def test_an_error_of_a_replaced_file_names_the_cause(path, store, call):
+    def fail(_):
+        _replace(path)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    await store.append(OWNER, batch(draft("x", "hello")))
+    with pytest.raises(BackendError, match="The database was replaced while it was open"):
+        await getattr(store.database, call)(fail)
 
 
 # ---------------------------------------------------------------- full disk

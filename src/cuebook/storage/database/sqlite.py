@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -122,14 +123,15 @@ class SqliteDatabase:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
         except (sqlite3.Error, UnicodeError, OverflowError) as error:
-            raise explain(error) from error
+            raise explain(error, partial(self._check_files, writes=False)) from error
 
     def _reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            self._check_files(writes=False)  # it would open another file, or create one
-            connection = self._local.connection = connect(self.path, read_only=True)
+            connection = connect(self.path, read_only=True)
             self._connections.append(connection)
+            self._check_files(writes=False)  # it may have opened another file
+            self._local.connection = connection
         return connection
 
     async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:
@@ -155,7 +157,7 @@ class SqliteDatabase:
                         return False
                     time.sleep(PAUSE_S)
         except sqlite3.Error as error:
-            explained = explain(error)
+            explained = explain(error, self._check_files)
             if isinstance(explained, StoreFull):
                 return False
             raise explained from error

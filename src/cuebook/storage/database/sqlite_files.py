@@ -67,7 +67,9 @@ def prepare(path: str, *, synchronous: str, failpoints: Failpoints, copying: boo
 
 
 def _open(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
+    """Open an existing file. A connection must not create a removed database again, as an empty one."""
+    name = path if path == MEMORY else f"{Path(path).absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False, cached_statements=256)
     connection.execute(f"PRAGMA busy_timeout = {PATIENCE}")
     return connection
 
@@ -199,6 +201,7 @@ def snapshot(
 
     `progress` gets the copied pages and their total. Raises BackendError.
     """
+    _make(target)
     try:
         with closing(connect(path, read_only=True)) as source, closing(_open(target)) as copy:
             source.execute("BEGIN")

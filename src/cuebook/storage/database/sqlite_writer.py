@@ -53,14 +53,21 @@ class _GivenUpError(Exception):
     """SQLite rolled back the whole transaction inside a request: nothing of the batch is stored."""
 
 
-def explain(error: BaseException) -> BaseException:
-    """Return the Cuebook error for any exception inside the store."""
+def explain(error: BaseException, check: Callable[[], None]) -> BaseException:
+    """Return the Cuebook error for any exception inside the store.
+
+    SQLite's message on a removed or replaced file depends on the moment. So `check`, which raises for one, goes first.
+    """
     if isinstance(error, UnicodeError):
         return InvalidInput(f"A text cannot be stored ({error}). Send valid Unicode.")
     if isinstance(error, OverflowError):
         return InvalidInput(f"A number cannot be stored ({error}). Use a smaller number.")
     if not isinstance(error, sqlite3.Error):
         return error
+    try:
+        check()
+    except CuebookError as cause:
+        return cause
     code = getattr(error, "sqlite_errorname", "") or ""
     return next(kind(text.format(error)) for codes, kind, text in _ERRORS if code.startswith(codes))
 
@@ -107,7 +114,7 @@ class Writer:
             connection = self._connect()
         except BaseException as error:  # noqa: BLE001  passed to the caller that opens the store
             self._closed = True
-            ready.set_exception(explain(error))
+            ready.set_exception(explain(error, self._check))
             return
         ready.set_result(None)
         try:
@@ -154,7 +161,7 @@ class Writer:
         except BaseException as error:
             for _, future in waiting:
                 if not future.done():
-                    future.set_exception(explain(error))
+                    future.set_exception(explain(error, self._check))
             raise
 
     def _together(self, connection: sqlite3.Connection, requests: Sequence[WriteRequest]) -> bool:
@@ -184,7 +191,7 @@ class Writer:
             if failure is None:
                 future.set_result(result)
             else:
-                explained = explain(failure)
+                explained = explain(failure, self._check)
                 self.is_full |= isinstance(explained, StoreFull)
                 future.set_exception(explained)
         return True
