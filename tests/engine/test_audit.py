@@ -107,7 +107,7 @@ async def test_an_unwritable_mirror_does_not_block_turns(project, caplog):
     async with cue_on(project) as cue:
         await run_turns(cue)
         await cue.work()
-        assert (await cue.audit.verify()).ok
+        assert "prompts_audit.jsonl cannot be read" in (await cue.audit.verify()).reason
     assert "prompts_audit.jsonl" in caplog.text
     (project / "logs").unlink()
     async with cue_on(project, dice=SystemDice()) as cue:
@@ -319,13 +319,15 @@ async def test_a_receipt_names_the_sinks_and_exports_that_may_have_the_data(proj
         assert (await cue.audit.verify()).ok
 
 
-async def test_without_its_mirror_the_table_is_verified_alone(project):
+async def test_a_mirror_that_cannot_be_read_is_reported(project):
     async with cue_on(project) as cue:
         await run_turns(cue)
     (project / FILE).unlink()
     (project / FILE).mkdir()
     async with cue_on(project, dice=SystemDice()) as cue:
-        assert (await cue.audit.verify()).ok
+        verdict = await cue.audit.verify()
+    assert not verdict.ok
+    assert "prompts_audit.jsonl cannot be read (not a regular file); the database is intact" in verdict.reason
 
 
 async def test_the_mirror_reveals_a_truncated_table_without_checkpoints_or_anchor(project):

@@ -297,7 +297,7 @@ ODD = [
     ("a.json", b" " * (1 << 20) + b"{}", "personas/a.json: exceeds 1,048,576 bytes. Move a long text to"),
     ("a.json", '{"id": "a", "prompts": {"init": "Up/Case"}}', "prompts.init: 'Up/Case' is not a valid id: write 'U'"),
     ("a.json", '{"id": "a", "sentimentTracking": "tuter"}', "sentimentTracking: unknown profile 'tuter'. Did you"),
-    ("a.json", None, "personas/a.json: not a regular file. Remove it, or change its suffix."),
+    ("a.json", None, "personas/a.json: not a regular file. Remove it, or choose another file."),
 ]  # fmt: skip
 
 

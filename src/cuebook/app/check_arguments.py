@@ -11,6 +11,7 @@ from cuebook.engine.proxy.request import RelayCall
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import Analyzer
 from cuebook.prompts.names import check_project
+from cuebook.providers.regular_files import open_regular
 from cuebook.records.turn import Ask
 from cuebook.signals.sentiment import BY_MODEL
 from cuebook.validate import check, format_value
@@ -125,7 +126,7 @@ def _is_database(file: Path) -> bool:
     if file.suffix in _DATABASES:
         return True
     try:
-        with file.open("rb") as stream:
+        with open(file, "rb", opener=open_regular) as stream:
             return stream.read(len(_SQLITE)) == _SQLITE
     except OSError:
         return False

@@ -31,6 +31,7 @@ from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.errors import InvalidInput
 from cuebook.memory.rolling import RELAY, choose, with_profile
+from cuebook.providers.regular_files import read_regular
 from cuebook.records.memory import Scope
 from cuebook.records.persona import Persona
 from cuebook.signals.sentiment import methods_of
@@ -211,7 +212,7 @@ def _cast(
 def _digest(file: Path) -> bytes:
     """Return the digest of a file's content, empty if it cannot be read."""
     try:
-        return blake2b(file.read_bytes()).digest()
+        return blake2b(read_regular(file)).digest()
     except OSError:
         return b""
 

@@ -7,10 +7,11 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from stat import S_ISREG
+from shutil import SpecialFileError
 from typing import Any
 
 from cuebook.errors import InvalidInput, TooLarge
+from cuebook.providers.regular_files import open_regular
 
 #: Modification time in ns, size in bytes, inode: at least one differs after a write or a replacement.
 Sign = tuple[int, int, int]
@@ -40,19 +41,19 @@ def signs_in(folder: Path, matches: Callable[[str], bool]) -> dict[str, Sign | N
 
 
 def read_bytes(file: Path, name: str = "", *, most: int = 0, advice: str = "Shorten it.") -> bytes:
-    """Return a file's bytes; `name` is its name in errors. Raises InvalidInput if it cannot be read.
+    """Return a regular file's bytes; `name` is its name in errors. Raises InvalidInput if it cannot be read.
 
-    With `most`, it must be a regular file of at most that many bytes; else TooLarge is raised with the `advice`.
+    If it has more than `most` bytes, TooLarge is raised with the `advice`.
     """
     where = name or str(file)
     try:
-        if most and not S_ISREG(file.stat().st_mode):
-            msg = f"{where}: not a regular file. Remove it, or change its suffix."
-            raise InvalidInput(msg, where=where)
-        if most and file.stat().st_size > most:
-            raise _too_large(where, most, advice)
-        with file.open("rb") as stream:
+        with open(file, "rb", opener=open_regular) as stream:  # a Path takes no opener
+            if most and os.fstat(stream.fileno()).st_size > most:
+                raise _too_large(where, most, advice)
             data = stream.read(most + 1 if most else -1)
+    except SpecialFileError as error:
+        msg = f"{where}: not a regular file. Remove it, or choose another file."
+        raise InvalidInput(msg, where=where) from error
     except OSError as error:
         label = f"{name}:" if name else repr(where)
         msg = f"{label} cannot be read ({error.strerror}). Check the path and its permissions."
@@ -108,12 +109,13 @@ def write_whole(path: Path, pieces: Iterable[str | bytes], *, durable: bool = Tr
     The old file stays until then, and its mode is kept. A new file is readable by its owner only, because most have
     texts of users. With `private=False`, for files of the project, the umask determines its mode.
 
-    Pipes and devices are written directly. Without `durable` a power failure may lose the file: use it for files that
-    can be recreated. Raises OSError naming the path.
+    Pipes and devices are written directly; a pipe needs a reader. Without `durable` a power failure may lose the file:
+    use it for files that can be recreated. Raises OSError naming the path.
     """
     data = (each.encode() if isinstance(each, str) else each for each in pieces)
     if path.exists() and not path.is_file():
-        with path.open("wb") as stream:
+        with open(path, "wb", opener=_opened_at_once) as stream:
+            os.set_blocking(stream.fileno(), True)
             stream.writelines(data)
         return
     place = path.resolve()  # keep symbolic links
@@ -135,3 +137,8 @@ def write_whole(path: Path, pieces: Iterable[str | bytes], *, durable: bool = Tr
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         aside.unlink(missing_ok=True)
+
+
+def _opened_at_once(path: str, flags: int) -> int:
+    """Open a pipe or a device without waiting for a reader. Raises OSError if a pipe has none."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from cuebook.errors import BackendError
+from cuebook.providers.regular_files import open_regular, read_regular
 
 #: Bytes of the key for fingerprints and fences.
 KEY_BYTES = 32
@@ -78,7 +79,7 @@ def read_key(raw: bytes) -> bytes | None:
 
 
 def _read_key(path: Path) -> bytes:
-    key = read_key(path.read_bytes())
+    key = read_key(read_regular(path))
     if key is None:
         msg = f"Key file {str(path)!r} is damaged. Restore it: fingerprints of secrets cannot be compared without it."
         raise BackendError(msg)
@@ -88,14 +89,14 @@ def _read_key(path: Path) -> bytes:
 def read_note(path: Path) -> bytes:
     """Return the second line of a key file, empty if it has none or cannot be read."""
     try:
-        return path.read_bytes().partition(b"\n")[2].strip()
+        return read_regular(path).partition(b"\n")[2].strip()
     except OSError:
         return b""
 
 
 def write_note(path: Path, note: bytes) -> None:
     """Replace the second line of a key file in place: its first line, owner and mode stay. Raises OSError."""
-    descriptor = os.open(path, os.O_RDWR)
+    descriptor = open_regular(path, os.O_RDWR)
     try:
         line = os.read(descriptor, 4 * KEY_BYTES).partition(b"\n")[0]
         data = b"\n" + note + b"\n"

@@ -3,11 +3,11 @@
 import asyncio
 import json
 import os
-from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from cuebook.interfaces import FinishedSummary
+from cuebook.providers.regular_files import open_regular
 
 try:
     import fcntl
@@ -39,7 +39,7 @@ class FileSink:
             json.dumps(row | {"passId": passed.id, "last": row is rows[-1]}, ensure_ascii=False) + "\n" for row in rows
         ]
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        with open(self._file, "a+b", opener=partial(os.open, mode=0o600)) as file:
+        with open(self._file, "a+b", opener=open_regular) as file:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX)  # released when the file is closed
             if passed.id in _mended(file):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from cuebook.errors import InvalidInput
 from cuebook.interfaces import ModelRequest, Piece, RelayRequest
 from cuebook.providers.openai import HttpAnswer, HttpUpstream, OpenAIModel
+from cuebook.providers.regular_files import open_regular
 
 # ---- GGUF files -----------------------------------------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ def template_of(file: Path) -> str:
 def _sought(file: Path, name: Callable[[Mapping[str, Any]], str]) -> Any:
     """Read names and values up to the requested one; return None if it is missing."""
     try:
-        with file.open("rb") as opened:
+        with open(file, "rb", opener=open_regular) as opened:
             if opened.read(4) != MAGIC:
                 raise _refused(file, "is not a GGUF file: its first bytes are wrong")
             _, _, count = struct.unpack("<IQQ", opened.read(20))

@@ -9,10 +9,10 @@
 """  # noqa: E501  # a table
 
 import os
-import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from shutil import SpecialFileError
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from cuebook.prompts import registry as registries
 from cuebook.prompts.files import read_file, read_stated
 from cuebook.prompts.names import ENDING, check_branch, check_slug
 from cuebook.prompts.pages import MAX_FILE
+from cuebook.providers.regular_files import open_regular
 from cuebook.records.prompt import MAIN, BranchPlace, Version
 
 #: Documentation for people, not a prompt.
@@ -117,14 +118,14 @@ class PromptFolder:
         """Return the bytes of a file of this folder. Raises InvalidInput, BackendError naming it."""
         text, file = self.display_name(path), self._inside(path)
         try:
-            with open(file, "rb", opener=_opened_at_once) as stream:  # a Path takes no opener
+            with open(file, "rb", opener=open_regular) as stream:  # a Path takes no opener
                 before = os.fstat(stream.fileno())
-                if not stat.S_ISREG(before.st_mode):
-                    raise InvalidInput(f"{text}: not a regular file. Remove it.", where=text)
                 if before.st_size > MAX_BYTES:
                     raise TooLarge(f"{text}: {before.st_size:,} bytes exceed the limit of {MAX_FILE:,}.", where=text)
                 data = stream.read(MAX_BYTES + 1)
                 after = os.fstat(stream.fileno())
+        except SpecialFileError as error:
+            raise InvalidInput(f"{text}: not a regular file. Remove it.", where=text) from error
         except OSError as error:
             raise BackendError(f"{text}: cannot be read ({error.strerror}). Repair or remove it.") from error
         if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or len(data) != after.st_size:
@@ -225,8 +226,3 @@ class PromptFolder:
         if not place.is_symlink():
             self._inner.add(place.parent)
         return place
-
-
-def _opened_at_once(name: str, flags: int) -> int:
-    """Open a file without blocking on a pipe."""
-    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))

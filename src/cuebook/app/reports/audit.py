@@ -16,12 +16,13 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.instructions import own_versions
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.jobs.audit_mirror import mirror_state, read_anchor, rebuild_mirror, verifying_key
-from cuebook.errors import InvalidInput, NotFound
+from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.operations import Argument, operation
 from cuebook.prompts.chain import mirror_line, read_mirror, verify
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.params import coerce
 from cuebook.prompts.template import render
+from cuebook.providers.regular_files import open_regular
 from cuebook.records.answer import Page, Time
 from cuebook.records.audit import (
     EXPORT,
@@ -187,17 +188,21 @@ class Audit(Namespace):
             lost = f"{what}: the key file has it"
             reason = f"{verdict.reason}; {lost}" if verdict.reason else lost
             return structs.replace(verdict, ok=False, first_bad=verdict.first_bad or None, reason=reason)
-        return await self._verify_own_mirror(verdict, checkpoints) if verdict.ok else verdict
+        file = self._services.settings.audit_mirror
+        return await self._verify_own_mirror(file, verdict, checkpoints) if verdict.ok and file else verdict
 
-    async def _verify_own_mirror(self, verdict: Verdict, checkpoints: Sequence[Checkpoint]) -> Verdict:
+    async def _verify_own_mirror(self, file: Path, verdict: Verdict, checkpoints: Sequence[Checkpoint]) -> Verdict:
         """Return the verdict on the table, or a negative one on the mirror file."""
-        file, state = self._services.settings.audit_mirror, await mirror_state(self._services)
-        if file is None or state is None:
-            return verdict
+        try:
+            state = await mirror_state(self._services, file)
+        except OSError as error:
+            reason = f"{file.name} cannot be read ({error.strerror}); the database is intact"
+            reason = f"{reason}. Make it readable, or move it away and run `cuebook audit mirror --rebuild`."
+            return structs.replace(verdict, ok=False, reason=reason)
         if not state.is_ours:
             return await self._not_cut(verdict, file)
         if state.missing_from:
-            what = "emptied" if file.exists() else "removed"
+            what = "emptied" if await asyncio.to_thread(file.exists) else "removed"
             what = f"the records from {state.missing_from} on were removed" if state.last else f"the file was {what}"
             reason = f"in {file.name}: {what}; the database is intact. Run `cuebook audit mirror --rebuild`."
             return structs.replace(verdict, ok=False, first_bad=state.missing_from, reason=reason)
@@ -239,10 +244,15 @@ class Audit(Namespace):
         """
         if rebuild:
             return await rebuild_mirror(self._services)
-        state, file = await mirror_state(self._services), self._services.settings.audit_mirror
-        if state is None or file is None:
-            msg = "There is no audit mirror: the database is in memory, or the file cannot be read."
+        file = self._services.settings.audit_mirror
+        if file is None:
+            msg = "There is no audit mirror: the database is in memory."
             raise InvalidInput(msg, where="store.url")
+        try:
+            state = await mirror_state(self._services, file)
+        except OSError as error:
+            msg = f"Audit mirror {file.name!r} cannot be read ({error.strerror}). Make it readable, or move it"
+            raise BackendError(f"{msg} away and run `cuebook audit mirror --rebuild`.") from error
         return MirrorReport(file=str(file), records=state.last, missing_from=state.missing_from or None, rebuilt=False)
 
     async def verify_mirror(self, file: Path, *, kept: Iterable[Checkpoint] = ()) -> Verdict:
@@ -254,7 +264,7 @@ class Audit(Namespace):
         key = verifying_key(self._services.settings.key)
 
         def check() -> Verdict:
-            with file.open("rb") as lines:
+            with open(file, "rb", opener=open_regular) as lines:
                 readable = (not isinstance(each, InvalidInput) for each in read_mirror(lines))
                 if not any(readable) and lines.tell():
                     msg = (
@@ -319,7 +329,7 @@ def _lost(file: Path, hashes: Mapping[int, str]) -> int:
     """Return the first record that continues the table's chain in the mirror but not in the table; 0 for none."""
     before = ""
     try:
-        with file.open("rb") as lines:
+        with open(file, "rb", opener=open_regular) as lines:
             for record in read_mirror(lines):
                 if isinstance(record, InvalidInput):  # not a record
                     return 0

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.errors import Conflict, InvalidInput, StoreFull
+from cuebook.providers.regular_files import open_regular
 
 MANIFEST: Final = "manifest.json"
 #: The first bytes of an encrypted archive.
@@ -124,7 +125,7 @@ def exists(target: Path) -> Conflict:
 
 def is_encrypted(file: Path) -> bool:
     """Return whether an archive is encrypted. Raises OSError."""
-    with file.open("rb") as opened:
+    with open(file, "rb", opener=open_regular) as opened:
         return opened.read(len(_MAGIC)) == _MAGIC
 
 
@@ -135,7 +136,7 @@ def read_archive(file: Path, into: Path, *, passphrase: str = "") -> Manifest:
     if its files do not fit.
     """
     try:
-        with file.open("rb") as opened:
+        with open(file, "rb", opener=open_regular) as opened:
             source: Any = opened
             if opened.read(len(_MAGIC)) == _MAGIC:
                 source = io.BufferedReader(_Opening(opened, passphrase), _CHUNK)

@@ -16,6 +16,7 @@ from cuebook.config import build
 from cuebook.errors import BackendError, Conflict, InvalidInput
 from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import read_file
+from cuebook.providers.regular_files import read_regular
 from cuebook.records.prompt import Version
 
 _TEMPLATES = Path(__file__).with_name("project")
@@ -58,7 +59,7 @@ def init_project(folder: Path, *, force: bool = False) -> list[Path]:
             msg = f"File exists: {str(existing[0])!r}. Choose another directory, or overwrite with --force."
             raise Conflict(msg)
         if ignored.exists():
-            texts[ignored] = _added(ignored.read_text("utf-8", "surrogateescape"), texts[ignored])
+            texts[ignored] = _added(read_regular(ignored).decode("utf-8", "surrogateescape"), texts[ignored])
         for file, text in texts.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8", "surrogateescape", newline="\n")  # keep bytes that are not UTF-8

@@ -10,6 +10,7 @@ from cuebook.config import Config
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.prompt_logs import PromptLogs
 from cuebook.errors import BackendError
+from cuebook.providers.regular_files import open_regular
 
 
 def prompt_logs_of(config: Config, services: Services) -> PromptLogs | None:
@@ -40,7 +41,7 @@ def _add(file: Path | None, folder: str) -> None:
         raise BackendError(msg)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a", encoding="utf-8") as opened:
+        with open(file, "a", encoding="utf-8", opener=open_regular) as opened:
             opened.write(f"{folder}\n")
     except OSError as error:
         msg = f"{str(file)!r} cannot be written ({error.strerror}): it lists the prompt log folders. Check its folder."

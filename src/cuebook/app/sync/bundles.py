@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from cuebook.app.files import read_bytes, write_whole
+from cuebook.app.files import decode, read_bytes, write_whole
 from cuebook.app.prompts.compare import families_of
 from cuebook.app.prompts.draft import export_prompts
 from cuebook.app.setup.persona_files import files_in, folder_of, means_persona
@@ -170,9 +170,8 @@ class PromptBundles(SyncHub):
         }
 
     def _read_files(self) -> _Files:
-        personas = {each.name: each.read_text("utf-8") for each in files_in(folder_of(self._config))}
-        presets = self._presets
-        return _Files(personas, presets.read_text("utf-8") if presets.exists() else None)
+        personas = {each.name: _read_text(each) for each in files_in(folder_of(self._config))}
+        return _Files(personas, _read_text(self._presets) if self._presets.exists() else None)
 
     @property
     def _presets(self) -> Path:
@@ -193,7 +192,7 @@ class PromptBundles(SyncHub):
             if spans(text):
                 msg = f"The bundle's file {path.name} contains a secret. Ask for a bundle without it."
                 raise SyncRefused(msg, reason="secret")
-            if path.exists() and path.read_text("utf-8") != text:
+            if path.exists() and _read_text(path) != text:
                 msg = f"{path} exists with other content. Move it out of this folder, then import again."
                 raise Conflict(msg)
         folder = folder_of(self._config)
@@ -256,3 +255,7 @@ def _contents(published: Published) -> tuple[list[Any], _Files]:
             msg = f"The bundle's prompt {each.get('slug')!r} contains a secret. Ask for a bundle without it."
             raise SyncRefused(msg, reason="secret")
     return rows, files
+
+
+def _read_text(file: Path) -> str:
+    return decode(read_bytes(file, file.name), file.name)

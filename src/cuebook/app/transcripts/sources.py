@@ -18,6 +18,7 @@ from cuebook.app.transcripts.posts import read_messages
 from cuebook.app.transcripts.sniff import MOST_BYTES, TOO_LARGE, parse_document, transcripts_of
 from cuebook.app.transcripts.transcript import FilePlace, Transcript
 from cuebook.errors import InvalidInput
+from cuebook.providers.regular_files import open_regular
 
 #: Programs whose sessions are JSONL: a test of the rows, and a reader.
 _LOGS: tuple[tuple[Callable[..., bool], Callable[..., list[Transcript]]], ...] = (
@@ -75,7 +76,7 @@ def read_sources(path: Path) -> Iterator[ImportedFile]:
 def _file(file: Path, name: str, *, only: bool = False) -> Iterator[ImportedFile]:
     notes = ImportNotes()
     try:
-        with file.open("rb") as stream:
+        with open(file, "rb", opener=open_regular) as stream:
             is_database = stream.read(len(MAGIC)) == MAGIC
     except OSError as error:
         msg = f"{name}: cannot be read ({error.strerror}). Check its permissions."

@@ -34,6 +34,7 @@ from cuebook.engine.jobs.job import DueQuery, DueWork, Job
 from cuebook.errors import BackendError, InvalidInput
 from cuebook.prompts.chain import erase, mirror_line, parse_mirror, public_key_of, sign
 from cuebook.providers.clock_and_ids import read_note, write_note
+from cuebook.providers.regular_files import open_regular, read_regular
 from cuebook.records.answer import Time
 from cuebook.records.audit import Checkpoint, MirrorReport, Record
 from cuebook.records.memory import Scope
@@ -165,18 +166,12 @@ class MirrorState(Struct, frozen=True):
     is_ours: bool
 
 
-async def mirror_state(services: Services) -> MirrorState | None:
-    """Return the state of the mirror; None if there is none to have, or if it cannot be read."""
-    file = services.settings.audit_mirror
-    if file is None:
-        return None
+async def mirror_state(services: Services, file: Path) -> MirrorState:
+    """Return the state of a mirror. Raises OSError if it cannot be read."""
     try:
-        with file.open("rb") as mirror:
-            record, _ = await asyncio.to_thread(_last, mirror)
+        record = await asyncio.to_thread(_last_in, file)
     except FileNotFoundError:
         record = None
-    except OSError:
-        return None
     seq, is_ours = record.seq if record else 0, record is None or await _is_ours(services, Scope(), record)
     return MirrorState(seq, await asyncio.to_thread(_missing_from, services, file, seq), is_ours)
 
@@ -259,7 +254,7 @@ async def _erased(services: Services, scope: Scope, file: Path, erasures: int, t
             )
             after = records[-1].seq
         await asyncio.to_thread(rewrite, file, erased)
-        await asyncio.to_thread(_mark_of(file).write_text, str(erasures), "ascii")
+        await asyncio.to_thread(_mark, file, erasures)
     return True
 
 
@@ -268,9 +263,14 @@ def _mark_of(file: Path) -> Path:
     return file.with_suffix(".erasures")
 
 
+def _mark(file: Path, erasures: int) -> None:
+    with open(_mark_of(file), "wb", opener=open_regular) as mark:
+        mark.write(str(erasures).encode())
+
+
 def _erasures_of(file: Path) -> int:
     try:
-        return int(_mark_of(file).read_text("ascii"))
+        return int(read_regular(_mark_of(file)))
     except (OSError, ValueError):
         return 0
 
@@ -278,8 +278,7 @@ def _erasures_of(file: Path) -> int:
 async def _missing(file: Path, last: int, erasures: int) -> int:
     """Return the number of records missing from the file, all if it cannot be read, and 1 for erased texts in it."""
     try:
-        with file.open("rb") as mirror:
-            record, _ = await asyncio.to_thread(_last, mirror)
+        record = await asyncio.to_thread(_last_in, file)
     except OSError:
         return last
     return max(0, last - (record.seq if record else 0)) + (_erasures_of(file) != erasures)
@@ -388,16 +387,11 @@ def _size(file: Path) -> int:
         return -1
 
 
-def _private(path: str | Path, flags: int) -> int:
-    """Open a file. A new one is readable by its owner only, whatever the umask: it contains conversations."""
-    return os.open(path, flags, 0o600)
-
-
 def _open_locked(file: Path, tries: int) -> BinaryIO | None:
     """Open and lock a mirror, or return None if another process has the lock. Without file locks, only open it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     for again in range(tries - 1, -1, -1):
-        mirror = os.fdopen(_private(file, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b")
+        mirror = os.fdopen(open_regular(file, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b")
         try:
             if sys.platform != "win32":
                 fcntl.flock(mirror, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -418,6 +412,11 @@ def _is_at(mirror: BinaryIO, file: Path) -> bool:
         return sys.platform == "win32" or os.path.samestat(os.fstat(mirror.fileno()), file.stat())
     except FileNotFoundError:
         return False
+
+
+def _last_in(file: Path) -> Record | None:
+    with open(file, "rb", opener=open_regular) as mirror:
+        return _last(mirror)[0]
 
 
 def _last(file: BinaryIO) -> tuple[Record | None, int]:
@@ -461,8 +460,8 @@ def rewrite(file: Path, erased: Collection[str]) -> bool:
     """
     beside = file.with_name(f"{file.name}.new")  # overwrite what a killed process left
     changed = False
-    with file.open("r+b") as old:
-        with open(beside, "wb", opener=_private) as new:
+    with open(file, "r+b", opener=open_regular) as old:
+        with open(beside, "wb", opener=open_regular) as new:
             for line in old:
                 record = _read(line) if line.strip() else None
                 if record is not None and record.texts and record.hash in erased:

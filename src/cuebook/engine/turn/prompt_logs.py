@@ -29,6 +29,7 @@ from cuebook.engine.turn.step import OpenStep
 from cuebook.engine.turn.turn_signals import speaker_in
 from cuebook.errors import CuebookError, NotFound
 from cuebook.interfaces.store import PathQuery
+from cuebook.providers.regular_files import read_regular
 from cuebook.records.conversation import keyed_digest
 from cuebook.records.memory import Scope
 
@@ -223,7 +224,7 @@ def _put(file: Path, body: bytes) -> None:
 
 def _index(folder: Path) -> Index | None:
     try:
-        return msgspec.json.decode((folder / INDEX).read_bytes(), type=Index)
+        return msgspec.json.decode(read_regular(folder / INDEX), type=Index)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -246,7 +247,7 @@ def _read(roots: Sequence[Path], conversation: str, no: int) -> dict[str, bytes]
         if folder.name.startswith(start) and index and (index.conversation, index.no) == (conversation, no):
             for file in sorted(folder.glob("*_log_*.json")):
                 with suppress(FileNotFoundError):
-                    results[file.name] = file.read_bytes()
+                    results[file.name] = read_regular(file)
     return results
 
 
