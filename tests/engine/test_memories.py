@@ -8,7 +8,7 @@ import pytest
 from turn_helpers import ask_and_settle, cue_on, open_with_memory
 
 from cuebook import Ask
-from cuebook.app.turns.explanation import told_of
+from cuebook.app.turns.explanation import told_of, window_lines
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.interfaces.store import MemoryQuery
 from cuebook.providers.file_sink import FileSink
@@ -269,18 +269,60 @@ async def test_only_standing_and_relevant_memories_enter_a_prompt(tmp_path, cloc
         assert any("kayak" in line and "expected by chance" in line for line in told)
 
 
-async def test_standing_memories_take_at_most_150_tokens_and_leave_out_what_is_shown(tmp_path, clock):
+async def standing_in_a_haiku(cue, **settings):
+    """Return the texts of the memories in a stored turn's prompt, and its lines about those that were left out."""
+    reply = await cue.ask(Ask("Write a haiku about rust.", "c1", user="ann", **settings))
+    shown = await cue.turns.show("c1", reply.turn)
+    lines = [*window_lines(to_wire(shown)["window"])]
+    return [text.partition("] ")[2] for text in memory_blocks(reply)], [
+        each for each in lines if "left out: memory" in each
+    ]
+
+
+FOODS = "nuts milk eggs soy wheat fish celery mustard sesame lupin squid figs kiwi plums rye oats corn crab pork leek"
+
+
+async def test_no_allergy_is_missing_from_a_prompt(tmp_path, clock):
+    foods = FOODS.split()
     async with open_with_memory(tmp_path, clock) as cue:
-        for food in "nuts milk eggs soy wheat fish celery mustard sesame lupin squid figs kiwi plums".split():
+        await cue.memory.add("Never write to me after nine in the evening.", user="ann")
+        for food in foods:
             await cue.memory.add(f"Allergic to {food} and everything that contains {food}.", user="ann")
+        shown, left_out = await standing_in_a_haiku(cue)
+        assert len(shown) == len(foods) + 1
+        assert not left_out
+        await cue.append("c1", [{"role": "user", "content": f"Note: {shown[0]}"}], user="ann")
         window = await cue.assemble(Ask("Write a haiku about rust.", "c1", user="ann"))
-        shown = [block.text for block in window.blocks if block.source.startswith("memory:")]
+        assert sum(shown[0] in block.text for block in window.blocks) == 1
+
+
+async def test_a_turn_names_each_standing_memory_without_room(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        ids = [(await cue.memory.add(f"Allergic to {food}.", user="ann")).id for food in FOODS.split()]
+        ids.append((await cue.memory.add("Call me by my first name, Ines.", user="ann")).id)
+        shown, left_out = await standing_in_a_haiku(cue, token_budget=500)
+        assert 0 < len(shown) < len(ids)
+        assert len(shown) + len(left_out) == len(ids)
+        assert all("standing memories" in each and any(f"memory:{id_}," in each for id_ in ids) for each in left_out)
+
+
+async def test_other_standing_memories_take_at_most_150_tokens(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        for name in FOODS.split():
+            await cue.memory.add(f"People in the club of {name} and friends call me {name.title()}.", user="ann")
+        shown, left_out = await standing_in_a_haiku(cue)
         assert 4 < len(shown) < 14
-        assert sum(cue.services.count(text) + 1 for text in shown) <= 150
-        fact = shown[0].partition("] ")[2]
-        await cue.append("c1", [{"role": "user", "content": f"Note: {fact}"}], user="ann")
-        window = await cue.assemble(Ask("Write a haiku about rust.", "c1", user="ann"))
-        assert sum(fact in block.text for block in window.blocks) == 1
+        assert len(shown) + len(left_out) == len(FOODS.split())
+        assert all("other standing memories may use at most 150 tokens" in each for each in left_out)
+
+
+async def test_a_turn_counts_standing_memories_that_are_not_read(tmp_path, clock):
+    async with open_with_memory(tmp_path, clock) as cue:
+        for number in range(103):
+            await cue.memory.add(f"Allergic to substance {number}.", user="ann")
+        shown, left_out = await standing_in_a_haiku(cue)
+        assert len(shown) + len(left_out) == 101
+        assert any("3 more standing memories are not read" in each for each in left_out)
 
 
 async def test_confidence_rises_only_by_repeats_and_answers(tmp_path, clock):

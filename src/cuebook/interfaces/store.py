@@ -57,7 +57,7 @@ class MemoryQuery(Struct, frozen=True, kw_only=True):
     dense: Dense | None = None  # its vector: memories close to it match too
     at: float | None = None
     limit: int = 24  # of each place by words, and as many by meaning
-    standing: int = 24  # of each place without a match
+    standing: int = 100  # of each place without a match
 
 
 class MemoryMatches(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class MemoryMatches(Struct, frozen=True, kw_only=True):
 
     `cosines` are theirs with the query, by number. `held` is the number of memories in the places. `frequencies` count
     the memories that contain a word of the query, if counted. `keys` are search keys dated in UTC, by number, where
-    available.
+    available. `unread` is the number of standing memories beyond the query's limit.
     """
 
     memories: tuple[Memory, ...] = ()
@@ -77,6 +77,7 @@ class MemoryMatches(Struct, frozen=True, kw_only=True):
     mean_cosine: float = 0.0  # of all with a vector
     cosine_deviation: float = 0.0  # their standard deviation
     akin: float = 1.0
+    unread: int = 0
     policy: Policy = Policy()  # of a turn: its effective policy,
     places: tuple[Place, ...] = ()  # the places that it may read,
     settings: LongTermMemory = SHARING_ALLOWED  # and those of the named organization

@@ -17,20 +17,20 @@ from msgspec import Struct
 from cuebook.languages import detect, language
 from cuebook.memory.quotes import ALONE, opening_of, signs_of
 from cuebook.memory.recall import FEWEST, Query
-from cuebook.memory.tokenizer import everyday_stems, is_pair, query_words, said_of
-from cuebook.records.memory import Memory
+from cuebook.memory.tokenizer import everyday_stems, is_pair, query_words
 
-#: Maximum tokens of standing memories in a prompt.
+#: Maximum tokens of standing memories in a prompt, except those that do harm when forgotten. These may take half of
+#: the room for recalled text.
 STANDING_TOKENS: Final = 150
+HARMFUL: Final = ("health", "rule")
 #: A word of Chinese or Japanese in its script: an ideograph pair, or a run of katakana.
 _IDEOGRAPHS: Final = re.compile(r"[\u3400-\u9fff]{2}")
 _KATAKANA: Final = re.compile(r"[\u30a1-\u30ff]+")
 _CLAUSE: Final = re.compile(r"(?:[^.!?,;:()\n。！？，、；：（）—]|[.,:](?=\S))+")
 
 
-def standing_reason(memory: Memory) -> str:
+def standing_reason(text: str) -> str:
     """Return why a memory enters every prompt: health, or how to address and answer the user; "" if it does not."""
-    text = said_of(memory)
     signs = signs_of(text)
     if signs["health"]:
         return "health"

@@ -14,7 +14,7 @@ from cuebook.memory.recall import Query, akin_among, match_values, read_query
 from cuebook.memory.relevance import asks_about_user, standing_reason
 from cuebook.memory.scopes import KEPT, SHARING_ALLOWED, Participants, effective, owner_of, read_places
 from cuebook.memory.supersede import nearest
-from cuebook.memory.tokenizer import memory_key
+from cuebook.memory.tokenizer import memory_key, said_of
 from cuebook.records.conversation import PathPost, digest_of
 from cuebook.records.erasure import AffectedConversation, Staying
 from cuebook.records.memory import Dense, Memory, Place, Source
@@ -87,7 +87,7 @@ def find(
     """
     query, dense = read_query(memory_query.text) if memory_query.text else None, memory_query.dense
     results: list[int] = []
-    held, frequencies = 0, Counter[str]()
+    held, unread, frequencies = 0, 0, Counter[str]()
     keys: dict[int, str] = {}
     known: dict[int, Memory] = {}
     close: dict[Place, Close] = {}
@@ -106,8 +106,10 @@ def find(
         values = place_values(place)
         standing = transaction.records(Memory, "memory_standing", limit=memory_query.standing, **values)
         known |= {each.no: each for each in standing}
+        if len(standing) == memory_query.standing > 0:
+            unread += transaction.value("memory_standing_count", **values) - len(standing)
         if memory_query.standing and asks_about_user(memory_query.text):
-            foremost = transaction.records(Memory, "memory_foremost", limit=memory_query.standing, **values)
+            foremost = transaction.records(Memory, "memory_foremost", limit=memory_query.limit, **values)
             known |= {each.no: each for each in foremost}
     if left := [no for no in results if no not in known]:
         rest = transaction.records(Memory, "memories_by_no", nos=json.dumps(left))
@@ -119,6 +121,7 @@ def find(
         found=tuple(no for no in results if no in known),
         cosines=_cosines(known.values(), close),
         held=max(held, len(known)),
+        unread=unread,
         frequencies=dict(frequencies),
         keys=keys,
         mean_cosine=mean,
@@ -262,7 +265,11 @@ def _keep(transaction: Transaction, memory: Memory, *, number: int, now: float) 
             number = before.said
         else:
             drop(transaction, memory.place, before.said)
-    values = columns(memory) | {"said": number, "updated_at": now, "standing": int(bool(standing_reason(memory)))}
+    values = columns(memory) | {
+        "said": number,
+        "updated_at": now,
+        "standing": int(bool(standing_reason(said_of(memory)))),
+    }
     if memory.no:
         transaction.update("memory", "memory_update", **values)
         transaction.delete("memory_source", "memory_sources_delete", no=memory.no)

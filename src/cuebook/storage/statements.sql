@@ -713,6 +713,10 @@ SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = 
 SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL AND standing = 1
 ORDER BY confidence DESC, no DESC LIMIT :limit;
 
+-- name: memory_standing_count
+-- Count the standing memories of a place.
+SELECT count(*) FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL AND standing = 1;
+
 -- name: memory_foremost
 -- Select the valid memories of a place, highest confidence first.
 SELECT * FROM memory WHERE tenant = :tenant AND kind = :kind AND owner = :owner AND valid_to IS NULL

@@ -18,7 +18,7 @@ from cuebook.interfaces.store import MemoryMatches, Scene
 from cuebook.languages import reads
 from cuebook.memory.owner_memories import priority
 from cuebook.memory.recall import Query, rank, read_query
-from cuebook.memory.relevance import asks_about_user, evidence, speaks_of_self, standing_reason
+from cuebook.memory.relevance import HARMFUL, asks_about_user, evidence, speaks_of_self, standing_reason
 from cuebook.memory.tokenizer import day_of, memory_key, normal, said_of
 from cuebook.records.answer import Time
 from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, RecallCandidate, SearchResult
@@ -43,6 +43,7 @@ class SelectedMemories(Struct, frozen=True, kw_only=True):
     hits: tuple[Hit, ...] = ()
     answers: tuple[Hit, ...] = ()  # those that a search for the query finds, best first
     durable: tuple[str, ...] = ()
+    unread: int = 0  # standing ones that were not loaded, because there are too many
     reason: str = ""
     reviewed_at: int = 0
 
@@ -94,7 +95,7 @@ def select_memories(services: Services, scene: Scene, query: Query | None, *, tu
         _hit(
             memories[each],
             score=priority(memories[each]),
-            why=f"standing: {standing_reason(memories[each])}",
+            why=f"standing: {standing_reason(said_of(memories[each]))}",
             count=count,
         )
         for each in chosen
@@ -108,15 +109,23 @@ def select_memories(services: Services, scene: Scene, query: Query | None, *, tu
         hits=(*durable, *(hit for hit in relevant if hit.memory_id not in chosen)),
         answers=tuple(found or relevant),
         durable=tuple(chosen),
+        unread=memory_context.unread,
         reason=reason,
         reviewed_at=reviewed,
     )
 
 
-def _standing(memories: Iterable[Memory]) -> list[str]:
-    """Return the ids of the standing memories, highest priority first. The window has those that fit their tokens."""
-    current = [each for each in memories if each.ended_by is None and standing_reason(each)]
-    return [each.id for each in sorted(current, key=lambda each: (-priority(each), -each.no))]
+def _standing(memories: Collection[Memory]) -> list[str]:
+    """Return the ids of the standing memories: health, then rules, then others, each by priority. The window has those
+    that fit.
+    """
+    reasons = {
+        each.id: reason for each in memories if each.ended_by is None and (reason := standing_reason(said_of(each)))
+    }
+    order = {reason: number for number, reason in enumerate(HARMFUL)}
+    current = [each for each in memories if each.id in reasons]
+    ordered = sorted(current, key=lambda each: (order.get(reasons[each.id], len(order)), -priority(each), -each.no))
+    return [each.id for each in ordered]
 
 
 def _relevant(
@@ -150,7 +159,11 @@ def _relevant(
 
 def _foremost(memories: Iterable[Memory], known: Collection[str], count: Counter) -> list[Hit]:
     """Return the current memories that are neither `known` nor standing as hits, highest priority first."""
-    others = [each for each in memories if each.ended_by is None and each.id not in known and not standing_reason(each)]
+    others = [
+        each
+        for each in memories
+        if each.ended_by is None and each.id not in known and not standing_reason(said_of(each))
+    ]
     ordered = sorted(others, key=lambda each: (-priority(each), -each.no))
     return [_hit(each, score=priority(each), why="", count=count) for each in ordered]
 

@@ -18,7 +18,7 @@ from cuebook.interfaces.store import Scene
 from cuebook.memory.excerpt import excerpt
 from cuebook.memory.recall import Query
 from cuebook.memory.recall_results import rank_found
-from cuebook.memory.relevance import STANDING_TOKENS
+from cuebook.memory.relevance import HARMFUL, STANDING_TOKENS, standing_reason
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of, normal
 from cuebook.records.conversation import PathPost, fence_of
@@ -76,8 +76,12 @@ def plan_with_tuning(
     }
     parted = _cut_down(partition(path, fitted.allotment.posts, limits, **terms), owner, count)
     parted, of_little_use = _lighten(room, parted, tuning, fitted.allotment.posts, query)
+    allotment = fitted.allotment
+    free = min(allotment.posts - parted.tokens, limits.memory - allotment.memory)
     hits, volatile, no_room = (
-        _volatile(room, fitted.allotment.memory, parted, query, summary=fitted.summary) if query else ((), (), [])
+        _volatile(room, allotment.memory, parted, query, summary=fitted.summary, free=max(0, free))
+        if query
+        else ((), (), [])
     )
     sheet = Sheet(
         front=fitted.front,
@@ -308,11 +312,12 @@ ADVICE_SHARE: Final = 2 / 3
 
 
 def _volatile(
-    room: _Room, tokens: int, parted: Partition, query: int, *, summary: Block | None
+    room: _Room, tokens: int, parted: Partition, query: int, *, summary: Block | None, free: int
 ) -> tuple[tuple[Hit, ...], tuple[Block, ...], list[Dropped]]:
     """Return the memories and posts recalled beside the query, all texts there, and those that do not fit.
 
-    The mood state takes its room first, then experiences, the summary's text from tools, memories, and posts.
+    The mood state takes its room first, then experiences, the summary's text from tools, memories, and posts. `free`
+    are tokens that the posts leave: the memories that do harm when forgotten may use them.
     """
     scene, request, count = room.scene, room.request, room.count
     if request.frozen is not None:  # the block of an earlier step, complete or, if it no longer fits, none
@@ -322,19 +327,15 @@ def _volatile(
         return (), (), [_no_room(text, tokens) for text in weighed]
     left = tokens - volatile_overhead(count)
     texts, dropped, left = _fit_mind(request.mind, left, count)
-    advice, unfit, used = _fit_texts(request.advice, int(left * ADVICE_SHARE), count)
+    advice, unfit, used = _fit_texts(request.advice, int(left * ADVICE_SHARE), count, what="experiences")
     dropped, left = [*dropped, *unfit], left - used
     if scene.summary and scene.summary.tainted and left > 2 * LEAST_TEXT:
         source, content = f"summary:{scene.summary.version}:tools", cut(scene.summary.tainted, left // 2, count=count)
         texts.append(Block(kind="memory", source=source, text=content, role="user"))
         left -= count(content) + 1
     shown = {post_in_form.post.seq for post_in_form in parted.kept if post_in_form.form == "full"}
-    memories = [
-        Block(kind="memory", source=hit.source, text=memory_line(hit, request.zone), role="user", tokens=hit.tokens)
-        for hit in _unseen(room, parted, summary)
-    ]
-    memories, unfit, used = _fit_texts(memories, left // 2, count)
-    texts, dropped, left = [*texts, *memories], [*dropped, *unfit], left - used
+    memories, unfit, used, added = _fit_memories(room, list(_unseen(room, parted, summary)), left, free)
+    texts, dropped, left, tokens = [*texts, *memories], [*dropped, *unfit], left + added - used, tokens + added
     found = rank_found(scene.found, request.query, limit=request.recall_hits, skip={*shown, query}, count=count)
     for hit in found:
         line = _post_line(hit, request.query, left, count, zone=request.zone)
@@ -355,11 +356,7 @@ def _volatile(
 
 
 def _unseen(room: _Room, parted: Partition, summary: Block | None) -> Iterator[Hit]:
-    """Yield the memories whose words are neither in the posts of the window nor in its summary.
-
-    Standing ones are omitted beyond STANDING_TOKENS.
-    """
-    left, standing = STANDING_TOKENS, set(room.request.memories.durable)
+    """Yield the memories whose words are neither in the posts of the window nor in its summary."""
     shown = {each.post.id: each for each in parted.kept}
     summarized = normal(summary.text) if summary else ""
     for hit in room.request.memories.hits:
@@ -372,10 +369,35 @@ def _unseen(room: _Room, parted: Partition, summary: Block | None) -> Iterator[H
             and not any(in_sources)
             and not any(hit.text in _words_of(each) for each in parted.kept)
         ):
-            size = room.count(memory_line(hit, room.request.zone)) + 1 if hit.memory_id in standing else 0
-            if size <= left:
-                left -= size
-                yield hit
+            yield hit
+
+
+def _fit_memories(
+    room: _Room, hits: Sequence[Hit], left: int, free: int
+) -> tuple[list[Block], list[Dropped], int, int]:
+    """Return the memories that fit, those that do not, the tokens used, and those of the `free` tokens among them.
+
+    Health and rules come first, then other standing ones in STANDING_TOKENS, then those that match the query. Each
+    group takes at most half of the tokens that are left.
+    """
+    memories, count = room.request.memories, room.count
+    harmful, standing, relevant = list[Block](), list[Block](), list[Block]()
+    for hit in hits:
+        reason = standing_reason(hit.text) if hit.memory_id in memories.durable else ""
+        group = harmful if reason in HARMFUL else standing if reason else relevant
+        line = memory_line(hit, room.request.zone)
+        group.append(Block(kind="memory", source=hit.source, text=line, role="user", tokens=hit.tokens))
+    texts, dropped, used = _fit_texts(harmful, (left + free) // 2, count, what="standing memories of health and rules")
+    if memories.unread:
+        reason = f"{memories.unread} more standing memories are not read, because there are too many"
+        dropped.append(Dropped(kind="memory", source="standing", tokens=0, count=memories.unread, reason=reason))
+    added = max(0, used - left // 2)
+    others = (("other standing memories", standing, STANDING_TOKENS), ("recalled memories", relevant, left))
+    for what, group, most in others:
+        half = (left + added - used) // 2
+        kept, unfit, tokens = _fit_texts(group, min(most, half), count, what=what)
+        texts, dropped, used = [*texts, *kept], [*dropped, *unfit], used + tokens
+    return texts, dropped, used, added
 
 
 def _words_of(post_in_form: PostInForm) -> str:
@@ -392,7 +414,9 @@ def _without_repeats(texts: Sequence[Block]) -> list[Block]:
     ]
 
 
-def _fit_texts(texts: Sequence[Block], most: int, count: Counter) -> tuple[list[Block], list[Dropped], int]:
+def _fit_texts(
+    texts: Sequence[Block], most: int, count: Counter, *, what: str
+) -> tuple[list[Block], list[Dropped], int]:
     """Return the texts that fit a number of tokens, those that do not, and the tokens used."""
     most = left = max(0, most)
     fitting: list[Block] = []
@@ -400,7 +424,7 @@ def _fit_texts(texts: Sequence[Block], most: int, count: Counter) -> tuple[list[
     for text in texts:
         size = count(text.text) + 1
         if size > left:
-            dropped.append(_no_room(text if text.tokens else msgspec.structs.replace(text, tokens=size), most))
+            dropped.append(_no_room(msgspec.structs.replace(text, tokens=text.tokens or size), most, what=what))
             continue
         left -= size
         fitting.append(text)
@@ -425,8 +449,8 @@ def _fit_mind(text: Block | None, room: int, count: Counter) -> tuple[list[Block
     return [], [Dropped(kind="mind", source=text.source, tokens=whole, reason=reason)], room
 
 
-def _no_room(text: Block, most: int) -> Dropped:
-    what = "experiences" if text.kind == "experience" else "recalled memories"
+def _no_room(text: Block, most: int, *, what: str = "") -> Dropped:
+    what = what or ("experiences" if text.kind == "experience" else "recalled memories")
     reason = f"{what} may use at most {most} tokens of this window"
     return Dropped(kind=text.kind, source=text.source, tokens=text.tokens, reason=reason)
 
