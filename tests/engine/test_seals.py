@@ -104,6 +104,34 @@ async def test_an_altered_row_is_named(tmp_path, url, statement, values, shown):
         assert verdict.data.found == (2 if "bob" in statement else 1), "only the altered rows"
 
 
+@pytest.mark.parametrize("value", ["CAST(x'61ff' AS TEXT)", "x'61ff'"])
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        ("memory SET text", "' of user 'ann' was changed"),
+        ("memory SET owner", r"of user 'a\\xff' was inserted"),
+        ("document SET user_id", r"of user 'a\\xff' was inserted"),
+        ("memory_source SET post", r"source 'a\\xff' of memory number 1 was inserted"),
+        ("audit_record SET hash", "record 1 was changed: its hash differs"),
+        ("audit_record SET seq", "record 1 is missing"),
+        ("audit_checkpoint SET body", "an unknown time"),
+    ],
+)
+async def test_a_text_that_is_not_utf8_is_named_as_damaged(tmp_path, column, shown, value):
+    url = str(tmp_path / "cuebook.db")
+    async with opened(tmp_path, url) as cue:
+        await store_data(cue)
+        await cue.append("c", [Posted(message="I like my coffee black.", sender="user", id="p")], user="ann")
+    change(
+        url,
+        "INSERT INTO memory_source VALUES ('default', 1, 1, 'p')",
+        f"UPDATE {column} = {value} WHERE rowid = 1" if "record" in column else f"UPDATE {column} = {value}",
+    )
+    async with opened(tmp_path, url) as cue:
+        assert shown in str(await cue.audit.verify())
+        assert not [each async for each in cue.audit.export() if not each.seq]
+
+
 async def test_a_later_write_does_not_hide_an_altered_row(tmp_path, url):
     async with opened(tmp_path, url) as cue:
         await store_data(cue)

@@ -2,15 +2,29 @@
 
 import os
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import httpx
-from commands import CommandRunner
+import pytest
+from commands import CommandRunner, write_messages
 from shared_app import app_of
 
 from conftest import BASE, config
 from cuebook import Cuebook, Posted
 from storage.databases import mounted
+
+#: Texts that are not UTF-8.
+DAMAGE = [
+    f"UPDATE {column} = CAST(x'5365637265742e20ff' AS TEXT)" for column in ("memory SET text", "post SET message")
+]
+
+
+def change(file: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(file)) as database, database:
+        for statement in statements:
+            database.execute(statement)
 
 
 async def test_a_server_whose_database_is_removed_is_not_ready(tmp_path: Path) -> None:
@@ -75,3 +89,49 @@ def test_a_missing_key_file_is_reported(here: CommandRunner) -> None:
     assert not key.exists()
     key.write_bytes(content)
     here("doctor")
+
+
+@pytest.mark.parametrize("value", ["'x'", "x'ff'", "CAST(x'ff' AS TEXT)", "1.5"])
+def test_a_schema_version_that_is_no_number_is_damage(here: CommandRunner, value: str) -> None:
+    here("memory", "add", "Lives in Bergen.", "--user", "ann")
+    change(here.folder / ".cuebook/cuebook.db", f"UPDATE schema_version SET version = {value}")  # noqa: S608
+    assert "has no valid schema version. It is damaged: restore it from a backup." in here("doctor", code=1)
+    assert "has no valid schema version." in here("memory", "list", code=1)
+
+
+def test_a_text_that_is_not_utf8_is_named_by_doctor_and_refused_without_its_content(
+    here: CommandRunner, tmp_path: Path
+) -> None:
+    here("memory", "add", "Lives in Bergen.", "--user", "ann")
+    here("conversation", "import", write_messages(tmp_path, ("user", "I moved to Bergen.")), "--user", "ann")
+    file = here.folder / ".cuebook/cuebook.db"
+    change(file, *DAMAGE)
+    for arguments in (
+        ["memory", "list", "--user", "ann"],
+        ["memory", "export", "--user", "ann"],
+        ["conversation", "export", "--all"],
+    ):
+        refused = here(*arguments, code=1)
+        assert "The database is damaged: a text in column" in refused
+        assert "Secret" not in refused
+    named = "column 'text' of the row of 'memory' with no 1 has another type, or is not UTF-8"
+    assert named in here("doctor", code=1)
+    assert "' of user 'ann' was changed" in here("audit", "verify", code=1)
+    here("backup", str(tmp_path / "x.backup"))
+
+
+async def test_a_server_refuses_to_read_a_text_that_is_not_utf8(tmp_path: Path) -> None:
+    file = tmp_path / "my.db"
+    async with (
+        Cuebook.open(config(store=str(file))) as cue,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app_of(cue)), base_url=BASE) as client,
+    ):
+        await cue.memory.add("Lives in Bergen.", user="ann")
+        await cue.append("trip", [Posted(message="I moved to Bergen.", sender="ann")], user="ann")
+        change(file, *DAMAGE)
+        for path in ("memories?userId=ann", "conversations/trip/posts"):
+            answer = await client.get(f"/api/{path}")
+            assert (answer.status_code, answer.json()["type"]) == (500, "urn:cuebook:problem:backend"), answer.text
+            assert "is not UTF-8" in answer.text
+            assert "Secret" not in answer.text
+        assert (await client.post("/api/audit/verify")).json()["data"]["found"] == 1

@@ -70,6 +70,8 @@ _KINDS: Final[Mapping[SealedTable, RowKind]] = {
 class AuditStore(Noun):
     """Audit log of prompts. Records join the hash chain in the transaction of the action."""
 
+    lenient = True  # a verification names damaged rows
+
     @write
     def append(self, transaction: Transaction, records: Sequence[Record]) -> list[Record]:
         """Append records to the chain in one transaction. Return them as chained."""
@@ -159,6 +161,8 @@ def _last(transaction: Transaction) -> tuple[int, str]:
 
 class SealStore(Noun):
     """Checks the seals of documents and memories, and records their sum in the audit log."""
+
+    lenient = True
 
     @read
     def unrecorded(self, transaction: Transaction) -> int:

@@ -598,8 +598,8 @@ ORDER BY no DESC LIMIT :limit;
 SELECT body FROM prompt_observation WHERE tenant = :tenant AND slug = :slug AND (:branch IS NULL OR branch = :branch) ORDER BY no DESC LIMIT :limit;
 
 -- name: audit_last
--- Select the last record of a tenant's chain.
-SELECT seq, hash FROM audit_record WHERE tenant = :tenant ORDER BY seq DESC LIMIT 1;
+-- Select the last record of a tenant's chain. In a damaged SQLite file, a text is greater than every integer.
+SELECT seq, hash FROM audit_record WHERE tenant = :tenant AND seq <= 9223372036854775807 ORDER BY seq DESC LIMIT 1;
 
 -- name: audit_insert
 -- Append a record to the chain; personal texts are stored beside it.
@@ -607,7 +607,8 @@ INSERT INTO audit_record (tenant, seq, hash, body, texts) VALUES (:tenant, :seq,
 
 -- name: audit_records
 -- Select a page of a chain's records, oldest first.
-SELECT seq, hash, body, texts FROM audit_record WHERE tenant = :tenant AND seq > :after ORDER BY seq LIMIT :limit;
+SELECT seq, hash, body, texts FROM audit_record WHERE tenant = :tenant AND seq > :after AND seq <= 9223372036854775807
+ORDER BY seq LIMIT :limit;
 
 -- name: audit_checkpoints
 -- Select the signed checkpoints of a chain, by size.

@@ -122,7 +122,7 @@ class PostgresDatabase:
     def release_reserve(self) -> bool:
         return False
 
-    async def read(self, work: Callable[[Transaction], T]) -> T:
+    async def read(self, work: Callable[[Transaction], T], *, lenient: bool = False) -> T:  # noqa: ARG002  # all is UTF-8
         return await self._run(lambda call: self._read(work, call))
 
     async def write(self, work: Callable[[Transaction], T], *, tenant: str = "", subject: str = "") -> T:

@@ -61,11 +61,11 @@ class Total(Struct):
 def name_of(table: SealedTable, row: Row) -> str:
     """Return the name of a row: its table and key as a JSON list. A long one ends in a digest."""
     if table == "document":
-        names: Iterable[Any] = (row["user_id"], *_text(row["space"]).split(END)[:-1], _text(row["key"]))
+        names: Iterable[Any] = (_text(row["user_id"]), *_text(row["space"]).split(END)[:-1], _text(row["key"]))
     elif table == "memory":
-        names = (row["no"], row["kind"], row["owner"], row["id"])
+        names = (row["no"], *(_text(row[each]) for each in ("kind", "owner", "id")))
     else:
-        names = (row["memory"], row["conversation"], row["post"])
+        names = (row["memory"], row["conversation"], _text(row["post"]))
     name = msgspec.json.encode([table, *names])
     text = name.decode()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} {blake2b(name, digest_size=16).hexdigest()}"

@@ -18,10 +18,12 @@ from cuebook.storage.database.sqlite_files import (
     MEMORY,
     OpenFiles,
     connect,
+    damaged_cell,
     free_reserve,
     make_reserve,
     prepare,
     rewritten,
+    text_or_bytes,
     truncated,
 )
 from cuebook.storage.database.sqlite_writer import Writer, explain
@@ -104,18 +106,19 @@ class SqliteDatabase:
             self._writer.submit(lambda connection: work(transaction_on(connection, self._failpoints)))
         )
 
-    async def read(self, work: Callable[[Transaction], T]) -> T:
+    async def read(self, work: Callable[[Transaction], T], *, lenient: bool = False) -> T:
         if self._closed:
             msg = "The store is closed."
             raise BackendError(msg)
         if self.path == MEMORY:
             return await self.write(work)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._snapshot, work)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._snapshot, work, lenient)
 
-    def _snapshot(self, work: Callable[[Transaction], T]) -> T:
+    def _snapshot(self, work: Callable[[Transaction], T], lenient: bool) -> T:  # noqa: FBT001  # as in `_clean`
         """Run a read in one snapshot on this thread's connection."""
         try:
             connection = self._reader()
+            connection.text_factory = text_or_bytes if lenient else str
             connection.execute("BEGIN")
             try:
                 return work(transaction_on(connection, self._failpoints))
@@ -192,7 +195,10 @@ class SqliteDatabase:
                 "sqlite": sqlite3.sqlite_version,
                 "journal": connection.execute("PRAGMA journal_mode").fetchone()[0],
             }
-            return data | ({"integrity": connection.execute("PRAGMA quick_check(1)").fetchone()[0]} if whole else {})
+            if whole:
+                data["integrity"] = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+                data |= {"damaged": cell} if (cell := damaged_cell(connection)) else {}
+            return data
 
         if self._writer.is_full:  # there may be space again
             with suppress(BackendError):

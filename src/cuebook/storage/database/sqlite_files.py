@@ -11,7 +11,7 @@ from shutil import disk_usage
 from typing import Any
 
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.storage.database.statements import MIGRATIONS, VERSION, Migration, ddl
+from cuebook.storage.database.statements import FULL_TEXT, MIGRATIONS, VERSION, Migration, ddl
 from cuebook.storage.database.transaction import Failpoints
 
 #: "cueb", so that `file` and other programs can identify the database.
@@ -148,12 +148,12 @@ def _prepare_schema(connection: sqlite3.Connection, path: str, tables: set[str],
 
 
 def schema_version(connection: sqlite3.Connection) -> int | None:
-    """Return the version of a database's schema, None if it has none."""
+    """Return the version of a database's schema, None if it has no valid one."""
     try:
         row = connection.execute("SELECT version FROM schema_version").fetchone()
-    except sqlite3.OperationalError:  # no such table
+    except sqlite3.OperationalError:  # no such table, or a text that is not UTF-8
         return None
-    return None if row is None else int(row[0])
+    return row[0] if row is not None and isinstance(row[0], int) else None
 
 
 def migrate(
@@ -280,6 +280,42 @@ def _run_alone(connection: sqlite3.Connection, statement: str) -> list[Any] | No
         if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return None
         raise
+
+
+# ---- damaged values -------------------------------------------------------------------------------------------------
+
+
+def text_or_bytes(value: bytes) -> str | bytes:
+    """Return a stored text, or its bytes if it is not UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def damaged_cell(connection: sqlite3.Connection) -> str:
+    """Return the first value that is not of its column's type, or not UTF-8, "" for none. SQLite checks neither."""
+    connection.text_factory = text_or_bytes
+    try:
+        tables = [name for name in sorted(_tables(connection)) if not name.startswith((*FULL_TEXT, "sqlite"))]
+        return next((found for table in tables if (found := _damaged_in(connection, table))), "")
+    finally:
+        connection.text_factory = str
+
+
+def _damaged_in(connection: sqlite3.Connection, table: str) -> str:
+    columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
+    kinds = {name: kind.lower() for _, name, kind, *_ in columns}
+    keys = [name for _, name, _, _, _, key in columns if key] or ["rowid"]
+    texts = [name for name, kind in kinds.items() if kind == "text"]
+    wrong = " ".join(f"WHEN typeof({name}) NOT IN ('null', '{kind}') THEN '{name}'" for name, kind in kinds.items())
+    sql = f"SELECT CASE {wrong} END, {', '.join((*keys, *texts))} FROM {table}"  # noqa: S608  # names of the schema
+    for bad, *values in connection.execute(sql):
+        damaged = [name for name, value in zip(texts, values[len(keys) :], strict=True) if isinstance(value, bytes)]
+        if bad or damaged:
+            row = ", ".join(f"{name} {value!r}" for name, value in zip(keys, values, strict=False))
+            return f"column {bad or damaged[0]!r} of the row of {table!r} with {row}"
+    return ""
 
 
 # ---- files that change under an open database -----------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """The write queue: one thread owns the write connection and commits queued writes together (group commit)."""
 
 import queue
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -43,6 +44,9 @@ _ERRORS: Final[tuple[tuple[tuple[str, ...], Callable[[str], CuebookError], str],
     (("",), BackendError, "The store failed ({})."),
 )
 
+#: The message of Python's driver, which also has the text.
+_NOT_UTF8: Final = re.compile(r"Could not decode to UTF-8 column '(?P<column>[^']*)'")
+
 #: One write: a function of the connection, and the future of its result.
 WriteRequest = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
 #: A request with its result or exception.
@@ -68,6 +72,9 @@ def explain(error: BaseException, check: Callable[[], None]) -> BaseException:
         check()
     except CuebookError as cause:
         return cause
+    if damaged := _NOT_UTF8.match(str(error)):
+        msg = f"The database is damaged: a text in column {damaged['column']!r} is not UTF-8."
+        return BackendError(f"{msg} Run `cuebook doctor`, which names the row, and restore a backup.")
     code = getattr(error, "sqlite_errorname", "") or ""
     return next(kind(text.format(error)) for codes, kind, text in _ERRORS if code.startswith(codes))
 

@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from functools import cache, wraps
 from typing import (
     Any,
+    ClassVar,
     Concatenate,
     Final,
     ParamSpec,
@@ -333,8 +334,8 @@ class Database(Protocol):
     def release_reserve(self) -> bool:
         """Free the reserved space; return whether there was any. Blocks."""
 
-    async def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run a function in one snapshot, in a thread."""
+    async def read(self, work: Callable[[Transaction], T], *, lenient: bool = False) -> T:
+        """Run a function in one snapshot, in a thread. If `lenient`, it gets a text that is not UTF-8 as bytes."""
 
     async def write(self, work: Callable[[Transaction], T], *, tenant: str = "", subject: str = "") -> T:
         """Run a function in one transaction, in a thread. An exception undoes all its changes.
@@ -362,7 +363,9 @@ class Database(Protocol):
 
 
 class Noun:
-    """The stored data of one noun: methods over a database."""
+    """The stored data of one noun: methods over a database. A lenient one also reads damaged texts, as bytes."""
+
+    lenient: ClassVar[bool] = False
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -375,7 +378,9 @@ def read_all(
 
     @wraps(method)
     async def call(noun: N, /, *args: P.args, **values: P.kwargs) -> T:
-        return await noun.database.read(lambda transaction: method(noun, transaction, *args, **values))
+        return await noun.database.read(
+            lambda transaction: method(noun, transaction, *args, **values), lenient=noun.lenient
+        )
 
     return call
 
