@@ -10,9 +10,11 @@ import pytest
 from turn_helpers import NAME, cue_on
 
 from cuebook import Ask
+from cuebook.engine.jobs.audit_mirror import read_anchor
 from cuebook.errors import InvalidInput, NotFound
 from cuebook.providers.clock_and_ids import SystemDice
 from cuebook.records.memory import Scope
+from cuebook.testing import FrozenClock
 
 HELPER = {"id": "helper", "name": "Ada", "prompts": {"persona": "persona/kind"}}
 FILE = "logs/prompts_audit.jsonl"
@@ -275,18 +277,87 @@ async def test_only_a_rebuild_repairs_the_mirror_and_is_recorded(project, damage
     ],
     ids=["texts", "tail", "checkpoints", "tail and checkpoints", "everything"],
 )
-async def test_verification_names_the_tampering_also_after_more_records(project, statements, reason):
+@pytest.mark.parametrize("tenant", ["default", "acme"])
+async def test_verification_names_the_tampering_also_after_more_records(project, tenant, statements, reason):
     async with cue_on(project) as cue:
-        await run_turns(cue)
+        await run_turns(cue.of(tenant))
     with closing(sqlite3.connect(next(project.rglob("*.db")))) as database, database:
         for statement in statements:
             database.execute(statement)
-    (project / FILE).unlink()
+    (project / FILE).unlink(missing_ok=True)
     async with cue_on(project, dice=SystemDice()) as cue:
-        assert reason in (await cue.audit.verify()).reason
-        await save_versions(cue, 9)
+        assert reason in (await cue.of(tenant).audit.verify()).reason
+        await save_versions(cue.of(tenant), 9)
     async with cue_on(project, dice=SystemDice()) as cue:
-        assert not (await cue.audit.verify()).ok, "a later checkpoint does not hide it"
+        is_whole = tenant != "default" and "audit_record" not in str(statements)  # it has no mirror that was removed
+        assert (await cue.of(tenant).audit.verify()).ok == is_whole, "a later checkpoint does not hide it"
+
+
+async def test_the_logs_of_all_tenants_get_checkpoints_that_a_rebuilt_mirror_keeps(project):
+    clock = FrozenClock()
+    async with cue_on(project, clock=clock) as cue:
+        one, other = cue.of("acme"), cue.of("umb")
+        await save_versions(one, 2)
+        await other.memory.add("Lives in Bergen.", user="ann")
+        await cue.work()
+        clock.advance(61)
+        await cue.work()
+        assert [each.size for each in await one.audit.checkpoints()] == [2]
+        assert ((await other.audit.verify()).signed, (await other.audit.tail(1)).items[0].event) == (1, "seal")
+        assert set(read_anchor(cue.services).checkpoints) == {"acme", "umb"}, "the default tenant has no record"
+        await cue.audit.mirror(rebuild=True)
+        clock.advance(61)
+        await cue.work()
+        assert set(read_anchor(cue.services).checkpoints) == {"acme", "umb", "default"}
+        await save_versions(one, 1)
+    async with cue_on(project, clock=clock, dice=SystemDice()) as cue:
+        assert (await cue.of("acme").audit.verify()).signed == 3, "signed when it was closed"
+
+
+async def test_a_forget_with_a_key_of_the_default_tenant_erases_the_mirror(project):
+    async with cue_on(project) as cue:
+        mine = cue.of("default")  # as a server acts for a key
+        await run_turns(mine)
+        await cue.work()
+        assert b"zoe" in (project / FILE).read_bytes()
+        assert (await mine.memory.forget(user="zoe")).state == "done"
+        assert b"zoe" not in (project / FILE).read_bytes()
+        (project / FILE).unlink()
+        assert (await cue.audit.verify()).reason == (await mine.audit.verify()).reason
+
+
+FORGED = """INSERT INTO receipt SELECT tenant, 'receipt-x', 'pending', CAST(replace(replace(replace(CAST(body AS TEXT),
+    id, 'receipt-x'), '"done"', '"pending"'), 'ed25519:', '') AS BLOB), created_at FROM receipt"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "fault"),
+    [
+        (
+            "UPDATE receipt SET body = CAST(replace(CAST(body AS TEXT), '\"posts\":4', '\"posts\":9') AS BLOB)",
+            "was changed: its record in the audit log differs",
+        ),
+        (
+            "UPDATE receipt SET body = CAST(replace(CAST(body AS TEXT), 'a request', 'no request') AS BLOB)",
+            "was changed: its signature does not match",
+        ),
+        ("UPDATE receipt SET body = x'7b7d'", "is damaged"),
+        ("UPDATE receipt SET id = 'receipt-y'", "receipt 'receipt-y' is damaged; receipt '{}' was removed"),
+        ("DELETE FROM receipt", "receipt '{}' was removed"),
+        (FORGED, "receipt 'receipt-x' was inserted: the audit log has no signed record of it"),
+    ],
+    ids=["counts", "reason", "damaged", "renamed", "removed", "inserted"],
+)
+async def test_an_altered_receipt_is_named_and_never_signed(project, statement, fault):
+    async with cue_on(project) as cue:
+        await run_turns(cue)
+        receipt = await cue.memory.forget(user="zoe", reason="a request")
+        assert (await cue.audit.verify()).ok
+    with closing(sqlite3.connect(next(project.rglob("*.db")))) as database, database:
+        database.execute(statement)
+    async with cue_on(project, dice=SystemDice()) as cue:
+        await cue.memory.finish_receipts()
+        assert fault.format(receipt.id) in (await cue.audit.verify()).reason
 
 
 async def test_an_erasure_is_a_record_that_explains_the_missing_texts(project):
@@ -298,6 +369,7 @@ async def test_an_erasure_is_a_record_that_explains_the_missing_texts(project):
         [record] = await cue.audit.tail(1)
         assert (record.event, record.prompt_id) == ("forget", receipt.id)
         selection = {"records": [[2, 6]], "kind": "user", "asked": list(receipt.asked), "salt": receipt.salt}
+        selection["counts"] = receipt.counts
         assert {**record.selection, "signature": ""} == {**selection, "signature": ""}
         assert (await cue.audit.verify()).ok
     assert "zoe" not in json.dumps(record.selection)

@@ -307,8 +307,8 @@ async def _store(config: Config) -> AsyncIterator[Check]:
         yield Check("store", "fail", f"{file or MEMORY} is damaged: {state['integrity']}", advice)
         return
     if cell := state.get("damaged"):
-        found = f"{file or MEMORY} is damaged: {cell} has another type, or is not UTF-8"
-        yield Check("store", "fail", found, "restore a backup, or correct the value")
+        what = f"{file or MEMORY} is damaged: {cell} has another type, or is not UTF-8"
+        yield Check("store", "fail", what, "restore a backup, or correct the value")
         return
     counts = f"{state['conversations']:,} conversations, {state['posts']:,} posts"
     yield Check("store", "ok", f"{counts}, schema {schema or VERSION}, intact")

@@ -113,6 +113,12 @@ def sign_erasure(selection: Mapping[str, Any], private_key: bytes) -> dict[str, 
     return {**selection, "signature": _signature(_ERASURE + canonical(selection), private_key)}
 
 
+def is_signed_erasure(selection: Mapping[str, Any], public_key: bytes) -> bool:
+    """Return whether the key's holder signed the selection of an erasure's record."""
+    fields = dict(selection)
+    return _is_valid(fields.pop("signature", None), _ERASURE, fields, public_key)
+
+
 def is_signed(record: Checkpoint | Receipt, public_key: bytes) -> bool:
     """Return whether the key's holder signed exactly this checkpoint or receipt."""
     return _is_valid(record.signature, _PREFIXES[type(record)], _fields(record), public_key)
@@ -213,8 +219,8 @@ def verify(
 
 def _erased_by(record: Record, public_key: bytes) -> set[int]:
     """Return the records before an erasure whose texts it removed; none if the erasure is not signed."""
-    selection = dict(record.selection or {})
-    if not _is_valid(selection.pop("signature", None), _ERASURE, selection, public_key):
+    selection = record.selection or {}
+    if not is_signed_erasure(selection, public_key):
         return set()
     try:
         ranges = msgspec.convert(selection.get("records", []), list[tuple[int, int]])

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from cuebook.prompts.chain import link
 from cuebook.records.audit import (
+    FORGET,
     GENESIS,
     SEAL,
     AlteredRow,
@@ -23,6 +24,7 @@ from cuebook.records.audit import (
     plain_record,
     unreadable,
 )
+from cuebook.records.erasure import Receipt
 from cuebook.records.expression import counted
 from cuebook.storage.access import current_epoch
 from cuebook.storage.database.columns import LARGEST, Row, decode, encode
@@ -40,7 +42,7 @@ from cuebook.storage.database.seals import (
     store_seals,
     term_of,
 )
-from cuebook.storage.database.transaction import Noun, Transaction, read, write
+from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write
 
 #: Rows that are read at once.
 _PAGE: Final = 1000
@@ -65,6 +67,15 @@ _ALL: Final = (
 _KINDS: Final[Mapping[SealedTable, RowKind]] = {
     "document": "document", "memory": "memory", "memory_source": "source",
 }  # fmt: skip
+
+
+class LogHead(Struct, frozen=True):
+    """The state of a tenant's log: its last record, the newest checkpoint's size, and the unrecorded changes."""
+
+    tenant: str
+    last: int
+    signed: int
+    unrecorded: int
 
 
 class AuditStore(Noun):
@@ -97,6 +108,17 @@ class AuditStore(Noun):
     def exports(self, transaction: Transaction) -> list[int]:
         """Return the records of exports and backups, newest first."""
         return [seq for (seq,) in transaction.run("audit_exports")]
+
+    @read
+    def receipts(self, transaction: Transaction) -> tuple[dict[str, Receipt | None], list[Record]]:
+        """Return the receipts of erasures by ID, None for a damaged one, and the records of erasures, oldest first."""
+        receipts = {str(id_): _receipt(body) for id_, body in transaction.run("receipts_all")}
+        return receipts, _of_event(transaction, FORGET)
+
+    @read_all
+    def heads(self, transaction: Transaction) -> list[LogHead]:
+        """Return the state of the log of each tenant that has audit records or seals."""
+        return transaction.records(LogHead, "audit_heads")
 
     @read
     def checkpoints(self, transaction: Transaction) -> list[Checkpoint]:
@@ -149,6 +171,21 @@ def _signed(size: int, body: bytes) -> Checkpoint:
         return decode(Checkpoint, body)
     except (ValueError, TypeError):
         return Checkpoint(origin="", size=size, root="", time="an unknown time")
+
+
+def _receipt(body: bytes) -> Receipt | None:
+    """Parse a row's receipt, None if it is damaged."""
+    try:
+        return decode(Receipt, body)
+    except (ValueError, TypeError):
+        return None
+
+
+def _of_event(transaction: Transaction, event: str) -> list[Record]:
+    """Return the readable records of an event, without their texts, oldest first."""
+    rows = transaction.run("audit_of_event", event=f'"event":"{event}"').fetchall()
+    records = (read_record(body, b"{}") for (body,) in rows)
+    return [each for each in records if each is not None and each.event == event]
 
 
 def _last(transaction: Transaction) -> tuple[int, str]:
@@ -225,7 +262,9 @@ class SealStore(Noun):
         altered += [_altered(name, "removed") for name in left]
         rows = counted(len(altered), "row")
         reason = f"somebody altered {rows} of documents and memories without Cuebook" if altered else ""
-        reason = reason or _fault_of(total, value % MODULUS, _recorded(transaction), transaction.scope.tenant, key)
+        reason = reason or _fault_of(
+            total, value % MODULUS, _of_event(transaction, SEAL), transaction.scope.tenant, key
+        )
         return SealReport(rows=count, found=len(altered), altered=tuple(altered[:_LISTED]), reason=reason)
 
 
@@ -270,10 +309,3 @@ def _fault_of(total: Total, value: int, records: Sequence[Record], tenant: str, 
     if value != total.value:
         return "documents or memories were removed or replaced by earlier ones, together with their seals"
     return ""
-
-
-def _recorded(transaction: Transaction) -> list[Record]:
-    """Return the audit records of sums, oldest first."""
-    rows = transaction.run("audit_of_event", event=f'"event":"{SEAL}"').fetchall()
-    records = (read_record(body, b"{}") for (body,) in rows)
-    return [each for each in records if each is not None and each.event == SEAL]

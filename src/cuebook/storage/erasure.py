@@ -200,7 +200,12 @@ def _document(
             ranges.append([seq, seq])
     selection: dict[str, object] = {"records": ranges}
     if receipt is not None:
-        selection |= {"kind": receipt.kind, "asked": list(receipt.asked), "salt": receipt.salt}
+        selection |= {
+            "kind": receipt.kind,
+            "asked": list(receipt.asked),
+            "salt": receipt.salt,
+            "counts": receipt.counts,
+        }
     about = receipt.id if receipt else ""
     bare = plain_record(FORGET, about, timestamp=str(Time(tally.now)), selection=sign(selection))
     chained(transaction, [bare])

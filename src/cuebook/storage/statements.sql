@@ -610,6 +610,16 @@ INSERT INTO audit_record (tenant, seq, hash, body, texts) VALUES (:tenant, :seq,
 SELECT seq, hash, body, texts FROM audit_record WHERE tenant = :tenant AND seq > :after AND seq <= 9223372036854775807
 ORDER BY seq LIMIT :limit;
 
+-- name: audit_heads
+-- Select the tenants with audit records or seals: the last record, the newest checkpoint, and the unrecorded changes.
+WITH RECURSIVE tenants (tenant) AS (SELECT min(tenant) FROM audit_record
+    UNION ALL SELECT (SELECT min(a.tenant) FROM audit_record a WHERE a.tenant > t.tenant) FROM tenants t
+        WHERE t.tenant IS NOT NULL)
+SELECT n.tenant, coalesce((SELECT max(a.seq) FROM audit_record a WHERE a.tenant = n.tenant), 0) AS last,
+    coalesce((SELECT max(c.size) FROM audit_checkpoint c WHERE c.tenant = n.tenant), 0) AS signed,
+    coalesce((SELECT s.changes - s.recorded FROM seal_total s WHERE s.tenant = n.tenant), 0) AS unrecorded
+FROM (SELECT tenant FROM tenants WHERE tenant IS NOT NULL UNION SELECT tenant FROM seal_total) n;
+
 -- name: audit_checkpoints
 -- Select the signed checkpoints of a chain, by size.
 SELECT size, body FROM audit_checkpoint WHERE tenant = :tenant ORDER BY size;
@@ -1295,6 +1305,10 @@ SELECT body FROM receipt WHERE tenant = :tenant AND id = :id;
 -- Select the newest receipts, newest first.
 SELECT body FROM receipt WHERE tenant = :tenant
 ORDER BY created_at DESC, CAST(json_extract(CAST(body AS TEXT), '$.epoch') AS INTEGER) DESC LIMIT :limit;
+
+-- name: receipts_all
+-- Select all receipts.
+SELECT id, body FROM receipt WHERE tenant = :tenant ORDER BY id;
 
 -- name: receipts_pending
 -- Select unsigned receipts, oldest first.

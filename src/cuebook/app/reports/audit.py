@@ -16,6 +16,7 @@ from cuebook.engine.core.audit_records import receipt
 from cuebook.engine.core.instructions import own_versions
 from cuebook.engine.core.prompt_reading import resolved_of
 from cuebook.engine.jobs.audit_mirror import mirror_state, read_anchor, rebuild_mirror, verifying_key
+from cuebook.engine.jobs.erasure import altered_receipts
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.operations import Argument, operation
 from cuebook.prompts.chain import mirror_line, read_mirror, verify
@@ -39,6 +40,8 @@ from cuebook.records.audit import (
 from cuebook.records.memory import Scope
 
 _PAGE = 1000
+#: Altered receipts that a verification names.
+_NAMED = 10
 #: Number of records scanned per search.
 LOOKED_AT = 5_000
 #: Greater than every seq.
@@ -167,8 +170,8 @@ class Audit(Namespace):
         """Verify the audit log in the table and the mirror file (hashes, order, checkpoints), documents and memories.
 
         It finds changed, moved and removed records, a truncated tail, also with its checkpoints, texts that were
-        removed without an erasure, a mirror that was cut, emptied or removed, documents and memories that were changed,
-        removed or inserted without Cuebook, and an older copy of the database. It only reports.
+        removed without an erasure, a mirror that was cut, emptied or removed, receipts, documents and memories that
+        were changed, removed or inserted without Cuebook, and an older copy of the database. It only reports.
         """
         verdict = await self._verify_log(kept)
         data = await self._services.store.seals.check(Scope())
@@ -179,17 +182,27 @@ class Audit(Namespace):
         kept, key = tuple(kept), verifying_key(self._services.settings.key)
         stored = [*await self.checkpoints()]  # first: one signed meanwhile covers records not yet read
         anchor = await asyncio.to_thread(read_anchor, self._services)
-        checkpoints = [*stored, *kept, *([anchor.checkpoint] if anchor else [])]
+        newest = anchor.checkpoints.get(self._services.settings.tenant)
+        checkpoints = [*stored, *kept, *([newest] if newest else [])]
         records = [record async for record in self.export()]
         verdict = await asyncio.to_thread(verify, records, checkpoints, public_key=key)
-        if anchor is not None and all(each.size < anchor.checkpoint.size for each in stored):
-            size = anchor.checkpoint.size
+        if newest is not None and all(each.size < newest.size for each in stored):
+            size = newest.size
             what = f"the checkpoint over {size} records was removed from the database, or an older copy was restored"
             lost = f"{what}: the key file has it"
             reason = f"{verdict.reason}; {lost}" if verdict.reason else lost
             return structs.replace(verdict, ok=False, first_bad=verdict.first_bad or None, reason=reason)
+        verdict = await self._verify_receipts(verdict, key) if verdict.ok else verdict
         file = self._services.settings.audit_mirror
         return await self._verify_own_mirror(file, verdict, checkpoints) if verdict.ok and file else verdict
+
+    async def _verify_receipts(self, verdict: Verdict, key: bytes) -> Verdict:
+        """Return the verdict, or a negative one that names the first receipts that were altered."""
+        faults = [*altered_receipts(*await self._services.audit.receipts(Scope()), key)]
+        if not faults:
+            return verdict
+        more = [f"{len(faults) - _NAMED:,} more receipts were altered"] if len(faults) > _NAMED else []
+        return structs.replace(verdict, ok=False, reason="; ".join([*faults[:_NAMED], *more]))
 
     async def _verify_own_mirror(self, file: Path, verdict: Verdict, checkpoints: Sequence[Checkpoint]) -> Verdict:
         """Return the verdict on the table, or a negative one on the mirror file."""

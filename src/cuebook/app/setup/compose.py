@@ -69,9 +69,10 @@ def services_of(services: Services, tenant: str) -> Services:
     store = cast("Store", Within(services.store, tenant))
     queue = services.queue if tenant == DEFAULT_TENANT else ConversationQueue(services.config.server.line)
     ports: dict[str, Any] = {"store": store, "prompts": store.prompts, "audit": store.audit, "queue": queue}
-    if tenant != DEFAULT_TENANT:  # only the default tenant has prompt and memory files
+    settings = structs.replace(services.settings, tenant=tenant)
+    if tenant != DEFAULT_TENANT:  # only the default tenant has prompt and memory files, and the mirror
         ports |= {"restore_file": nothing_restored, "memory_folder": None}
-    settings = structs.replace(services.settings, audit_mirror=None, key_file=None)
+        settings = structs.replace(settings, audit_mirror=None)
     return structs.replace(services, **ports, settings=settings, caches=services.caches.for_tenant())
 
 

@@ -139,7 +139,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     builtin: Mapping[str, Version] = {}  # shipped prompts by id, used if the database has none
     epsilon: float = 0.2
     audit_mirror: Path | None = None  # file; None = no mirror
-    key_file: Path | None = None  # of the key, which also has the last checkpoint; None = the key is elsewhere
+    key_file: Path | None = None  # of the key, which also has the last checkpoints; None = the key is elsewhere
+    tenant: str = DEFAULT_TENANT  # whose services these are
     work_patience_s: float = 300.0  # for a model's complete answer in a background job
     memory_policy: Policy = Policy()  # for conversations without a policy of their own
     # likewise, for callers with an API key (A)

@@ -5,8 +5,10 @@ records. A line that a crash cut off is written again. A file that ends with a r
 is: another project writes it, or the table was truncated. A file that lacks records which it had stays as it is too,
 until somebody rebuilds it.
 
-Beside each checkpoint in the table, the key file has the last one, and the last record that the mirror had then: who
-can write to the database only can remove neither.
+Each tenant has its own log. Only that of the default tenant has a mirror.
+
+Beside the checkpoints in the table, the key file has the last one of each tenant, and the last record that the mirror
+had then: who can write to the database only can remove neither.
 
 The table counts its erasures. A file beside the mirror contains the count up to which the mirror is clean, so each
 machine cleans its own mirror after an erasure by any of them.
@@ -18,7 +20,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from shutil import copymode
@@ -37,7 +39,7 @@ from cuebook.providers.clock_and_ids import read_note, write_note
 from cuebook.providers.regular_files import open_regular, read_regular
 from cuebook.records.answer import Time
 from cuebook.records.audit import Checkpoint, MirrorReport, Record
-from cuebook.records.memory import Scope
+from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.records.prompt import Version
 
 if sys.platform != "win32":
@@ -68,6 +70,7 @@ class MirrorProgress(Struct):
 
     end: tuple[int, int, int] | None = None
     signed: tuple[int, float] | None = None
+    tenants_signed: float | None = None  # when the logs of other tenants were last looked at
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     writing: set[asyncio.Task[bool]] = field(default_factory=set)
 
@@ -80,7 +83,7 @@ async def _due(services: Services, _: DueQuery) -> list[DueWork[int]]:
         erasures = await services.audit.erasures(Scope())
         written = file is None or progress.end == (last, _size(file), erasures)
         unsigned = await _is_unsigned(services, last)
-        if not unsigned and (written or not last):
+        if not unsigned and (written or not last) and not await _unsigned_tenants(services):
             return []
         count = 0 if file is None or written else await _missing(file, last, erasures)
         return [DueWork("", "the audit log", last, count)]
@@ -117,6 +120,7 @@ async def keep_mirror(services: Services, *, closing: bool = False) -> bool:
 async def _keep(services: Services, scope: Scope, *, closing: bool) -> bool:
     file, progress = services.settings.audit_mirror, services.caches.progress_of(MirrorProgress)
     async with progress.lock:
+        await _sign_tenants(services, closing=closing)
         last, root = await services.audit.last(scope)
         if await _is_unsigned(services, last, closing=closing):
             await services.store.seals.record(scope, timestamp=str(Time(services.clock.now())))
@@ -141,21 +145,21 @@ async def _keep(services: Services, scope: Scope, *, closing: bool) -> bool:
 
 
 class Anchor(Struct, frozen=True):
-    """The last checkpoint, as the key file has it, and the last record that a mirror had when it was signed."""
+    """The last checkpoint of each tenant, as the key file has it, and the last record that a mirror had then."""
 
-    checkpoint: Checkpoint
+    checkpoints: Mapping[str, Checkpoint] = {}
     mirror: str = ""  # its path: another machine may use the same key file
     mirrored: int = 0
 
 
-def read_anchor(services: Services) -> Anchor | None:
-    """Return the last checkpoint in the key file, None without one. Blocks."""
+def read_anchor(services: Services) -> Anchor:
+    """Return the last checkpoints in the key file. Blocks."""
     file = services.settings.key_file
     note = read_note(file) if file is not None else b""
     try:
-        return msgspec.json.decode(note, type=Anchor) if note else None
-    except msgspec.MsgspecError:  # torn: a process died while it wrote it
-        return None
+        return msgspec.json.decode(note, type=Anchor) if note else Anchor()
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # torn: a process died while it wrote it
+        return Anchor()
 
 
 class MirrorState(Struct, frozen=True):
@@ -186,7 +190,7 @@ async def _check_complete(services: Services, file: Path, seq: int) -> None:
 def _missing_from(services: Services, file: Path, seq: int) -> int:
     """Return the first record after a mirror's last one that it had, 0 for none."""
     anchor = read_anchor(services)
-    had = anchor.mirrored if anchor and anchor.mirror == str(file.resolve()) else 0
+    had = anchor.mirrored if anchor.mirror == str(file.resolve()) else 0
     return seq + 1 if had > seq else 0
 
 
@@ -210,7 +214,8 @@ async def rebuild_mirror(services: Services) -> MirrorReport:
                 raise _unknown_record(file)
             anchor = await asyncio.to_thread(read_anchor, services)
             had = {"records": record.seq if record else 0, "sha256": await asyncio.to_thread(_digest, mirror)}
-            had |= {"signed": anchor.checkpoint.size, "root": anchor.checkpoint.root} if anchor else {}
+            newest = anchor.checkpoints.get(DEFAULT_TENANT)
+            had |= {"signed": newest.size, "root": newest.root} if newest else {}
             about = Version(slug="audit-mirror", semver="")
             await services.audit.append(Scope(), [receipt(services, about, "mirror-rebuild", selection=had)])
             erasures = await services.audit.erasures(Scope())
@@ -341,18 +346,54 @@ async def _is_unsigned(services: Services, last: int, *, closing: bool = False) 
 
 
 async def _sign(services: Services, scope: Scope, last: int, root: str, *, anew: bool = False) -> None:
+    checkpoint = await _checkpoint(services, scope, last, root)
+    services.caches.progress_of(MirrorProgress).signed = (last, services.clock.now())
+    await _keep_anchor(services, {DEFAULT_TENANT: checkpoint}, anew=anew)
+
+
+async def _checkpoint(services: Services, scope: Scope, last: int, root: str) -> Checkpoint:
+    """Sign a checkpoint and store it in the table."""
     now, key = services.clock.now(), services.settings.key
     bare = Checkpoint(origin=verifying_key(key).hex(), size=last, root=root, time=str(Time(now)))
-    checkpoint, progress = sign(bare, signing_key(key)), services.caches.progress_of(MirrorProgress)
+    checkpoint = sign(bare, signing_key(key))
     await services.audit.keep_checkpoint(scope, checkpoint)
-    progress.signed = (last, now)
-    await _keep_anchor(services, checkpoint, anew=anew)
+    return checkpoint
 
 
-async def _keep_anchor(services: Services, checkpoint: Checkpoint, *, anew: bool) -> None:
-    """Store a checkpoint in the key file, unless the table lacks the record under the one there, or with `anew`.
+async def _unsigned_tenants(services: Services, *, closing: bool = False) -> list[str]:
+    """Return the other tenants whose logs need a checkpoint: every SECONDS seconds, or at once when closing."""
+    now, progress = services.clock.now(), services.caches.progress_of(MirrorProgress)
+    if progress.tenants_signed is None:
+        progress.tenants_signed = now
+    if not closing and now - progress.tenants_signed < SECONDS:
+        return []
+    heads = [each for each in await services.audit.heads() if each.tenant != DEFAULT_TENANT]
+    result = [each.tenant for each in heads if each.last > each.signed or each.unrecorded > 0]
+    if services.settings.key_file is not None:  # it lacks those of a rebuilt mirror
+        known = (await asyncio.to_thread(read_anchor, services)).checkpoints
+        result += [each.tenant for each in heads if each.last == each.signed > 0 and each.tenant not in known]
+    if not result:
+        progress.tenants_signed = now
+    return result
 
-    A key file that cannot be written stays as it is.
+
+async def _sign_tenants(services: Services, *, closing: bool) -> None:
+    """Sign the logs of the other tenants that need it."""
+    checkpoints = {}
+    for tenant in await _unsigned_tenants(services, closing=closing):
+        scope = Scope(tenant)
+        await services.store.seals.record(scope, timestamp=str(Time(services.clock.now())))
+        last, root = await services.audit.last(scope)
+        checkpoints[tenant] = await _checkpoint(services, scope, last, root)
+    if checkpoints:
+        services.caches.progress_of(MirrorProgress).tenants_signed = services.clock.now()
+        await _keep_anchor(services, checkpoints, anew=False)
+
+
+async def _keep_anchor(services: Services, checkpoints: Mapping[str, Checkpoint], *, anew: bool) -> None:
+    """Store checkpoints in the key file, unless the table lacks the record under the one there, or with `anew`.
+
+    With `anew`, they replace those of all tenants. A key file that cannot be written stays as it is.
     """
     file, mirror, progress = (
         services.settings.key_file,
@@ -362,16 +403,25 @@ async def _keep_anchor(services: Services, checkpoint: Checkpoint, *, anew: bool
     before = await asyncio.to_thread(read_anchor, services)
     if file is None:
         return
-    anchor = Anchor(checkpoint, str(mirror.resolve()) if mirror else "", progress.end[0] if progress.end else 0)
-    if before is not None and not anew:
-        old = before.checkpoint
-        found = await services.audit.records(Scope(), after=old.size - 1, limit=1)
-        if old.size > checkpoint.size or not found or found[0].hash != old.root:
+    anchor = Anchor(checkpoints, str(mirror.resolve()) if mirror else "", progress.end[0] if progress.end else 0)
+    if not anew:
+        newer = {tenant: each for tenant, each in checkpoints.items() if await _follows(services, tenant, before, each)}
+        if not newer:
             return
+        anchor = replace(anchor, checkpoints={**before.checkpoints, **newer})
         if before.mirror == anchor.mirror:
             anchor = replace(anchor, mirrored=max(anchor.mirrored, before.mirrored))
     with suppress(OSError):
         await asyncio.to_thread(write_note, file, msgspec.json.encode(anchor))
+
+
+async def _follows(services: Services, tenant: str, before: Anchor, checkpoint: Checkpoint) -> bool:
+    """Return whether a log with this checkpoint still has the record under the one in the key file."""
+    old = before.checkpoints.get(tenant)
+    if old is None:
+        return True
+    found = await services.audit.records(Scope(tenant), after=old.size - 1, limit=1)
+    return old.size <= checkpoint.size and bool(found) and found[0].hash == old.root
 
 
 async def _is_ours(services: Services, scope: Scope, record: Record) -> bool:

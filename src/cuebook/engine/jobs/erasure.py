@@ -8,11 +8,12 @@ job finishes it.
 import asyncio
 import hashlib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,8 +25,9 @@ from cuebook.engine.jobs.job import DueQuery, DueWork, Job, run_due
 from cuebook.errors import BackendError, NotFound, StoreFull
 from cuebook.memory.corrections import correction_of, corrections_of, says
 from cuebook.memory.scopes import owner_of
-from cuebook.prompts.chain import is_signed, sign, sign_erasure
+from cuebook.prompts.chain import is_signed, is_signed_erasure, sign, sign_erasure
 from cuebook.records.answer import Time
+from cuebook.records.audit import Record
 from cuebook.records.conversation import is_guest
 from cuebook.records.erasure import ForgetPreview, Kind, Receipt, Target, salted
 from cuebook.records.memory import Correction, Scope
@@ -76,7 +78,7 @@ async def forget(
         receipt = await services.store.erasure.forget(scope, erasing)
     services.caches.drop_erased(receipt.epoch)
     services.notify_jobs()
-    return await finish(services, scope, receipt)
+    return await _complete(services, scope, receipt)
 
 
 async def would_forget(services: Services, scope: Scope, target: Target) -> ForgetPreview:
@@ -144,10 +146,22 @@ async def _from_conversations(
 
 
 async def finish(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
-    """Remove the erased data from all files, then sign. Return the current receipt.
+    """Remove the erased data from all files, then sign a stored receipt. Return the current one.
 
     It stays pending while another process reads, or until a background job has rewritten a large file.
     """
+    return await _complete(services, scope, receipt) if await _is_recorded(services, scope, receipt) else receipt
+
+
+async def _is_recorded(services: Services, scope: Scope, receipt: Receipt) -> bool:
+    """Return whether the audit log records a pending receipt: the key must not sign what somebody else stored."""
+    _, records = await services.audit.receipts(scope)
+    if fault := _difference(receipt, _recorded(records), verifying_key(services.settings.key)):
+        log.warning("Receipt %s is not signed: it %s.", receipt.id, fault)
+    return not fault
+
+
+async def _complete(services: Services, scope: Scope, receipt: Receipt) -> Receipt:
     if not await _removed(services, [receipt]):
         return receipt
     return await _signed(services, scope, receipt)
@@ -206,9 +220,13 @@ async def finish_all(services: Services) -> int:
         return 0
     if not await _removed(services, [receipt for _, receipt in waiting], large=True):
         return len(waiting)
+    unsigned = 0
     for tenant, receipt in waiting:
-        await _signed(services, Scope(tenant), receipt)
-    return 0
+        if await _is_recorded(services, Scope(tenant), receipt):
+            await _signed(services, Scope(tenant), receipt)
+        else:
+            unsigned += 1
+    return unsigned
 
 
 async def _pending(services: Services, query: DueQuery) -> list[DueWork[int]]:
@@ -275,6 +293,36 @@ def _may_name(receipt: Receipt, user: str | None, conversation: str | None) -> b
 
 
 # ---- Receipts -------------------------------------------------------------------------------------------------------
+
+
+def altered_receipts(
+    receipts: Mapping[str, Receipt | None], records: Sequence[Record], public_key: bytes
+) -> Iterator[str]:
+    """Yield the stored receipts that differ from their records in the audit log, and how."""
+    recorded = _recorded(records)
+    for id_, receipt in receipts.items():
+        if receipt is None or receipt.id != id_:
+            yield f"receipt {id_!r} is damaged"
+        elif fault := _difference(receipt, recorded, public_key):
+            yield f"receipt {id_!r} {fault}"
+    yield from (f"receipt {id_!r} was removed" for id_ in recorded if id_ not in receipts)
+
+
+def _recorded(records: Sequence[Record]) -> dict[str, Mapping[str, Any]]:
+    """Return what the records of erasures have of receipts, by the receipts' IDs."""
+    return {each.prompt_id: each.selection or {} for each in records if each.prompt_id}
+
+
+def _difference(receipt: Receipt, recorded: Mapping[str, Mapping[str, Any]], public_key: bytes) -> str:
+    """Return how a receipt differs from its record, which is signed from the beginning; "" if it does not."""
+    selection = recorded.get(receipt.id, {})
+    if not is_signed_erasure(selection, public_key):
+        return "was inserted: the audit log has no signed record of it"
+    fields = {"kind": receipt.kind, "asked": [*receipt.asked], "salt": receipt.salt, "counts": receipt.counts}
+    if any(value != selection.get(name) for name, value in fields.items()):
+        return "was changed: its record in the audit log differs"
+    fault = "" if receipt.pending else fault_of(receipt, public_key)
+    return f"was changed: {fault}" if fault else ""
 
 
 def fault_of(receipt: Receipt, public_key: bytes) -> str:
