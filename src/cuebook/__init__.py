@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cuebook.engine.turn.chat import Chunk
     from cuebook.memory.schema import MEMORY_SCHEMA
     from cuebook.records.conversation import Conversation, Part, Post, Round
-    from cuebook.records.memory import Hit, Item, Summary
+    from cuebook.records.memory import Hit, Item, Nearby, Summary
     from cuebook.records.turn import Ask, Block, Dropped, Window
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "KeyReused",
     "LeaseLost",
     "MergeConflict",
+    "Nearby",
     "NotFound",
     "Part",
     "Post",
@@ -80,7 +81,7 @@ _PLACES = {
     "cuebook.engine.turn.chat": ("Chunk",),
     "cuebook.memory.schema": ("MEMORY_SCHEMA",),
     "cuebook.records.conversation": ("Conversation", "Part", "Post", "Round"),
-    "cuebook.records.memory": ("Hit", "Item", "Summary"),
+    "cuebook.records.memory": ("Hit", "Item", "Nearby", "Summary"),
     "cuebook.records.turn": ("Ask", "Block", "Dropped", "Window"),
 }
 

@@ -1,11 +1,21 @@
 """Tests of search results: each names its conversation, and new chat memories are found."""
 
+import json
+
 import httpx
 from api_keys import served
 from commands import CommandRunner, cuebook
 
 from cuebook import Ask, Cuebook
+from cuebook.engine.core.drafts import Posted
 
+SMALL_TALK = [("ann", "We talked about the weather and the garden."), ("ben", "It rained on the tulips all day.")] * 8
+#: The second message shares no word with the query; both beside it do.
+CELLO = [
+    ("ann", "How long have you played the cello?"),
+    ("ben", "Seven years now."),
+    ("ben", "Yes, the cello: long lessons, hard pieces."),
+]
 SHARES = {"longTermMemory": {"scopes": {"user": True, "organization": True}, "shareWithOrganization": True}}
 BOAT = "The boat lies in Quito."
 
@@ -63,3 +73,35 @@ def test_memory_from_a_chat_exists_when_the_command_ends(here: CommandRunner) ->
     assert (done.returncode, done.stderr) == (0, "")
     items = here.json("memory", "list", "--user", "ann")["items"]
     assert [each["text"] for each in items] == ["I live in Oslo."]
+
+
+async def test_every_way_in_shows_what_is_nearby(client: httpx.AsyncClient, cue: Cuebook) -> None:
+    said = [*SMALL_TALK, *CELLO, *(4 * SMALL_TALK)]
+    posts = [Posted(sender=by, message=text, id=f"p{n}", created_at=60.0 * n) for n, (by, text) in enumerate(said, 1)]
+    await cue.append("c1", posts, user="ann")
+    query = "How long is the cello played?"
+    body = {"query": query, "conversationId": "c1", "userId": "ann"}
+    first, *others = (await client.post("/api/memories/search", json=body)).json()["hits"]
+    assert first["sources"] == ["p17"]
+    [answer] = first["nearby"]
+    assert answer.pop("tokens") < first["tokens"]
+    time = "1970-01-01T00:18:00.000Z"
+    assert answer == {"id": "p18", "seq": 18, "speaker": "ben", "text": "Seven years now.", "timestamp": time}
+    assert not any("p18" in each["sources"] for each in others)
+
+    page = (await client.get("/page/memories", params={"q": query, "conversationId": "c1", "userId": "ann"})).text
+    assert "After: ben" in page
+    assert "Seven years now." in page
+    window = await cue.assemble(Ask(query, "c1", user="ann", token_budget=800))
+    blocks = [(each.source, each.text) for each in window.blocks if each.kind == "memory"]
+    at = [source for source, _ in blocks].index("post:p17")
+    assert blocks[at + 1] == ("post:p18", "- [1970-01-01] ben: Seven years now.")
+
+
+def test_search_command_shows_what_is_nearby(here: CommandRunner) -> None:
+    lines = [{"id": f"p{n}", "role": "user", "name": by, "content": text, "timestamp": 60.0 * n}
+             for n, (by, text) in enumerate([*SMALL_TALK, *CELLO, *SMALL_TALK], 1)]  # fmt: skip
+    (here.folder / "talk.json").write_text(json.dumps({"id": "c1", "messages": lines}), "utf-8")
+    here("conversation", "import", str(here.folder / "talk.json"))
+    output = here("memory", "search", "How long is the cello played?", "--conversation", "c1")
+    assert "after: ben · p18 · Seven years now." in " ".join(output.split())

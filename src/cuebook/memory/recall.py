@@ -65,12 +65,16 @@ GENERIC: Final = frozenset("user assistant human ai bot agent model tool system 
 
 
 class Ranked(NamedTuple):
-    """A candidate with its score in [0, 1], the reason, and the first segment of its best passage (`segments_of`)."""
+    """A candidate with its score in [0, 1], the reason, and the first segment of its best passage (`segments_of`).
+
+    `nearby` are the adjacent posts, by conversation number and seq, of which one of the two needs the other.
+    """
 
     post: Any
     score: float
     why: str
     segment: int
+    nearby: tuple[tuple[int, int], ...] = ()
 
 
 class Query(Struct, frozen=True):
@@ -502,9 +506,25 @@ def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: in
     candidate_features.sort(key=lambda each: (-each.score, -each.post.created_at, -each.post.no, -each.post.seq))
     unit = max(candidate_features[0].held, candidate_features[0].post.cosine or 0.0) / candidate_features[0].score
     return [
-        Ranked(reading.post, min(1.0, reading.score * unit), _why(reading), _best_segment(reading))
-        for reading in candidate_features[:limit]
+        Ranked(each.post, min(1.0, each.score * unit), _why(each), _best_segment(each), _nearby(each, readings))
+        for each in candidate_features[:limit]
     ]
+
+
+def _nearby(reading: _CandidateFeatures, readings: Sequence[_CandidateFeatures]) -> tuple[tuple[int, int], ...]:
+    """Return the adjacent posts that match only through this one, and the question before it if it does so itself."""
+    adjacent = [(at, readings[at]) for at in (reading.before, reading.after) if at >= 0]
+    needs_question = not _is_match(reading)
+    return tuple(
+        (other.post.no, other.post.seq)
+        for at, other in adjacent
+        if not _is_match(other) or (needs_question and other.asks and at == reading.before)
+    )
+
+
+def _is_match(reading: _CandidateFeatures) -> bool:
+    """Return whether a post has a word of the query or is close to it, without its neighbours."""
+    return reading.own > 0 or (reading.close or 0.0) >= CLEAR
 
 
 def _best_segment(reading: _CandidateFeatures) -> int:

@@ -8,9 +8,11 @@ from cuebook.memory.excerpt import QUOTE_TOKENS, passage
 from cuebook.memory.recall import Query, Ranked, is_timely, rank, topic_of, unlearned
 from cuebook.memory.tokenizer import is_pair, spans_of, words
 from cuebook.records.answer import Time
-from cuebook.records.memory import POST, Hit, SearchResult
+from cuebook.records.memory import POST, Hit, Nearby, SearchResult
 
 MIN_SHARE: Final = 0.2  # of the best hit's score: the highest that costs no set any evidence (docs/design/031)
+NEARBY: Final = 0.9  # of a hit's score: the least of a post shown within it; at 0.8, two sets lose (docs/design/031)
+FALL: Final = 0.5  # of the score before: a prompt ends with the hit before the first under it (docs/figures.md)
 VERSIONS: Final = 50  # best hits among which versions of a statement are grouped
 
 
@@ -27,37 +29,72 @@ def rank_found(
 
     Hits under `min_share` of the best score are omitted, and so are posts without text, such as tool calls beside a
     match. Versions of a statement are ordered by time. A long post is returned as its best passage, of which `count`
-    counts the tokens.
+    counts the tokens. A post that matches only through a hit of about its score is `nearby` of that hit.
     """
     if query is None or all(each.seq in skip for each in search_result.found):
         return []  # usual case: a window shows a whole short path
-    hits: list[Hit] = []
     ranked = rank(query, search_result.found, search_result, limit=max(limit, VERSIONS) + len(skip))
     ranked, newer = _by_version(query, [each for each in ranked if each[0].text.strip()])
-    for each, score, why, segment in ranked:
-        if score < min_share * ranked[0][1]:
+    shown = {
+        (each.post.no, each.post.seq): each
+        for each in ranked
+        if each.score >= min_share * ranked[0].score
+        and each.post.seq not in skip
+        and not unlearned(each.post.role, each.post.text)
+    }
+    hits: list[Hit] = []
+    for each in list(shown.values()):
+        post = each.post
+        if len(hits) >= limit:
             break
-        if each.seq in skip or len(hits) >= limit or unlearned(each.role, each.text):
+        if shown.pop((post.no, post.seq), None) is None:  # nearby of a better hit
             continue
-        text = passage(each.text, query, segment, count) if each.tokens > QUOTE_TOKENS else each.text
+        beside = [shown[key] for key in each.nearby if key in shown and shown[key].score >= NEARBY * each.score]
+        for other in beside:
+            del shown[other.post.no, other.post.seq]
+        text, tokens = _excerpt(each, query, count)
+        nearby = tuple(_nearby(other, query, count) for other in sorted(beside, key=lambda other: other.post.seq))
         hits.append(
             Hit(
-                memory_id=f"{POST}{each.id}",
+                memory_id=f"{POST}{post.id}",
                 kind="post",
                 text=text,
-                score=round(score, 6),
+                score=round(each.score, 6),
                 scope="conversation",
-                sources=(each.id,),
-                tokens=each.tokens if text is each.text else count(text),
-                timestamp=Time(each.created_at),
-                seq=each.seq,
-                speaker=each.sender,
-                why=why,
-                conversation=each.conversation or None,
-                newer=newer.get((each.no, each.seq)),
+                sources=(post.id,),
+                tokens=tokens + sum(other.tokens for other in nearby),
+                timestamp=Time(post.created_at),
+                seq=post.seq,
+                speaker=post.sender,
+                why=each.why,
+                conversation=post.conversation or None,
+                newer=newer.get((post.no, post.seq)),
+                nearby=nearby,
             )
         )
     return hits
+
+
+def until_fall(hits: Sequence[Hit]) -> list[Hit]:
+    """Return the hits before the first whose score falls under half of the one before."""
+    falls = (at for at, (one, two) in enumerate(pairwise(hits), 1) if two.score < FALL * one.score)
+    return list(hits[: next(falls, len(hits))])
+
+
+def _excerpt(ranked: Ranked, query: Query, count: Callable[[str], int]) -> tuple[str, int]:
+    """Return the text of a post, or the best passage of a long one, and its tokens."""
+    post = ranked.post
+    if post.tokens <= QUOTE_TOKENS:
+        return post.text, post.tokens
+    text = passage(post.text, query, ranked.segment, count)
+    return text, post.tokens if text is post.text else count(text)
+
+
+def _nearby(ranked: Ranked, query: Query, count: Callable[[str], int]) -> Nearby:
+    post, (text, tokens) = ranked.post, _excerpt(ranked, query, count)
+    return Nearby(
+        id=post.id, seq=post.seq, speaker=post.sender, text=text, tokens=tokens, timestamp=Time(post.created_at)
+    )
 
 
 def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], dict[tuple[int, int], str]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from cuebook.records.answer import Answer, Time
 from cuebook.records.conversation import Role
@@ -162,12 +163,29 @@ class Memory(Struct, frozen=True, kw_only=True):
         return Place(self.kind, self.owner)
 
 
+class Nearby(Answer, frozen=True, kw_only=True):
+    """A message next to a hit that belongs to it, such as the question before an answer. A long one is an excerpt."""
+
+    id: str  # of the post, in the hit's conversation
+    seq: int
+    speaker: str
+    text: str
+    tokens: int
+    timestamp: Time
+
+    @property
+    def source(self) -> str:
+        """Return the source of its block in a window."""
+        return f"{POST}{self.id}"
+
+
 class Hit(Answer, frozen=True, kw_only=True):
     """One search hit; `why` explains its score. `sources` are the ids of posts that its text quotes or comes from.
 
     `conversationId` contains these posts; null for several conversations and for an organization's knowledge. `day` is
     the day of its time in the time zone of the search. `newer` is the next version of the same statement. A memory that
-    is no longer valid has `ended_at`, and `ended_by` if another memory ended it.
+    is no longer valid has `ended_at`, and `ended_by` if another memory ended it. `nearby` are messages beside it that
+    match only together with it, in order; `tokens` includes theirs.
     """
 
     memory_id: str
@@ -186,11 +204,29 @@ class Hit(Answer, frozen=True, kw_only=True):
     newer: str | None = None
     ended_at: Time | None = None
     ended_by: str | None = None
+    nearby: tuple[Nearby, ...] = ()
 
     @property
     def memory(self) -> str:
         """Return the memory's id."""
         return self.memory_id
+
+    @property
+    def posts(self) -> tuple[str, ...]:
+        """Return the ids of its sources and of the messages nearby."""
+        return (*self.sources, *(each.id for each in self.nearby))
+
+    @property
+    def alone(self) -> "Hit":
+        """Return the hit without the messages nearby."""
+        return replace(self, nearby=(), tokens=self.tokens - sum(each.tokens for each in self.nearby))
+
+    @property
+    def dialogue(self) -> str:
+        """Return its text after its speaker or kind, with the messages nearby on lines of their own, in order."""
+        lines = [(self.seq, f"{self.speaker or self.kind}: {self.text}")]
+        lines += [(each.seq, f"{each.speaker}: {each.text}") for each in self.nearby]
+        return "\n".join(line for _, line in sorted(lines))
 
     @property
     def source(self) -> str:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Struct, structs
+from msgspec import structs
 
 from cuebook.memory.excerpt import excerpt, pack
 from cuebook.memory.recall import match_values, rank, read_query
@@ -23,7 +23,8 @@ from cuebook.memory.tokenizer import (
     segments_of,
     words,
 )
-from cuebook.records.memory import PostMatch, RecallCandidate, SearchResult
+from cuebook.records.answer import Time
+from cuebook.records.memory import Hit, Nearby, PostMatch, RecallCandidate, SearchResult
 
 DAY = 86_400.0
 MONDAY = datetime(2024, 5, 13, 9, tzinfo=UTC).timestamp()
@@ -253,7 +254,7 @@ def test_rank_is_deterministic_bounded_and_sorted(said, query, limit, gap):
     shuffled = Random(len(query)).sample(candidates, len(candidates))
     assert rank(read, [*shuffled, *shuffled], SearchResult(posts=len(said)), limit=limit) == hits
     assert len(hits) <= limit
-    assert all(0 < score <= 1 and why for _, score, why, _ in hits)
+    assert all(0 < hit.score <= 1 and hit.why for hit in hits)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert len({seq for seq, *_ in hits}) == len(hits)
 
@@ -441,6 +442,31 @@ def test_words_of_time_are_searched_if_a_query_has_no_others():
     assert read_query("Is the originality of the current measured?").terms == ("origin", "current", "measur")
 
 
+CELLO = [
+    ("Anna", "How long have you played the cello?"),
+    ("Bob", "Seven years now."),
+    ("Bob", "Yes, the cello: long lessons, hard pieces."),
+]
+
+
+def test_a_post_without_a_word_of_the_query_is_nearby_its_neighbour():
+    said = [*FILLER, *CELLO, *FILLER]
+    first, *others = found("How long is the cello played?", *said, gap=60.0)
+    assert first.text == "How long have you played the cello?"
+    assert [(each.id, each.speaker, each.text) for each in first.nearby] == [("p18", "Bob", "Seven years now.")]
+    assert first.tokens == 18
+    assert first.posts == ("p17", "p18")
+    assert first.dialogue == "Anna: How long have you played the cello?\nBob: Seven years now."
+    assert "p18" not in {post for hit in others for post in hit.posts}
+    assert "p19" in {hit.sources[0] for hit in others}  # it has a word of the query
+
+
+def test_skipped_posts_are_not_nearby():
+    hits = found("How long is the cello played?", *FILLER, *CELLO, *FILLER, gap=60.0, skip={18})
+    assert hits[0].nearby == ()
+    assert "p18" not in {post for hit in hits for post in hit.posts}
+
+
 def test_hits_under_a_share_of_the_best_are_omitted():
     said = [("Ann", "The red kayak leaks."), *FILLER, ("Ann", "A kayak."), *FILLER]
     everything = found("Which red kayak leaks?", *said, min_share=0)
@@ -515,12 +541,13 @@ def test_an_excerpt_does_not_split_words():
     assert set(shown.strip("… ").split()) == {"[[secret:openai_key#a1b2c3d4]]"}
 
 
-class Hit(Struct):
-    score: float
-    tokens: int
+def hit(score, tokens, *, nearby=()):
+    tokens += sum(each.tokens for each in nearby)
+    fields = {"kind": "post", "text": "", "scope": "conversation", "sources": ("p",), "timestamp": Time(MONDAY)}
+    return Hit(memory_id="post:p", score=score, tokens=tokens, nearby=nearby, **fields)
 
 
-@given(st.lists(st.builds(Hit, st.floats(0, 1), st.integers(0, 400)), max_size=30), st.integers(0, 2000))
+@given(st.lists(st.builds(hit, st.floats(0, 1), st.integers(0, 400)), max_size=30), st.integers(0, 2000))
 def test_packing_fits_the_budget_and_keeps_the_order(hits, budget):
     packed = pack(hits, budget)
     places = [next(n for n, hit in enumerate(hits) if hit is one) for one in packed]
@@ -531,6 +558,14 @@ def test_packing_fits_the_budget_and_keeps_the_order(hits, budget):
 
 
 def test_packing_prefers_value_per_token():
-    long, short = Hit(0.80, 900), Hit(0.78, 60)
+    long, short = hit(0.80, 900), hit(0.78, 60)
     assert pack([long, short], 940) == [short]
-    assert pack([long, Hit(0.5, 60)], 940) == [long]
+    assert pack([long, hit(0.5, 60)], 940) == [long]
+
+
+def test_packing_drops_what_is_nearby_before_the_hit():
+    question = Nearby(id="q", seq=1, speaker="Ann", text="How long?", tokens=50, timestamp=Time(MONDAY))
+    answer = hit(0.8, 60, nearby=(question,))
+    assert pack([answer], 110) == [answer]
+    assert pack([answer], 109) == [answer.alone]
+    assert answer.alone.tokens == 60

@@ -224,7 +224,7 @@ def _by_query(
     ranked = rank(query, candidates, corpus, limit=limit, judged=judged)
     by_id = {(each.place, each.id): each for each in memories}
     hits: dict[str, Hit] = {}
-    for candidate, score, why, _ in ranked:
+    for candidate, score, why, *_ in ranked:
         memory = known[candidate.seq]
         newest = _newest(memory, by_id)
         for found in (newest, memory):  # newest first: an earlier quote never appears alone

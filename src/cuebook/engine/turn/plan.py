@@ -17,13 +17,13 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
 from cuebook.memory.excerpt import excerpt
 from cuebook.memory.recall import Query
-from cuebook.memory.recall_results import rank_found
+from cuebook.memory.recall_results import rank_found, until_fall
 from cuebook.memory.relevance import HARMFUL, STANDING_TOKENS, standing_reason
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of, normal
 from cuebook.records.conversation import PathPost, fence_of
 from cuebook.records.marks import without_control_marks
-from cuebook.records.memory import MEMORY, POST, Hit
+from cuebook.records.memory import MEMORY, POST, Hit, Nearby
 from cuebook.records.tuning import TuningState
 from cuebook.records.turn import Block, Dropped, Manifest, Turn, Window
 from cuebook.signals.metaprompts import NOTED_AS
@@ -337,15 +337,10 @@ def _volatile(
     memories, unfit, used, added = _fit_memories(room, list(_unseen(room, parted, summary)), left, free)
     texts, dropped, left, tokens = [*texts, *memories], [*dropped, *unfit], left + added - used, tokens + added
     found = rank_found(scene.found, request.query, limit=request.recall_hits, skip={*shown, query}, count=count)
+    found = until_fall(found)
     for hit in found:
-        line = _post_line(hit, request.query, left, count, zone=request.zone)
-        text = Block(kind="memory", source=hit.source, text=line, role="user", tokens=hit.tokens)
-        size = count(line) + 1
-        if not line or size > left:
-            dropped.append(_no_room(text, tokens))
-            continue
-        left -= size
-        texts.append(text)
+        posts, unfit, used = _fit_posts(room, hit, left, tokens)
+        texts, dropped, left = [*texts, *posts], [*dropped, *unfit], left - used
     texts = _without_repeats(texts)
     weighed = weigh_volatile([*texts, *advice], room.fence, count)
     while sum(text.tokens for text in weighed) > tokens:  # combined they may have slightly more tokens than separately
@@ -414,6 +409,28 @@ def _without_repeats(texts: Sequence[Block]) -> list[Block]:
     ]
 
 
+def _fit_posts(room: _Room, hit: Hit, left: int, most: int) -> tuple[list[Block], list[Dropped], int]:
+    """Return the recalled post and those nearby, in order, those that do not fit, and the tokens used.
+
+    `left` are the tokens left of the `most` of the volatile block. Each post is a block of its own, so that erasing it
+    erases the block too.
+    """
+    fitting: list[tuple[int, Block]] = []
+    unfit: list[Dropped] = []
+    used = 0
+    every: tuple[Hit | Nearby, ...] = (hit.alone, *hit.nearby)
+    for each in every:
+        line = _post_line(each, room.request.query, left - used, room.count, zone=room.request.zone)
+        text = Block(kind="memory", source=each.source, text=line, role="user", tokens=each.tokens)
+        size = room.count(line) + 1
+        if not line or size > left - used or (unfit and not fitting):  # nothing nearby without the post itself
+            unfit.append(_no_room(text, most))
+            continue
+        used += size
+        fitting.append((each.seq, text))
+    return [text for _, text in sorted(fitting, key=lambda each: each[0])], unfit, used
+
+
 def _fit_texts(
     texts: Sequence[Block], most: int, count: Counter, *, what: str
 ) -> tuple[list[Block], list[Dropped], int]:
@@ -455,7 +472,7 @@ def _no_room(text: Block, most: int, *, what: str = "") -> Dropped:
     return Dropped(kind=text.kind, source=text.source, tokens=text.tokens, reason=reason)
 
 
-def _post_line(hit: Hit, query: Query | None, room: int, count: Counter, *, zone: tzinfo) -> str:
+def _post_line(hit: Hit | Nearby, query: Query | None, room: int, count: Counter, *, zone: tzinfo) -> str:
     """Return a hit's line in the volatile block: day, speaker, and the text or its best passage. Empty if there is no
     room.
     """
