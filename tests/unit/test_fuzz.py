@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cuebook
-from parsers import CLAUDE, CODEX, HERMES, LOCOMO, Parser, dump, jsonl, table, zipped
+from parsers import Parser, dump, jsonl, table, zipped
+from program_exports import CLAUDE, CODEX, HERMES, LOCOMO
 
 PARSERS = table()
 NAMED = {each.name: each for each in PARSERS}
