@@ -1,17 +1,20 @@
-"""Tests of the documentation: every Python block and every console block of README.md and docs/ runs."""
+"""Parts of the suite, and tests of the documentation: every Python and console block of README.md and docs/ runs."""
 
 import os
 import subprocess
 import sys
 import tempfile
-import zlib
 from collections.abc import Generator, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from sybil import Example, Sybil
 from sybil.integration.pytest import SybilItem
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser, SkipParser
+
+#: Folders that only `make test-all` runs. Single slow tests are marked with `@pytest.mark.slow`.
+SLOW_FOLDERS = ("chaos", "page")
 
 
 def run_console(example: Example) -> str | None:
@@ -32,20 +35,28 @@ def run_console(example: Example) -> str | None:
 
 
 class Part:
-    """Collects one of several equal parts of the test files. README.md is in each: pytest needs what it names."""
+    """Collects one of several parts of the fast test files, of equal size. README.md is in each: pytest needs it.
 
-    def __init__(self, number: int, count: int) -> None:
-        self._remainder = number % count
-        self._count = count
+    Neighbors import the same libraries, so a part is a range of the sorted files. The interfaces are last, so that of
+    two parts only one imports the server and the libraries of its clients.
+    """
+
+    def __init__(self, root: Path, number: int, count: int) -> None:
+        files = [file for file in root.glob("tests/**/test_*.py") if file.parent.name not in SLOW_FOLDERS]
+        files.sort(key=lambda file: (file.parent.name == "interfaces", file))
+        ends = list(accumulate(file.stat().st_size for file in files))
+        self._files = {
+            file for file, end in zip(files, ends, strict=True) if (end - 1) * count // ends[-1] == number - 1
+        }
+        self._has_documents = number == 1
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
     ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
         collectors = yield
-        name = file_path.relative_to(parent.config.rootpath).as_posix()
-        mine = zlib.crc32(name.encode()) % self._count == self._remainder or parent.session.isinitpath(file_path)
-        return collectors if mine else []
+        mine = file_path in self._files or (self._has_documents and file_path.suffix == ".md")
+        return collectors if mine or parent.session.isinitpath(file_path) else []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,15 +67,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Collect one part of the files if `--part` names it."""
     if part := config.getoption("--part"):
-        config.pluginmanager.register(Part(*map(int, part.split("/"))))
+        config.pluginmanager.register(Part(config.rootpath, *map(int, part.split("/"))))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Mark examples that start processes as slow, and run the examples of a document in order.
+    """Mark slow folders and examples that start processes, and run the examples of a document in order.
 
     Later examples build on earlier ones, whatever order the tests are in.
     """
+    for item in items:
+        if item.path.parent.name in SLOW_FOLDERS:
+            item.add_marker(pytest.mark.slow)
     examples = [item for item in items if isinstance(item, SybilItem)]
     starting = {item.path for item in examples if "subprocess.Popen" in str(item.example.parsed)}
     for item in examples:

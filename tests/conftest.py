@@ -29,9 +29,6 @@ from cuebook.storage.database.postgres import upgrade
 # Failing assertions of the store contract show the compared values, like those of a test module.
 pytest.register_assert_rewrite("storage")
 
-#: Folders that only `make test-all` runs. Single slow tests are marked with `@pytest.mark.slow`.
-SLOW_FOLDERS = ("chaos", "page")
-
 #: Examples per property test in each Hypothesis profile: for pure tests, and for tests that open a database.
 EXAMPLES = {"ci": (20, 6), "full": (300, 60), "deep": (2000, 400)}
 
@@ -55,16 +52,6 @@ register_profiles("ci")
 def pytest_configure(config: pytest.Config) -> None:
     """Use the profile that `--hypothesis-profile` names."""
     register_profiles(config.getoption("--hypothesis-profile", None) or "ci")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of slow folders."""
-    here = Path(__file__).parent
-    folders = tuple(here / name for name in SLOW_FOLDERS)
-    for item in items:
-        if item.path.is_relative_to(here) and item.path.parent in folders:
-            item.add_marker(pytest.mark.slow)
 
 
 gc.disable()  # while tests are collected
