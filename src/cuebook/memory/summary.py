@@ -2,8 +2,9 @@
 fenced.
 
 It contains all of a user's statements while they fit. When room is short, quotes are selected: health and rules first,
-then preferences and decisions, then the rest by score per token. Lines are ordered by date. New quotes are appended,
-so a provider's prompt cache stays valid. A new selection is made only when they no longer fit.
+then preferences and decisions in half of the room that is left, then the rest by score per token. Lines are ordered by
+date. New quotes are appended, so a provider's prompt cache stays valid. A new selection is made only when they no
+longer fit.
 """
 
 import re
@@ -25,9 +26,10 @@ HEADING: Final = "Quotes by day, oldest first, not complete. Where two disagree,
 FILLED: Final = 0.9
 #: Questions and requests are appended while the summary takes less than this part of its room.
 ASKED_SHARE: Final = 0.4
-#: Health and rules may take this part of the room; with preferences and decisions, the second part.
+#: Health and rules may take this part of the room; preferences and decisions, the second part of what they leave. The
+#: others of them compete with all other statements.
 FIRST_SHARE: Final = 0.95
-SECOND_SHARE: Final = 0.97
+SECOND_SHARE: Final = 0.5
 #: Bonus of lasting statements, and of the newest quote over the oldest: corrections come later.
 STANDING: Final = 0.7
 NEWEST: Final = 1.5
@@ -123,18 +125,19 @@ def _choose(lines: Sequence[_Line], max_tokens: int, count: Count) -> list[_Line
     newest = _newest(after)
     texts: dict[str, _Line] = {}
     left = max_tokens - count(HEADING) - 2
-    limits = (FIRST_SHARE, SECOND_SHARE, 1.0)
-    classes = [[each for each in lines if _class(each.item) == number] for number in range(3)]
-    for share, members in zip(limits, classes, strict=True):
-        floor = max_tokens * (1 - share)
-        for line in sorted(members, key=lambda each: _value(each, lines, costs), reverse=True):
+    ranked = sorted(lines, key=lambda each: _value(each, lines, costs), reverse=True)
+    for number, share in enumerate((FIRST_SHARE, SECOND_SHARE, 1.0)):
+        floor = (left if number else max_tokens) * (1 - share)
+        for line in ranked:
+            if line.item.id in texts or _class(line.item) != number < 2:
+                continue
             group = {line.item.id, newest[line.item.id]} - texts.keys()
             price = sum(costs[id_] for id_ in group)
             if left - price >= floor:
                 left -= price
                 texts |= {id_: by_id[id_] for id_ in group}
     while texts and count(_markdown(ordered := [each for each in lines if each.item.id in texts])) > max_tokens:
-        worst = min(ordered, key=lambda each: (-_class(each.item), _value(each, lines, costs)))
+        worst = min(ordered, key=lambda each: (_class(each.item) == 0, _value(each, lines, costs)))
         gone = {id_ for id_ in texts if worst.item.id in (id_, newest[id_])}  # a superseded one goes with its newest
         texts = {id_: each for id_, each in texts.items() if id_ not in gone}
     return [each for each in lines if each.item.id in texts]
@@ -144,7 +147,7 @@ def _candidates(lines: Sequence[_Line], costs: dict[str, int], newest: Mapping[s
     """Return the candidate lines, in order: the most important ones, with the newest version of each."""
     if len(lines) <= CANDIDATES:
         return lines
-    ranked = sorted(lines, key=lambda each: (_class(each.item), -_value(each, lines, costs)))
+    ranked = sorted(lines, key=lambda each: (_class(each.item) > 0, -_value(each, lines, costs)))
     chosen = {each.item.id for each in ranked[:CANDIDATES]}
     chosen |= {newest[id_] for id_ in chosen}
     return [each for each in lines if each.item.id in chosen]

@@ -48,6 +48,25 @@ def test_health_facts_and_rules_are_kept_longest() -> None:
     assert "Never call me" in text
 
 
+SUPPLIES = "rice tea soap paper salt flour glue rope wire tape milk wax sand paint cloth wool cord ink lime".split()
+
+
+@pytest.mark.parametrize(
+    ("fact", "choice", "trivia"),
+    [
+        ("Our cousin Ravi lives in Nairobi.", "I prefer window seats.", ("I bought some {}.", "I ordered {} again.")),
+        ("Mi primo Julián vive en Quito.", "Prefiero viajar en tren.", ("Compré {}.", "Me encanta {}.")),
+        ("Notre tante Odile habite à Brest.", "Je préfère le train.", ("J'ai acheté {}.", "J'adore {}.")),
+    ],
+)
+def test_weak_choices_do_not_displace_a_plain_fact(fact: str, choice: str, trivia: tuple[str, ...]) -> None:
+    said = [each.format(thing) for thing in SUPPLIES for each in trivia]
+    text = summary(items_of(*said[:20], fact, *said[20:24], choice, *said[24:]), tokens=250)
+    assert fact in text
+    assert choice in text
+    assert not all(each in text for each in said)
+
+
 def test_a_superseded_quote_appears_only_with_the_newer_one() -> None:
     names = "Anna Bram Cleo Dirk Elsa Finn Gus Hugo Ines Jan Kim Lou".split()
     texts = [f"The meeting with {name} is on {n + 1} April." for n, name in enumerate(names)]
