@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from turn_helpers import NAME, Client, cue_on, user
+from turn_helpers import NAME, Client, cue_on, open_with_memory, user
 
 from cuebook import Ask, Posted
 from cuebook.app.cuebook import RelayCall
@@ -71,6 +71,22 @@ async def test_a_secret_in_a_name_is_redacted_in_storage(cue, client, upstream, 
     client.history = [message, {"role": "assistant", "content": "Noted."}]
     await client.say("and again?")
     assert (await cue.conversations.get(NAME)).last_seq == 4, "the conversation is matched again"
+
+
+async def test_account_numbers_are_not_in_summaries_and_memories(tmp_path, clock):
+    iban, card = "GB33BUKB20201555555555", "4111 1111 1111 1111"
+    said = [f"My IBAN is {iban}, my card is {card}, and I am allergic to nuts."]
+    said += [f"The parcel {number} came on Monday." for number in range(29)]
+    async with open_with_memory(tmp_path, clock) as cue:
+        await cue.conversations.append("c1", [{"role": "user", "content": each} for each in said], user="ann")
+        await cue.settle()
+        summary = await cue.conversations.summary("c1")
+        assert "My IBAN is [IBAN], my card is [[secret:card" in summary.markdown
+        memories = [each.text for each in (await cue.memory.list(user="ann")).items]
+        assert any("allergic to nuts" in each for each in memories)
+        assert iban not in "".join(memories) + summary.markdown
+        assert any(iban in hit.text for hit in await cue.memory.search("What is my IBAN?", conversation="c1"))
+    assert not files_with(tmp_path, card)
 
 
 async def test_a_user_id_that_looks_like_a_secret_is_unchanged(cue, client, upstream):

@@ -129,7 +129,9 @@ def _shown(line: Line) -> str:
 # ---- key facts ------------------------------------------------------------------------------------------------------
 
 #: The shape of an IBAN: country, two check digits, and groups of up to 30 characters.
-_IBAN: Final = re.compile(r"(?i)\b[A-Z]{2}[0-9]{2}(?:[ \u00a0]?[A-Z0-9]{4}){2,7}(?:[ \u00a0]?[A-Z0-9]{1,3})?\b")
+_IBAN: Final = re.compile(
+    r"(?i)(?<![A-Z0-9])[A-Z]{2}[0-9]{2}(?:[ \u00a0]?[A-Z0-9]{4}){2,7}(?:[ \u00a0]?[A-Z0-9]{1,3})?(?![A-Z0-9])"
+)
 _SHORTEST_IBAN: Final = 15
 #: The placeholder of a secret.
 SECRET: Final = Expression(r"\[\[secret:[^\]]*\]\]")

@@ -10,6 +10,7 @@ import hmac
 import json
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -235,8 +236,13 @@ def card_numbers(text: str) -> Iterator[tuple[int, int]]:
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
     before, after = text[start - 1 : start] if start else "", text[end : end + 2]
-    joined = before.isalnum() or after[:1].isalnum() or before in {"_", "."} or after[:1] == "_"
+    joined = _joins(before) or _joins(after[:1]) or before in {"_", "."} or after[:1] == "_"
     return not joined and not (after[:1] == "." and after[1:].isdigit())
+
+
+def _joins(character: str) -> bool:
+    """Return whether a letter or digit continues a number; scripts without capitals write numbers without a space."""
+    return character.isalnum() and unicodedata.category(character) != "Lo"
 
 
 def _named(text: str) -> Iterator[Span]:

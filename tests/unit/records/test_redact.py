@@ -241,6 +241,11 @@ def test_every_family_of_known_keys_has_an_example():
     assert len({family for family, *_ in LISTED}) >= 70
 
 
+@pytest.mark.parametrize("text", ["我的卡号是{}。", "カード番号は{}です。", "카드번호는{}입니다", "หมายเลขบัตร{}ครับ"])
+def test_a_card_number_needs_no_space_in_scripts_without_capitals(text):
+    assert REDACTOR.text(text.format(CARDS[0])) == text.format(token("card", CARDS[0]))
+
+
 @pytest.mark.parametrize("card", CARDS)
 def test_card_numbers_are_fingerprinted_by_their_digits(card):
     digits = card.replace(" ", "").replace("-", "")

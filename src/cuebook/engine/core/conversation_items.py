@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 
 from cuebook.engine.core.services import Services
-from cuebook.memory.compress import compress
+from cuebook.memory.compress import compress, without_accounts
 from cuebook.memory.corrections import corrected
 from cuebook.memory.owner_memories import shared_fields
 from cuebook.memory.quotes import quotes_of
@@ -87,7 +87,7 @@ def own_senders(conversation: Conversation, speakers: Sequence[str]) -> frozense
 
 
 def line_of(post: Post, own: Collection[str] | None = None) -> Line:
-    """Return a post as an input line of memory extraction, without recalled text.
+    """Return a post as an input line of memory extraction, without recalled text, card numbers and IBANs.
 
     `own` are the names of the conversation's user; None if it does not matter who sent it.
     """
@@ -96,7 +96,7 @@ def line_of(post: Post, own: Collection[str] | None = None) -> Line:
         seq=post.seq,
         role=TOOL if post.role != ASSISTANT and post.result_of else post.role,
         speaker=post.sender,
-        text="" if post.state == GONE or unlearned(post.role, post.message) else post.message,
+        text="" if post.state == GONE or unlearned(post.role, post.message) else without_accounts(post.message),
         when=post.created_at,
         round=post.round,
         calls=bool(post.calls),
