@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import sqlite3
+import struct
 import tempfile
 import tomllib
 import zipfile
@@ -168,6 +169,12 @@ def zipped(**members: bytes) -> bytes:
         for name, data in members.items():
             packed.writestr(zipfile.ZipInfo(name.replace("_", ".")), data)
     return stream.getvalue()
+
+
+def long_archive(count: int) -> bytes:
+    """Return a zip archive that is only a list of this many files."""
+    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\x01\x02", *[0] * 11, 1, *[0] * 6) + b"a"
+    return entry * count + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 65535, 65535, len(entry) * count, 0, 0)
 
 
 # ---- requests

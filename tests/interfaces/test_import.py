@@ -18,6 +18,7 @@ from cuebook.app.transcripts.import_run import import_sources, survey
 from cuebook.app.transcripts.sniff import MOST_BYTES
 from cuebook.app.transcripts.sources import read_sources
 from cuebook.app.transcripts.transcript import Transcript
+from parsers import long_archive
 
 Line = dict[str, Any]
 
@@ -345,6 +346,7 @@ def test_a_member_that_expands_too_much_is_skipped_unread(tmp_path: Path) -> Non
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("a.json", json.dumps([CLAUDE_AI]) + " " * (20 << 20))
         archive.writestr("conversations.json", json.dumps([CHATGPT]))
+    survey(file)  # the first one also imports modules
     tracemalloc.start()
     found = survey(file)
     peak = tracemalloc.get_traced_memory()[1]
@@ -355,6 +357,19 @@ def test_a_member_that_expands_too_much_is_skipped_unread(tmp_path: Path) -> Non
         "export.zip/a.json: expands to more than 100 times its size. If you trust it, extract it, and import that."
     ]
     assert [each.conversation for each in read(file)] == ["chat-1"]
+
+
+def test_an_archive_with_a_long_list_of_files_is_refused_unread(tmp_path: Path) -> None:
+    file = tmp_path / "export.zip"
+    file.write_bytes(long_archive(200_000))
+    survey(file)
+    tracemalloc.start()
+    found = survey(file)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 << 20, "zipfile takes 73 MB for it"
+    problem = "damaged or encrypted (its list of files has 9,400,000 bytes)"
+    assert found.skipped == [f"export.zip: {problem}. Extract it, and import that."]
 
 
 def test_a_large_file_is_skipped_unread(tmp_path: Path) -> None:

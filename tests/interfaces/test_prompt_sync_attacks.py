@@ -22,6 +22,7 @@ from cuebook import BlockingCuebook, Cuebook
 from cuebook.app.sync.repository import seal, signers_of, write_repository
 from cuebook.errors import SyncRefused
 from cuebook.testing import FrozenClock
+from parsers import long_archive
 
 SETTINGS = {"store.synchronous": "OFF", "prompts.autopush": False}
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -364,6 +365,7 @@ UPLOADS: dict[str, tuple[bytes, str]] = {
     "parent folder": (archive(**{"../../up.json": b"{}"}), "is not a file of a repository"),
     "absolute path": (archive(**{"/etc/up.json": b"{}"}), "is not a file of a repository"),
     "zip bomb": (archive(**{"metadata/a.json": b" " * 70_000_000}), "has more than"),
+    "long list of files": (long_archive(100_000), "Not a bundle of prompts (its list of files has 4,700,000 bytes)"),
     "bad metadata": (archive(**{"metadata/1.root.json": b"{}"}), "no valid root metadata"),
     "empty archive": (archive(), "no valid root metadata"),
     "damaged content": (

@@ -8,7 +8,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -277,7 +277,7 @@ async def _complete(
             msg = f"The database of the backup is damaged: {state['integrity']}. Use another backup."
             raise InvalidInput(msg, where="file")
         erasures = [each async for each in _repeat_erasures(cue, receipts, old, unknown)]
-        revoked = await _revoke_again(cue, old)
+        revoked = await _revoke_again(cue, old, unknown)
         context = {"createdAt": manifest.created_at, "erasures": len(erasures), "revokedKeys": revoked}
         await cue.services.audit.append(Scope(), [audit_record(cue.services, "backup", "restore", context=context)])
     return tuple(erasures), revoked
@@ -351,18 +351,24 @@ async def _repeat_erasures(
     for each in receipts:
         checked = cue.memory.verify_receipt(each)
         if not checked.ok:
-            msg = f"Receipt {each.id!r} cannot be repeated: {checked.reason}. Remove it from the file."
-            raise InvalidInput(msg, where="receipts")
-    due = [(DEFAULT_TENANT, each) for each in receipts]
-    if old is not None:
-        rows = rows_in(database_of(old), "SELECT tenant, body FROM receipt ORDER BY created_at")
-        due += [(tenant, msgspec.json.decode(body, type=Receipt)) for tenant, body in rows]
+            msg = f"Receipt {each.id!r} cannot be repeated: {checked.reason}. Remove it from the file. If it is of this"
+            raise InvalidInput(f"{msg} project, use `cuebook memory forget` after the restore.", where="receipts")
+    tenants = {DEFAULT_TENANT, *await cue.services.store.erasure.tenants()}
+    due = [(_tenant_of(each, tenants), each) for each in receipts]
+    unknown += [each async for each in _missing(cue, due)] if old is None else []
+    due += _old_receipts(old, unknown) if old is not None else []
     own, done = verifying_key(cue.services.settings.key).hex(), set()
     for tenant, each in due:
-        tenanted, store = cue.of(tenant).services, cue.services.store.erasure
-        if each.id in done or each.origin != own:
+        store = cue.services.store.erasure
+        if each.id in done:
             continue
         done.add(each.id)
+        if each.origin != own:
+            unknown.append(f"Erasure {each.id} was not repeated: its receipt is of a project with another key.")
+            continue
+        if not tenant:
+            yield RepeatedErasure(receipt_id=each.id, kind=each.kind, repeated_id=None, rows=0)
+            continue
         with suppress(NotFound):
             await store.receipt(Scope(tenant), each.id)
             continue
@@ -372,18 +378,57 @@ async def _repeat_erasures(
         names = [name for name in await store.names(Scope(tenant), each.kind) if salted(name, each.salt) in each.asked]
         new = None
         if names:
-            new = await erasure.forget(tenanted, Scope(), Target(each.kind, tuple(names)), reason=each.reason)
+            target, tenanted = Target(each.kind, tuple(names)), cue.of(tenant).services
+            new = await erasure.forget(tenanted, Scope(), target, reason=each.reason)
         rows_erased = sum(new.counts.values()) if new else 0
         yield RepeatedErasure(receipt_id=each.id, kind=each.kind, repeated_id=new.id if new else None, rows=rows_erased)
     await erasure.finish_all(cue.services)
 
 
-async def _revoke_again(cue: Cuebook, old: Config | None) -> int:
+def _tenant_of(receipt: Receipt, tenants: Collection[str]) -> str:
+    """Return the tenant of a receipt, which has only its hash; "" if the backup does not have it."""
+    return next((each for each in tenants if salted(each, receipt.salt) == receipt.tenant), "")
+
+
+async def _missing(cue: Cuebook, due: Sequence[tuple[str, Receipt]]) -> AsyncIterator[str]:
+    """Yield what the given receipts cannot tell: erasures between them, and after the newest one."""
+    for tenant in sorted({tenant for tenant, _ in due}):
+        numbers = {each.epoch for name, each in due if name == tenant}
+        first = await cue.services.store.erasure.epoch(Scope(tenant)) + 1 if tenant else max(numbers)
+        if count := len({*range(first, max(numbers))} - numbers):
+            yield f"The receipts lack {counted(count, 'erasure')} since the backup. List more of them with --limit."
+    if due:
+        newest = max(each.requested_at for _, each in due)
+        yield f"Erasures after the newest receipt, of {newest}, are not known here."
+
+
+def _old_receipts(old: Config, unknown: list[str]) -> list[tuple[str, Receipt]]:
+    """Return the receipts of a replaced project with their tenants."""
+    try:
+        rows = rows_in(database_of(old), "SELECT tenant, id, body FROM receipt ORDER BY created_at")
+    except BackendError as error:
+        unknown.append(f"{error} Erasures since the backup are not known. Pass their receipts with --receipts.")
+        return []
+    results = []
+    for tenant, id_, body in rows:
+        try:
+            results.append((tenant, read_receipt(body)))
+        except InvalidInput:
+            unknown.append(f"Receipt {id_!r} of the replaced project is damaged. Its erasure was not repeated.")
+    return results
+
+
+async def _revoke_again(cue: Cuebook, old: Config | None, unknown: list[str]) -> int:
     """Revoke the API keys that are revoked in the replaced project. Return how many."""
     if old is None:
         return 0
     count = 0
-    for tenant, key in rows_in(database_of(old), "SELECT tenant, id FROM api_key WHERE revoked_at IS NOT NULL"):
+    try:
+        revoked = rows_in(database_of(old), "SELECT tenant, id FROM api_key WHERE revoked_at IS NOT NULL")
+    except BackendError as error:
+        unknown.append(f"{error} Keys that were revoked since the backup are valid again.")
+        return 0
+    for tenant, key in revoked:
         keys = cue.of(tenant).keys
         if any(each.id == key and each.state != "revoked" for each in await keys.list()):
             await keys.revoke(key, by="restore")

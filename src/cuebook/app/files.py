@@ -3,12 +3,13 @@
 import lzma
 import os
 import secrets
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from shutil import SpecialFileError
-from typing import Any
+from typing import IO, Any
 
 from cuebook.errors import InvalidInput, TooLarge
 from cuebook.providers.regular_files import open_regular
@@ -21,6 +22,8 @@ ZIP_ERRORS = (
 )  # fmt: skip
 
 
+#: Most bytes of the list of files in a zip archive, which `zipfile` reads at once: at least 40,000 files.
+_ZIP_DIRECTORY = 4 << 20
 #: Levels of nesting in YAML. PyYAML's time grows with their square.
 YAML_DEPTH = 64
 
@@ -65,6 +68,32 @@ def read_bytes(file: Path, name: str = "", *, most: int = 0, advice: str = "Shor
 
 def _too_large(where: str, most: int, advice: str) -> TooLarge:
     return TooLarge(f"{where}: exceeds {most:,} bytes. {advice}", where=where)
+
+
+class _ZipStream:
+    """The stream of a zip archive, which refuses to read more than `most` bytes at once."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.most = _ZIP_DIRECTORY
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read bytes. Raises BadZipFile."""
+        if size > self.most:
+            msg = f"its list of files has {size:,} bytes"
+            raise zipfile.BadZipFile(msg)
+        return self._stream.read(size)
+
+
+def open_zip(stream: IO[bytes]) -> zipfile.ZipFile:
+    """Open a zip archive whose list of files has a limit. Raises one of ZIP_ERRORS."""
+    bounded: Any = _ZipStream(stream)
+    archive = zipfile.ZipFile(bounded)
+    bounded.most = sys.maxsize
+    return archive
 
 
 def decode(data: bytes, name: str) -> str:

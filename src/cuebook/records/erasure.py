@@ -27,6 +27,7 @@ class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
     """The receipt of an erasure. `asked` are SHA-256(salt + id) in hex, which reveal no id to those who do not know it.
 
     `concerns` are, likewise, the users whose data was erased and the requesting user: they may read the receipt.
+    `tenant` is, likewise, the tenant.
     It is `pending` and unsigned while a byte may still be left in a file; then `done`. `signature` is Ed25519 over
     the RFC 8785 form of all other fields, `origin` the public key.
     """
@@ -37,6 +38,7 @@ class Receipt(Struct, frozen=True, kw_only=True, rename="camel"):
     asked: tuple[str, ...]
     salt: str
     concerns: tuple[str, ...] = ()
+    tenant: str = ""
     reason: str = ""
     counts: Mapping[str, int] = {}  # number of erased objects by kind in camelCase
     epoch: int = 0

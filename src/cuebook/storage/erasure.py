@@ -29,7 +29,7 @@ from cuebook.records.erasure import (
 from cuebook.records.memory import Correction, Memory, Scope
 from cuebook.records.prompt import Observation
 from cuebook.storage import access
-from cuebook.storage.access import ConversationRow, conversation_row, raise_epoch
+from cuebook.storage.access import ConversationRow, conversation_row, current_epoch, raise_epoch
 from cuebook.storage.audit import chained, read_record
 from cuebook.storage.corrections import forgotten
 from cuebook.storage.database.columns import Row, decode, encode, encode_json
@@ -344,6 +344,16 @@ class ErasureStore(Noun):
             return {owner.partition("\x1f")[0] for (owner,) in owners}
         statement = {"user": "user_names", "conversation": "conversation_names"}.get(kind, "memory_names")
         return {name for (name,) in transaction.run(statement)}
+
+    @read_all
+    def tenants(self, transaction: Transaction) -> list[str]:
+        """Return all tenants with data that an erasure can name."""
+        return [tenant for (tenant,) in transaction.run("tenants_all")]
+
+    @read
+    def epoch(self, transaction: Transaction) -> int:
+        """Return the number of erasures so far. Each receipt has its number."""
+        return current_epoch(transaction)
 
     @read
     def receipts(self, transaction: Transaction, *, limit: int = 100) -> list[Receipt]:

@@ -1310,6 +1310,10 @@ ORDER BY created_at DESC, CAST(json_extract(CAST(body AS TEXT), '$.epoch') AS IN
 -- Select all receipts.
 SELECT id, body FROM receipt WHERE tenant = :tenant ORDER BY id;
 
+-- name: tenants_all
+-- Select all tenants with data that an erasure can name.
+SELECT tenant FROM conversation UNION SELECT tenant FROM seal_total;
+
 -- name: receipts_pending
 -- Select unsigned receipts, oldest first.
 SELECT tenant, body FROM receipt WHERE state = 'pending' ORDER BY created_at LIMIT :limit;

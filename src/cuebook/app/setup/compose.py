@@ -315,7 +315,10 @@ def check_key_file(config: Config) -> None:
     file, database = key_file_of(config), database_of(config)
     if database.startswith(SERVERS) or file is None or file.exists() or not Path(database).is_file():
         return
-    [(count,)] = rows_in(database, "SELECT count(*) FROM api_key") or [(0,)]
+    try:
+        [(count,)] = rows_in(database, "SELECT count(*) FROM api_key")
+    except BackendError:  # it has no tables yet, or the store reports the damage
+        return
     if count:
         needed = f"{counted(count, 'API key')} of the database, the receipts and the audit log need it"
         msg = f"Key file not found: {str(file)!r}. {needed}. Restore it from a backup. To give them up, write"

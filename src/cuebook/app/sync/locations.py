@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import httpx2
 from msgspec import Struct
 
-from cuebook.app.files import ZIP_ERRORS, read_bytes
+from cuebook.app.files import ZIP_ERRORS, open_zip, read_bytes
 from cuebook.app.sync.repository import MAX_TARGET, MAX_TOTAL
 from cuebook.errors import BackendError, Denied, InvalidInput, SyncRefused, TooLarge, Unproven
 from cuebook.prompts.names import check_project
@@ -269,7 +269,7 @@ def pack(repository: Path) -> bytes:
 def unpack(data: bytes, folder: Path) -> None:
     """Extract an archive into a new folder. Raises SyncRefused for a member outside of it, and for too much data."""
     try:
-        with zipfile.ZipFile(BytesIO(data)) as archive:
+        with open_zip(BytesIO(data)) as archive:
             members = archive.infolist()
             if sum(each.file_size for each in members) > MAX_TOTAL:
                 raise SyncRefused(f"The archive has more than {MAX_TOTAL:,} bytes.", reason="oversize")

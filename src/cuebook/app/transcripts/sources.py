@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from cuebook.app.files import ZIP_ERRORS, decode, read_bytes
+from cuebook.app.files import ZIP_ERRORS, decode, open_zip, read_bytes
 from cuebook.app.transcripts import account_exports as exports
 from cuebook.app.transcripts import agent_logs as logs
 from cuebook.app.transcripts.account_exports import ForeignMemory
@@ -103,28 +103,31 @@ def _file(file: Path, name: str, *, only: bool = False) -> Iterator[ImportedFile
 
 
 def _archive(file: Path, name: str) -> Iterator[ImportedFile]:
-    try:
-        archive = zipfile.ZipFile(file)
-    except ZIP_ERRORS as error:
-        yield _damaged(name, error)
-        return
-    with archive:
+    with open(file, "rb", opener=open_regular) as stream:
+        try:
+            archive = open_zip(stream)
+        except ZIP_ERRORS as error:
+            yield _damaged(name, error)
+            return
         for member in sorted(archive.infolist(), key=lambda each: each.filename):
-            if member.filename.endswith("/"):  # `is_dir` fails for an empty name
-                continue
-            place = f"{name}/{member.filename}"
-            if PurePosixPath(member.filename).suffix.lower() not in _SUFFIXES:
-                yield ImportedFile(name=place, left_out=Counter({"files of other types": 1}))
-                continue
-            if problem := _oversize(member):
-                yield ImportedFile(name=place, skipped=(f"{place}: {problem}",))
-                continue
-            try:
-                data = archive.read(member)  # at most the size that the archive states
-            except ZIP_ERRORS as error:
-                yield _damaged(place, error)
-                continue
-            yield _document(data, place)
+            yield from _member(archive, member, f"{name}/{member.filename}")
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> Iterator[ImportedFile]:
+    if member.filename.endswith("/"):  # `is_dir` fails for an empty name
+        return
+    if PurePosixPath(member.filename).suffix.lower() not in _SUFFIXES:
+        yield ImportedFile(name=place, left_out=Counter({"files of other types": 1}))
+        return
+    if problem := _oversize(member):
+        yield ImportedFile(name=place, skipped=(f"{place}: {problem}",))
+        return
+    try:
+        data = archive.read(member)  # at most the size that the archive states
+    except ZIP_ERRORS as error:
+        yield _damaged(place, error)
+        return
+    yield _document(data, place)
 
 
 def _oversize(member: zipfile.ZipInfo) -> str:

@@ -105,6 +105,7 @@ async def _erasing(
         kind=target.kind,
         asked=tuple(salted(each, salt) for each in target.ids),
         salt=salt,
+        tenant=salted(services.settings.tenant, salt),
         reason=services.writer.clean(reason),
         requested_at=str(Time(services.clock.now())),
         origin=verifying_key(services.settings.key).hex(),

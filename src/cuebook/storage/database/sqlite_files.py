@@ -186,12 +186,13 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def rows_in(path: str, statement: str) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement on a database file that is not open, none if it lacks the table or is damaged."""
+    """Return the rows of a statement on a database file that is not open. Raises BackendError if it cannot be read."""
     try:
         with closing(connect(path, read_only=True)) as connection:
             return connection.execute(statement).fetchall()
-    except sqlite3.Error:
-        return []
+    except sqlite3.Error as error:
+        msg = f"Database {path!r} cannot be read ({error})."
+        raise BackendError(msg) from error
 
 
 def snapshot(
