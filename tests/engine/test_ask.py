@@ -547,3 +547,12 @@ async def test_a_model_without_token_counts_does_not_stop_its_conversation(cue, 
     await cue.ask(Ask("a", NAME))
     await cue.ask(Ask("b", NAME))
     assert [turn.steps[0].usage for turn in await cue.turns.list(NAME)] == [None, Usage(input=7)]
+
+
+async def test_an_old_message_is_recalled_at_any_token_budget(cue):
+    rain = [{"role": "user", "content": f"It rained on the tulips on day {n} of the week. " * 8} for n in range(60)]
+    await cue.append(NAME, [{"role": "user", "content": "The spare key hangs behind the barometer."}, *rain])
+    for budget in range(1000, 1120, 10):  # the newest posts that fit may leave little room, but there are older ones
+        window = await cue.assemble(Ask("Where does the spare key hang?", NAME, token_budget=budget))
+        assert [block for block in window.blocks if block.kind == "memory" and "barometer" in block.text], budget
+        assert window.tokens <= budget

@@ -215,7 +215,8 @@ def _fit(room: _Room, query: int) -> tuple[_FixedBlocks, Sequence[PathPost]]:
     A summary replaces the posts that it covers. Where everything is kept, it does so only if the path does not fit.
     """
     request, scene, path = room.request, room.scene, room.request.path
-    tokens, stored, summary = sum(post.tokens for post in path), scene.summary, None
+    unread = 0 if request.listed else sum(each.tokens for each in scene.unread)  # a path without its start never fits
+    tokens, stored, summary = unread + sum(post.tokens for post in path), scene.summary, None
     if stored is not None and stored.markdown:
         text = _HEADING.format(day=day_of(stored.upto_at, request.zone))
         text += without_control_marks(stored.markdown)
