@@ -37,13 +37,13 @@ def run_console(example: Example) -> str | None:
 class Part:
     """Collects one of several parts of the fast test files, of equal size. README.md is in each: pytest needs it.
 
-    Neighbors import the same libraries, so a part is a range of the sorted files. The interfaces are last, so that of
-    two parts only one imports the server and the libraries of its clients.
+    Neighbors import the same libraries, so a part is a range of the sorted files. Those of the server are last, so
+    that of two parts only one imports it and the libraries of its clients.
     """
 
     def __init__(self, root: Path, number: int, count: int) -> None:
         files = [file for file in root.glob("tests/**/test_*.py") if file.parent.name not in SLOW_FOLDERS]
-        files.sort(key=lambda file: (file.parent.name == "interfaces", file))
+        files.sort(key=lambda file: (file.parent.name in ("conventions", "interfaces"), file))
         ends = list(accumulate(file.stat().st_size for file in files))
         self._files = {
             file for file, end in zip(files, ends, strict=True) if (end - 1) * count // ends[-1] == number - 1

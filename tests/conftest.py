@@ -50,8 +50,9 @@ register_profiles("ci")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Use the profile that `--hypothesis-profile` names."""
+    """Use the profile that `--hypothesis-profile` names, and seed no generators: no test draws from global ones."""
     register_profiles(config.getoption("--hypothesis-profile", None) or "ci")
+    config.option.randomly_reset_seed = False
 
 
 gc.disable()  # while tests are collected
@@ -197,6 +198,12 @@ def pytest_runtest_teardown() -> Iterator[None]:
     yield
     if dropped := watch.dropped():
         pytest.fail(f"left open, close what opened it: {', '.join(dropped)}")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def faker_seed() -> int:
+    """Replace the fixture that pytest-randomly makes for each test: no test uses Faker."""
+    return 0
 
 
 @pytest.fixture(scope="session")

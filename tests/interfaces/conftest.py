@@ -1,6 +1,7 @@
 """Fixtures for the HTTP and CLI tests: an app in this process, or a server on a real socket."""
 
 import asyncio
+import shutil
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -155,11 +156,18 @@ def relayed(upstream: Upstream, serve_live: Callable[..., Live]) -> Live:
     return serve_live(config(upstream=upstream.url))
 
 
+@pytest.fixture(scope="session")
+def new_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("new") / "project"
+    assert cli.run(["init", str(folder)]) == 0
+    write_empty_database(folder / "cuebook.db")
+    return folder
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    assert cli.run(["init", str(tmp_path / "project")]) == 0
-    write_empty_database(tmp_path / "project" / "cuebook.db")
-    return tmp_path / "project"
+def project(new_project: Path, tmp_path: Path) -> Path:
+    """Copy a new project: creating one takes 8 ms of processor time."""
+    return shutil.copytree(new_project, tmp_path / "project")
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ class TestSqliteFile(StoreContract):
         return sqlite_store(str(self.path), synchronous="OFF")
 
 
+@pytest.mark.slow  # the tests of the interfaces run on it too
 class TestSqliteMemory(StoreContract):
     async def make_store(self):
         return sqlite_store()
