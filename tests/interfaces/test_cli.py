@@ -575,6 +575,11 @@ def test_doctor_names_each_problem(here: CommandRunner, monkeypatch: pytest.Monk
         ("CUEBOOK_UPSTREAM_CACHE_RULE=zz", "settings", "unknown value 'zz'. Available: "),
         ("CUEBOOK_DATABASE_URL=mysql://h/b", "settings", "store.url: 'mysql' databases are not supported"),
         ("CUEBOOK_WORK_MODEL=model", "work", 'work.model: "model" needs [model]'),
+        (
+            "CUEBOOK_WORK_MODEL=upstream",
+            "work",
+            '"upstream" needs upstream.url (or --upstream) and work.model_name. Set',
+        ),
     ],
 )
 def test_doctor_fails_on_invalid_settings(

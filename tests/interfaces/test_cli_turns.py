@@ -11,6 +11,7 @@ from cuebook import Ask, Cuebook
 from cuebook.app.setup.project_files import load_config
 from cuebook.engine.proxy.request import RelayCall
 from cuebook.testing.upstream import HttpReply, ScriptedUpstream
+from cuebook.wire.responses_requests import AnswerId, write_id
 from scripted_answers import call, completion, result
 
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
@@ -51,6 +52,23 @@ async def test_request_without_tools_has_no_tools_row(here: CommandRunner) -> No
     await relay(here, [{"role": "user", "content": "Hello"}], completion("Hi."))
     assert here.json("turn", "show", "c1", "1")["window"]["toolsTokens"] == 0
     assert "answer format" not in here("turn", "show", "c1", "1")
+
+
+async def test_a_turn_is_named_by_number_latest_or_post(here: CommandRunner) -> None:
+    messages = [{"role": "user", "content": "Look twice."}]
+    await relay(here, messages, completion("", calls=[call("1")]), completion("Done."), tools=TOOLS)
+    messages.append({"role": "user", "content": "Thanks."})
+    await relay(here, messages, completion("Welcome."))
+    ids = [each["id"] for each in here.json("conversation", "show", "c1")["posts"]]
+    assert len(ids) == 6
+    for name, turn in (("latest", 2), ("2", 2), *((id_, 1) for id_ in ids[:4]), (f"post:{ids[5]}", 2)):
+        assert here.json("turn", "show", "c1", name)["turn"] == turn, name
+    response = write_id(AnswerId("c1", 2, 1))
+    assert here.json("turn", "show", "c1", response)["turn"] == 2
+    assert here.json("turn", "replay", "c1", ids[4])["verdict"] == "identical"
+    assert "Unknown turn 'x' of conversation 'c1'. Use a number, 'latest', or the ID" in here(
+        "turn", "show", "c1", "x", code=1
+    )
 
 
 def _messages(first: int, count: int) -> list[dict[str, str]]:

@@ -390,7 +390,9 @@ def _work_model(config: Config, model: Model, upstream: Upstream | None) -> Mode
         return _named(config, name, None, where="work.model_name") if name else model
     name = name or config.settings.model.name
     if not isinstance(upstream, HttpUpstream) or not name:
-        msg = 'work.model: "upstream" needs upstream.url, and work.model_name for background jobs. Set both.'
+        missing = [] if isinstance(upstream, HttpUpstream) else ["upstream.url (or --upstream)"]
+        missing += [] if name else ["work.model_name"]
+        msg = f'work.model: "upstream" needs {" and ".join(missing)}. Set what is missing, or work.model = "none".'
         raise InvalidInput(msg, where="work.model")
     return OpenAIModel(name, upstream)
 

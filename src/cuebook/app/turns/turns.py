@@ -41,16 +41,19 @@ from cuebook.records.conversation_answers import (
     turn_fields,
     window_entry,
 )
-from cuebook.records.memory import Scope
+from cuebook.records.memory import POST, Scope
 from cuebook.records.prompt import Outcome, TaskOutcome, TurnFeedback, turn_feedback
 from cuebook.records.turn import RECALLED, SHADOW, Manifest, Step, Turn, Window, last_attempts
 from cuebook.signals.outcome import NEUTRAL
 from cuebook.window.post_forms import whole
 from cuebook.window.window import RENDERER, text_of
+from cuebook.wire.responses_requests import read_id
 
 Verdict = Literal["identical", "erased", "withheld", "renderer-changed", "altered"]
 #: The highest turn number.
 HIGHEST = 2**31
+#: Another name of the newest turn.
+LATEST: Final = "latest"
 #: Default number of turns in a list.
 NEWEST = 20
 #: Prefixes of memory ids in the source of a text.
@@ -157,6 +160,35 @@ class Turns(Namespace):
             if first >= end:
                 return listed
             turns += [await self._services.store.turn(scope, conversation.id, n) for n in range(first, end)]
+
+    async def find(self, conversation: str, name: str, *, user: str | None = None) -> int:
+        """Return the number of a turn by a name: the number, `latest`, the ID of a response of /v1/responses, or the ID
+        of a post that the turn asked or answered with. Raises NotFound.
+        """
+        scope, store = Scope(user=user), self._services.store
+        found, id_ = await store.conversation(scope, conversation), name.removeprefix(POST)
+        response = read_id(name)
+        if response is not None and response.conversation == conversation:
+            return response.number
+        if name.isdecimal() and name.isascii():
+            return int(name)
+        if not found.turns:
+            msg = f"Conversation {conversation!r} has no turns. Send a message through Cuebook first."
+            raise NotFound(msg)
+        if name == LATEST:
+            return found.turns
+        place = (await store.talks.places(scope, conversation, [id_])).get(id_)
+        if place is None:
+            names = f"a number, {LATEST!r}, or the ID of a post or response"
+            msg = f"Unknown turn {name!r} of conversation {conversation!r}. Use {names}."
+            raise NotFound(msg)
+        [post] = await store.posts_in(scope, conversation, [(place.seq, place.seq)])
+        turns = await store.talks.answering(scope, conversation, first=post.round, last=post.round)
+        answering = [each for each in turns if place.seq in each.replies] or turns
+        if not answering:
+            msg = f"No turn of conversation {conversation!r} has post {id_!r}. Imported and appended posts have none."
+            raise NotFound(msg)
+        return answering[-1].turn
 
     @operation("GET /api/conversations/{conversation}/turns/{n}", role="viewer")
     async def show(

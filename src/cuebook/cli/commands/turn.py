@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cuebook.app.blocking.cuebook import BlockingCuebook
 from cuebook.app.turns.explanation import observed_lines, told_of
 from cuebook.app.turns.turns import Turns, replay_entry
 from cuebook.cli.group import new_app
@@ -20,22 +21,36 @@ app = new_app(
     "Inspect, rate and replay the turns of a conversation.", "cuebook turn show c1 3", "cuebook turn replay c1 3"
 )
 
+#: The argument that names a turn.
+Turn = Annotated[
+    str,
+    typer.Argument(
+        metavar="TURN", help="Turn number, `latest`, or the ID of a post or response of the turn.", show_default=False
+    ),
+]
+
 #: Maximum length of a block's preview in a what-if replay, in characters.
 WORDS = 80
 #: The lists of blocks in a what-if replay.
 _LISTS = {"removed": "leftOut", "added": "letIn", "changed": "changed"}
 
 
-@operation_command(app, Turns.show, "cuebook turn show c1 3", "cuebook turn show c1 3 --full")
+def _numbered(cue: BlockingCuebook, values: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the values of an operation's arguments with the number of the named turn."""
+    return values | {"n": cue.turns.find(values["conversation"], name, user=values["user"])}
+
+
+@operation_command(app, Turns.show, "cuebook turn show c1 3", "cuebook turn show c1 latest --full")
 def show(
     state: State,
     values: Any,
     *,
+    n: Turn,
     full: Annotated[bool, typer.Option("--full", help="Print the text of each block.")] = False,
 ) -> None:
     """Show the prompt of a turn block by block. Shows sources, tokens, and what was left out and why."""
     with state.open() as cue:
-        data = to_wire(cue.turns.show(**values))
+        data = to_wire(cue.turns.show(**_numbered(cue, values, n)))
     state.report(data, render=partial(_draw_turn, data, values["conversation"], full=full))
 
 
@@ -65,6 +80,7 @@ def feedback(
     state: State,
     values: Any,
     *,
+    n: Turn,
     good: Annotated[bool, typer.Option("--good", help="The answer was good: a score of 1.")] = False,
     bad: Annotated[bool, typer.Option("--bad", help="The answer was bad: a score of 0.")] = False,
 ) -> None:
@@ -74,7 +90,7 @@ def feedback(
         raise InvalidInput(msg, where="score")
     thumb: Any = "up" if good else "down" if bad else None
     with state.open() as cue:
-        data = to_wire(cue.turns.feedback(**values, thumb=thumb))
+        data = to_wire(cue.turns.feedback(**_numbered(cue, values, n), thumb=thumb))
     state.report(data, *observed_lines(data))
 
 
@@ -89,6 +105,7 @@ def replay(
     state: State,
     values: Any,
     *,
+    n: Turn,
     step: Annotated[
         int | None,
         typer.Option("--step", metavar="K", min=1, help="Model call of the turn. Default: the last one."),
@@ -100,8 +117,9 @@ def replay(
     Nothing is stored except a record of that call.
     """
     values |= {"with_prompt": _prompts(values["with_prompt"])}
-    turn = {name: values[name] for name in ("conversation", "n", "user")}
     with state.open() as cue:
+        values = _numbered(cue, values, n)
+        turn = {name: values[name] for name in ("conversation", "n", "user")}
         found = cue.turns.replay(**values, step=step)
         reply = cue.turns.show(**turn).reply if found.counterfactual else ""
     data = to_wire(replay_entry(found))
