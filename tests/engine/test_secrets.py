@@ -165,3 +165,12 @@ async def test_an_answer_cut_within_a_secret_leaves_no_part_of_it(tmp_path):
 )  # fmt: skip
 def test_an_interrupted_text_ends_before_a_partial_secret(text, expected):
     assert PostFactory(len, Redactor(b"k"), 9).settled(text) == expected
+
+
+async def test_a_secret_in_the_reason_of_a_rollback_is_redacted(cue, tmp_path):
+    for text in ("one", "two"):
+        await cue.prompts.save("p", {"body": text})
+    await cue.prompts.roll_back("p", reason=f"It leaked {SECRET}.")
+    await cue.prompts.clear("p", 2, reason=f"It leaked {SECRET}.")
+    assert "It leaked" in (await cue.prompts.history("p"))[0].reason
+    assert not files_with(tmp_path)

@@ -241,6 +241,8 @@ def _texts(subject: _Subject) -> Iterator[LintFinding]:
 def _others(version: Version) -> Iterator[tuple[str, str]]:
     """Yield a version's texts that no prompt shows, with their places."""
     yield "description", version.description
+    yield "author", version.author
+    yield from ((f"tags[{place}]", tag) for place, tag in enumerate(version.tags))
     for param in version.params:
         yield from ((f"params.{param.name}", text) for text in (param.default or "", param.description))
     yield from _leaves(version.metadata, "metadata")
@@ -253,9 +255,10 @@ def secret_in(version: Version) -> tuple[str, str] | None:
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Yield the texts of metadata; the key is included if it indicates a secret."""
+    """Yield the texts and keys of metadata; a text has its key if that indicates a secret."""
     if isinstance(value, Mapping):
         for key, child in value.items():
+            yield where, str(key)
             secret = isinstance(child, str) and (family := family_of(str(key))) and announced(child, family)
             yield from [(f"{where}.{key}", f"{key}={child}")] if secret else _leaves(child, f"{where}.{key}")
     elif isinstance(value, list | tuple):

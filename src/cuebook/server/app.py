@@ -42,7 +42,7 @@ from cuebook.server.connections import CROWDED, Connection, most_connections
 from cuebook.server.error_responses import answer_error
 from cuebook.server.guard import Guard, methods_by_path
 from cuebook.server.mcp import route as mcp
-from cuebook.server.metrics import Metrics
+from cuebook.server.metrics import Metrics, method_of
 from cuebook.server.openai import chat_completions as v1
 from cuebook.server.openai import conversations as conversations_v1
 from cuebook.server.openai import responses
@@ -170,7 +170,7 @@ def _traced(cue: Cuebook, scope: HTTPScope) -> Iterator[None]:
         return
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     carrier = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
-    method = scope["method"]
+    method = method_of(scope)
     with tracing.span(method, kind="SERVER", carrier=carrier, http__request__method=method) as span:
         scope["state"]["span"] = span
         try:

@@ -24,6 +24,15 @@ _log = logging.getLogger("cuebook.requests")
 LAG_S = 60.0
 
 
+#: Methods that are named. A client can send any text as its method.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def method_of(scope: HTTPScope) -> str:
+    """Return the method of a request, or "other"."""
+    return scope["method"] if scope["method"] in _METHODS else "other"
+
+
 class FinishedRequest(Struct, frozen=True, kw_only=True):
     """An answered request, as the log shows it."""
 
@@ -66,15 +75,14 @@ class Metrics:
         caller = state.get("caller")
         done = FinishedRequest(
             request=state["request_id"],
-            method=scope["method"],
+            method=method_of(scope),
             route=str(scope.get("path_template") or "-"),
             status=status,
             seconds=round(seconds, 4),
             received=received,
             key=caller.key if caller is not None else "",
         )
-        method = done.method if done.method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE") else "other"
-        self._requests.labels(done.route, method, str(status)).inc()
+        self._requests.labels(done.route, done.method, str(status)).inc()
         self._seconds.labels(done.route).observe(seconds)
         self._received.inc(received)
         if self._logs:

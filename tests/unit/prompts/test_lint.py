@@ -83,12 +83,17 @@ def test_secrets_are_found_everywhere_and_never_shown():
         f"Token {key}",
         override_sections={},
         params=(Param(name="a", default=key, required=False),),
-        metadata={"config": {"list": [1, key]}, "model": {"api_key": "k7Jd92mNqpXw4Lz8"}},
+        metadata={"config": {"list": [1, key], key: 1}, "model": {"api_key": "k7Jd92mNqpXw4Lz8"}},
+        tags=("kind", key),
+        author=key,
     )
     findings = lint([replace(version, engine="none")], count=count)
     assert {finding.where for finding in findings if finding.rule == "secret"} == {
         "sections.body:1",
         "params.a",
+        "author",
+        "tags[1]",
+        "metadata.config",
         "metadata.config.list[1]",
         "metadata.model.api_key",
     }

@@ -366,7 +366,7 @@ class Prompts(PromptReading):
             number=active.number,
             to=active.number - 1 if to is None else to,
             by=by,
-            reason=reason,
+            reason=services.writer.clean(reason),
             at=Time(services.clock.now()),
         )
         record = receipt(services, active, "rollback", agent=by, context={"to": event.to, "reason": reason})
@@ -396,7 +396,8 @@ class Prompts(PromptReading):
         """Allow a rolled-back version to be selected again. The active version does not change. Raises NotFound."""
         found = await self.get(slug, branch=branch, version=version)
         now = Time(self._services.clock.now())
-        event = PromptEvent(kind="clear", branch=found.branch, number=found.number, by=by, reason=reason, at=now)
+        clean = self._services.writer.clean(reason)
+        event = PromptEvent(kind="clear", branch=found.branch, number=found.number, by=by, reason=clean, at=now)
         record = receipt(self._services, found, "clear", agent=by, context={"reason": reason})
         return await self._services.prompts.activate(Scope(), found.slug, event, audit=record)
 
