@@ -12,7 +12,6 @@ from cuebook.records.memory import POST, Hit, Nearby, SearchResult
 
 MIN_SHARE: Final = 0.2  # of the best hit's score: the highest that costs no set any evidence (docs/design/031)
 NEARBY: Final = 0.9  # of a hit's score: the least of a post shown within it; at 0.8, two sets lose (docs/design/031)
-FALL: Final = 0.5  # of the score before: a prompt ends with the hit before the first under it (docs/figures.md)
 VERSIONS: Final = 50  # best hits among which versions of a statement are grouped
 
 
@@ -73,12 +72,6 @@ def rank_found(
             )
         )
     return hits
-
-
-def until_fall(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits before the first whose score falls under half of the one before."""
-    falls = (at for at, (one, two) in enumerate(pairwise(hits), 1) if two.score < FALL * one.score)
-    return list(hits[: next(falls, len(hits))])
 
 
 def _excerpt(ranked: Ranked, query: Query, count: Callable[[str], int]) -> tuple[str, int]:

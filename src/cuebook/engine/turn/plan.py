@@ -17,7 +17,7 @@ from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
 from cuebook.memory.excerpt import excerpt
 from cuebook.memory.recall import Query
-from cuebook.memory.recall_results import rank_found, until_fall
+from cuebook.memory.recall_results import rank_found
 from cuebook.memory.relevance import HARMFUL, STANDING_TOKENS, standing_reason
 from cuebook.memory.summary import fit
 from cuebook.memory.tokenizer import day_of, normal
@@ -338,7 +338,6 @@ def _volatile(
     memories, unfit, used, added = _fit_memories(room, list(_unseen(room, parted, summary)), left, free)
     texts, dropped, left, tokens = [*texts, *memories], [*dropped, *unfit], left + added - used, tokens + added
     found = rank_found(scene.found, request.query, limit=request.recall_hits, skip={*shown, query}, count=count)
-    found = until_fall(found)
     for hit in found:
         posts, unfit, used = _fit_posts(room, hit, left, tokens)
         texts, dropped, left = [*texts, *posts], [*dropped, *unfit], left - used
