@@ -97,6 +97,19 @@ async def test_verification_finds_changed_records(project, damage, first, reason
         assert reason in verdict.reason
 
 
+async def test_the_mirror_of_a_database_outside_the_project_is_beside_it(tmp_path):
+    project, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
+    for folder in (project, elsewhere):
+        folder.mkdir()
+    async with cue_on(project, store__url=str(elsewhere / "agent.db")) as cue:
+        await cue.ask(Ask("hello", NAME))
+        await cue.conversations.delete(NAME)
+        await cue.settle()
+        assert (await cue.audit.verify()).ok
+    assert (elsewhere / "agent.db.audit.jsonl").read_bytes()
+    assert not (project / "logs").exists()
+
+
 async def test_a_conversation_without_managed_prompts_leaves_no_record(tmp_path):
     async with cue_on(tmp_path) as cue:
         await cue.ask(Ask("hello", NAME))

@@ -164,7 +164,6 @@ def _settings(
     if isinstance(model, LlamaModel):  # it reports its context size itself
         limits = structs.replace(limits, context=min(limits.context, model.context))
     personas, default = load_personas(config, methods)
-    is_in_memory = database_of(config) == MEMORY
     return Settings(
         limits=limits,
         sets_context=config.sets("budget.context"),
@@ -177,7 +176,7 @@ def _settings(
         compaction=load_compaction(config),
         project=check_project(values.prompts.project, where="prompts.project"),
         builtin=builtin_prompts(),
-        audit_mirror=None if is_in_memory else Path(config.folder) / AUDIT,
+        audit_mirror=_audit_mirror(config),
         key_file=key_file_of(config),
         memory_policy=_policy(config),
         keyed_policy=_policy(config, unset=True),
@@ -277,6 +276,17 @@ def file_beside_database(config: Config, ending: str) -> Path | None:
         database = str(Path(config.folder) / StoreConfig().url)
         Path(database).parent.mkdir(parents=True, exist_ok=True)
     return None if database == MEMORY else Path(f"{database}{ending}")
+
+
+def _audit_mirror(config: Config) -> Path | None:
+    """Return the audit log's mirror: a file of the project, or beside a database elsewhere. None for one in memory."""
+    database = database_of(config)
+    if database == MEMORY:
+        return None
+    place, project = os.path.normpath(Path(database).absolute()), os.path.normpath(Path(config.folder).absolute())
+    if database.startswith(SERVERS) or Path(place).is_relative_to(project):
+        return Path(config.folder) / AUDIT
+    return file_beside_database(config, ".audit.jsonl")
 
 
 def key_file_of(config: Config) -> Path | None:
