@@ -493,6 +493,19 @@ def test_a_long_post_gains_little_from_its_session():
     assert ("session 0." in why[1], "session" in why[2]) == (True, False)
 
 
+def test_short_posts_close_in_meaning_do_not_displace_a_long_one_by_their_session():
+    lines = " ".join(f"tests/part{n} took {n} ms and passed." for n in range(150))
+    output = f"{lines} FAILED test of the billing client: expected 3, got 7. {lines}"
+    kinds = "client store queue loader parser schema policy router cache mailer locale".split()
+    remarks = [("user", f"Look at the billing {kind}, something is off there.") for kind in kinds]
+    cosines = [*(0.6 - n / 100 for n in range(len(kinds))), 0.25, *[0.1] * len(FILLER)]
+    said = posts(*remarks, ("tool", output), *FILLER)
+    candidates = [structs.replace(post, cosine=each) for post, each in zip(said, cosines, strict=True)]
+    read = read_query("Which value did the failing test of the billing client get?")
+    ranked = rank(read, candidates, SearchResult(posts=len(said), mean_cosine=0.1, akin=0.5), limit=9)
+    assert len(kinds) + 1 in [hit.post.seq for hit in ranked[:4]]
+
+
 def test_counted_word_frequencies_are_used():
     candidates = posts(("Anna", "the red door"), ("Bob", "the old kayak"), gap=DAY)
     read = read_query("red kayak")
