@@ -17,7 +17,7 @@ from cuebook.storage.database.postgres_key import stored_key
 SECRET = "a long secret"
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def open_cue(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Cuebook]:
     """Return a function that opens one more Cuebook on the same database."""
     url = "c.db"

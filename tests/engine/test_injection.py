@@ -42,6 +42,16 @@ PAYLOADS = [dress.format(p=order.format(c=CANARY)) for order, dress in itertools
 PAYLOADS += [base64.b64encode(each.encode()).decode() + f" {CANARY}" for each in PAYLOADS[:10]]
 
 
+def thirds(values):
+    """Return each value with each third of the payloads. Fast tests run one third per value, and so all payloads."""
+    return [
+        pytest.param(value, PAYLOADS[first::3], id=f"{name}-{first}", marks=[pytest.mark.slow] * (number % 3 != first))
+        for number, value in enumerate(values)
+        for first in range(3)
+        for name in [value if isinstance(value, str) else value.__name__]
+    ]
+
+
 def payload_round(payload, voice, n):
     """Return a round in which someone other than the user sends the payload."""
     if voice == "tool":
@@ -61,12 +71,12 @@ def system_text(window):
     return [json.loads(each)["content"] for each in window.raw_messages if json.loads(each)["role"] != "user"]
 
 
-@pytest.mark.parametrize("voice", VOICES)
-async def test_others_words_never_become_the_users_memory(tmp_path, voice):
+@pytest.mark.parametrize(("voice", "payloads"), thirds(VOICES))
+async def test_others_words_never_become_the_users_memory(tmp_path, voice, payloads):
     clock = FrozenClock()
     scopes = {"user": True, "persona": True}
     async with cue_on(tmp_path, clock=clock, **{f"memory__{scope}": on for scope, on in scopes.items()}) as cue:
-        for n, payload in enumerate(PAYLOADS):
+        for n, payload in enumerate(payloads):
             posts = payload_round(payload, voice, n)
             if voice == "other":
                 await cue.append(f"c{n}", posts[:1], user="ann")
@@ -202,10 +212,10 @@ def as_answer(payload):
 CHANNELS = (in_code, as_reply, as_list, as_entities, as_quotation, as_mail, as_participant, as_tool, as_answer)
 
 
-@pytest.mark.parametrize("channel", CHANNELS)
-async def test_no_foreign_words_reach_the_system_prompt(tmp_path, channel):
+@pytest.mark.parametrize(("channel", "payloads"), thirds(CHANNELS))
+async def test_no_foreign_words_reach_the_system_prompt(tmp_path, channel, payloads):
     async with cue_on(tmp_path) as cue:
-        for n, payload in enumerate(PAYLOADS):
+        for n, payload in enumerate(payloads):
             posts = channel(payload)
             if isinstance(posts, str):
                 posts = [{"role": "user", "content": posts}]

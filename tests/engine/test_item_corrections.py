@@ -35,7 +35,7 @@ async def say(cue, clock, *texts, conversation="c1", user="ann"):
     return reply
 
 
-async def store_long_conversation(cue, clock, rounds=30):
+async def store_long_conversation(cue, clock, rounds=12):
     """Store an error and enough other posts that a summary covers it."""
     await say(cue, clock, WRONG, *FILLER, *(f"Step {n} of the garden plan is done." for n in range(rounds)))
     await cue.settle()
@@ -78,11 +78,11 @@ async def test_a_correction_applies_to_its_own_conversation(tmp_path, clock, by)
         assert WRONG.rstrip(".") not in (await summary_of(cue)).markdown
         texts = [each.text for each in (await cue.memory.list(user="ann", ended=True)).items if "nuts" in each.text]
         assert texts == [RIGHT]
-        assert (await cue.turns.replay("c1", 30)).verdict == "identical"
+        assert (await cue.turns.replay("c1", 12)).verdict == "identical"
 
 
 async def continue_conversation(cue, clock):
-    await say(cue, clock, *(f"Bed {n} of the garden has tulips." for n in range(30)))
+    await say(cue, clock, *(f"Bed {n} of the garden has tulips." for n in range(12)))
     await cue.settle()
 
 
@@ -91,7 +91,7 @@ async def test_a_correction_applies_when_a_later_pass_reads_the_posts(tmp_path, 
         await say(cue, clock, WRONG)
         await cue.memory.update(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT)
         assert [each.text for each in await cue.memory.items("c1")] == [RIGHT]
-        await say(cue, clock, *FILLER, *(f"Step {n} of the garden plan is done." for n in range(30)))
+        await say(cue, clock, *FILLER, *(f"Step {n} of the garden plan is done." for n in range(12)))
         await cue.settle()
         assert "peanuts" in (await summary_of(cue)).markdown
         assert "allergic to nuts" not in (await summary_of(cue)).markdown
@@ -127,7 +127,7 @@ async def test_another_branch_is_corrected_when_it_continues(tmp_path, clock):
         await store_long_conversation(cue, clock)
         posts = await cue.conversations.posts("c1")
         other = posts[-3].id
-        await say(cue, clock, *(f"Bed {n} of the garden has tulips." for n in range(30)))
+        await say(cue, clock, *(f"Bed {n} of the garden has tulips." for n in range(12)))
         await cue.settle()
         await cue.memory.update(f"item:c1:{(await item_of(cue, 'nuts')).id}", RIGHT)
         await cue.conversations.move_head("c1", other)
@@ -264,7 +264,7 @@ async def test_an_item_superseded_by_a_forgotten_one_is_current_again(tmp_path, 
     async with open_database(tmp_path, clock) as cue:
         await say(cue, clock, "My rent is 900 euros.", "My rent is 950 euros now.")
         if summarized:
-            await say(cue, clock, *(f"Step {n} of the garden plan is done." for n in range(30)))
+            await say(cue, clock, *(f"Step {n} of the garden plan is done." for n in range(12)))
             await cue.settle()
         old, new = await item_of(cue, "900"), await item_of(cue, "950")
         assert old.superseded_by == new.id

@@ -106,7 +106,7 @@ async def test_a_single_memory_is_recalled_by_a_longer_question(tmp_path, clock,
 async def test_a_conversation_cannot_retract_anothers_statement(tmp_path, clock):
     async with open_with_memory(tmp_path, clock) as cue:
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
-        for n in range(30):
+        for n in range(12):
             await ask_and_settle(cue, clock, f"The invoice number {n} is over {n * 17} euros.", "c2")
         assert "I am allergic to nuts." in await texts(cue)
 

@@ -449,6 +449,7 @@ async def test_an_answer_without_text_scores_nothing(clock):
         assert (await observation_of(cue, 2))["taught"] == ()
 
 
+@pytest.mark.slow
 async def test_concurrent_processes_score_each_round_once(tmp_path, clock):
     dice, options = random.Random(7), {"dice": SystemDice()}
     async with open_observing(tmp_path, clock, **options) as one, open_observing(tmp_path, clock, **options) as other:

@@ -81,7 +81,8 @@ def expected(pairs):
     return {kind: (turns[kind], total[kind], tokens[kind]) for kind in turns}
 
 
-@pytest.mark.parametrize("budget", [500, *(pytest.param(each, marks=pytest.mark.slow) for each in (750, 950))])
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [500, 750, 950])
 async def test_the_estimate_equals_windows_assembled_with_the_other_version(project, budget):
     questions = asks(16, budget)
     plain, kind = [

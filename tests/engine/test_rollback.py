@@ -239,7 +239,7 @@ class Program:
         return 0
 
 
-@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("named", [True, pytest.param(False, marks=pytest.mark.slow)])
 async def test_a_gross_fall_reported_by_a_program_is_rolled_back(tmp_path, clock, named):
     async with open_database(tmp_path, clock) as cue:
         program = Program(cue, clock, named=named)

@@ -89,6 +89,7 @@ def users(folder: Path) -> list[str]:
     return [each["id"] for each in json.loads(listed.stdout)["items"]]
 
 
+@pytest.mark.slow
 def test_restore_repeats_the_erasures_of_the_replaced_project_and_of_receipts(
     backed_up: tuple[CommandRunner, Path], tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def texts(folder: Path) -> dict[str, bytes]:
 # ---- a whole workflow
 
 
+@pytest.mark.slow
 def test_prompt_workflow_from_creation_to_rollback(kind: CommandRunner, editor: Any) -> None:
     here = kind
     assert (here.folder / FILE).read_text() == KIND, "A written prompt is on disk at once."

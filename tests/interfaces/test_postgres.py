@@ -51,6 +51,7 @@ async def test_turns_and_memory_work_on_postgresql(
         assert list(await other.conversations.list()) == []
 
 
+@pytest.mark.slow
 async def test_a_forget_leaves_no_byte_in_the_tables(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

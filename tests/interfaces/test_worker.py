@@ -29,7 +29,7 @@ from cuebook.storage.database.postgres_key import stored_key
 SECRET = {"CUEBOOK_KEY_SECRET": "a long secret"}
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project whose background work only workers do."""
     url = "c.db"

@@ -233,7 +233,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("umask", ["000", "022", "077"])
+@pytest.mark.parametrize("umask", ["000", *(pytest.param(each, marks=pytest.mark.slow) for each in ("022", "077"))])
 def test_a_new_database_is_private_to_its_owner(path, umask):
     command = [sys.executable, "-c", NEW, str(path), umask]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

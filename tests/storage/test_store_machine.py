@@ -436,7 +436,7 @@ def machine_settings(share: int) -> settings:
     return settings(database, max_examples=examples, stateful_step_count=50, suppress_health_check=list(HealthCheck))
 
 
-TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine = pytest.mark.slow(StoreMachine.TestCase)
 TestStoreMachine.settings = machine_settings(2)
 
 

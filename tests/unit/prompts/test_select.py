@@ -194,6 +194,7 @@ def test_probabilities_sum_to_one(beliefs) -> None:
     assert min(chances) >= 0.0
 
 
+@pytest.mark.slow
 def test_propensities_equal_pick_frequencies() -> None:
     offered = [offer("main"), offer("a", weights={"task_coding": 0.8}), offer("b")]
     known = posteriors_after({"main": (0.6, 30), "a": (0.55, 20), "b": (0.3, 40)})
