@@ -5,7 +5,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from cuebook.storage.database.sqlite_files import (
 )
 from cuebook.storage.database.sqlite_writer import Writer, explain
 from cuebook.storage.database.statements import prepared_statements
+from cuebook.storage.database.threads import ThreadPool
 from cuebook.storage.database.transaction import Failpoints, Transaction
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class SqliteDatabase:
         self._failpoints = failpoints or Failpoints()
         self._files: OpenFiles | None = None
         self._writer = Writer(lambda: self._prepared(synchronous), self._failpoints, self._check_files)
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cuebook-reader")
+        self._readers = ThreadPool(READERS, "cuebook-reader")
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
@@ -102,9 +102,7 @@ class SqliteDatabase:
         return self.holders.has_others()
 
     async def write(self, work: Callable[[Transaction], T], *, tenant: str = "", subject: str = "") -> T:  # noqa: ARG002  # a file has one writer
-        return await asyncio.wrap_future(
-            self._writer.submit(lambda connection: work(transaction_on(connection, self._failpoints)))
-        )
+        return await self._writer.submit(lambda connection: work(transaction_on(connection, self._failpoints)))
 
     async def read(self, work: Callable[[Transaction], T], *, lenient: bool = False) -> T:
         if self._closed:
@@ -112,9 +110,9 @@ class SqliteDatabase:
             raise BackendError(msg)
         if self.path == MEMORY:
             return await self.write(work)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._snapshot, work, lenient)
+        return await self._readers.submit(lambda: self._snapshot(work, lenient=lenient))
 
-    def _snapshot(self, work: Callable[[Transaction], T], lenient: bool) -> T:  # noqa: FBT001  # as in `_clean`
+    def _snapshot(self, work: Callable[[Transaction], T], *, lenient: bool) -> T:
         """Run a read in one snapshot on this thread's connection."""
         try:
             connection = self._reader()
@@ -140,11 +138,10 @@ class SqliteDatabase:
     async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:
         if self.path == MEMORY:
             return True
-        loop = asyncio.get_running_loop()
-        self.unclean = not await loop.run_in_executor(self._readers, self._clean, patience_ms, large)
+        self.unclean = not await self._readers.submit(lambda: self._clean(patience_ms, large=large))
         return not self.unclean
 
-    def _clean(self, patience_ms: int, large: bool) -> bool:  # noqa: FBT001  # executors pass no keyword arguments
+    def _clean(self, patience_ms: int, *, large: bool) -> bool:
         """Remove erased data from file and log; return False if another process still reads or writes."""
         end = time.monotonic() + patience_ms / 1000
         self._check_files()
@@ -202,13 +199,13 @@ class SqliteDatabase:
 
         if self._writer.is_full:  # there may be space again
             with suppress(BackendError):
-                await asyncio.wrap_future(self._writer.submit(_touch))
+                await self._writer.submit(_touch)
         return await self._inspect(look)
 
     async def _inspect(self, look: Callable[[sqlite3.Connection], T]) -> T:
         """Run a read of the database itself, which no statement can express."""
         if self.path == MEMORY:
-            return await asyncio.wrap_future(self._writer.submit(look))
+            return await self._writer.submit(look)
         return await self.read(lambda _: look(self._reader()))
 
     async def aclose(self) -> None:
@@ -221,6 +218,6 @@ class SqliteDatabase:
         if self._reserves and not self.holders.has_others():
             free_reserve(self.path)
         self.holders.close()
-        self._readers.shutdown(wait=True)
+        self._readers.close()
         for connection in self._connections:
             connection.close()
