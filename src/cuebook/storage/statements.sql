@@ -333,6 +333,14 @@ VALUES (:tenant, :no, :id, :made_in, :ended_in, :category, :text, :subject, :nam
 -- Select all forms of a conversation's items, oldest first.
 SELECT * FROM item WHERE tenant = :tenant AND conversation = :no ORDER BY made_in;
 
+-- name: items_newest
+-- Select the newest form of each item among those made in some summary versions, without erased ones, in the order of their posts.
+SELECT i.* FROM item i WHERE i.tenant = :tenant AND i.conversation = :no AND i.text <> ''
+    AND i.made_in IN (SELECT CAST(value AS INTEGER) FROM json_each(:versions))
+    AND NOT EXISTS (SELECT 1 FROM item n WHERE n.tenant = :tenant AND n.conversation = :no AND n.id = i.id AND n.made_in > i.made_in
+        AND n.made_in IN (SELECT CAST(value AS INTEGER) FROM json_each(:versions)))
+ORDER BY i.seq, i.id;
+
 -- name: compaction_done
 -- Record a pass and the backlog after the new mark.
 UPDATE conversation SET mark = :mark, backlog = :backlog, backlog_tokens = :backlog_tokens, compact_last_at = :now,

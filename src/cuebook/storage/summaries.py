@@ -7,7 +7,7 @@ from cuebook.records.memory import Item, Summary
 from cuebook.storage import access, reads
 from cuebook.storage.access import ConversationRow, corrections_of, last_correction
 from cuebook.storage.audit import chained
-from cuebook.storage.database.columns import LARGEST, columns, record
+from cuebook.storage.database.columns import LARGEST, columns, encode_json
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write_conversation
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import backlog, mark_on, on_path, runs_to, tip_at
@@ -104,14 +104,12 @@ def items_at(row: ConversationRow, version: int, *, ended: bool) -> list[Item]:
 
     Items that were corrected by hand are omitted from then on.
     """
-    items = [item for item in newest_forms(row, lineage(row, version)) if ended or item.valid_to is None]
-    return sorted(items, key=lambda item: (item.seq, item.id))
+    return [item for item in newest_forms(row, lineage(row, version)) if ended or item.valid_to is None]
 
 
 def newest_forms(row: ConversationRow, versions: set[int]) -> list[Item]:
     """Return the items that some summaries changed, in their newest form there; erased ones are omitted."""
-    newest = {each["id"]: each for each in row.rows("items_of") if each["made_in"] in versions}
-    return [record(Item, each) for each in newest.values() if each["text"]]
+    return row.transaction.records(Item, "items_newest", no=row.no, versions=encode_json(sorted(versions)))
 
 
 def lineage(row: ConversationRow, version: int) -> set[int]:
