@@ -17,11 +17,11 @@ WHOLE = {
     # a receipt names all exports
     "audit_exports",
     # a verification reads all rows
-    "audit_of_event", "seals_delete_all", "seals_of",
+    "audit_heads", "audit_of_event", "receipts_all", "seals_delete_all", "seals_of", "tenants_all",
     # a tenant has one row
     "seal_total_get", "seal_total_put",
     # counts and short lists of all rows
-    "audit_checkpoints", "audit_last", "conversation_counts", "embedded_counts", "key_any", "key_prune", "keys_of",
+    "audit_checkpoints", "conversation_counts", "embedded_counts", "key_any", "key_prune", "keys_of",
     "optimizations", "outsiders", "place_changes", "place_generations", "prompt_observed", "prompt_tenants",
     "receipts_last",
     "shadow_calls", "tally_items", "tally_memories", "tally_posts", "tally_promoted",
