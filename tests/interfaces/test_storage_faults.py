@@ -135,3 +135,19 @@ async def test_a_server_refuses_to_read_a_text_that_is_not_utf8(tmp_path: Path) 
             assert "is not UTF-8" in answer.text
             assert "Secret" not in answer.text
         assert (await client.post("/api/audit/verify")).json()["data"]["found"] == 1
+
+
+@pytest.mark.parametrize("value", ["{", '{"state": "odd"}', "\xff"])
+async def test_a_stored_value_that_is_not_valid_is_refused_without_its_content(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "my.db"
+    async with (
+        Cuebook.open(config(store=str(file))) as cue,
+        httpx.AsyncClient(transport=httpx.ASGITransport(app_of(cue)), base_url=BASE) as client,
+    ):
+        receipt = await cue.memory.forget(user="ann")
+        with closing(sqlite3.connect(file)) as database, database:
+            database.execute("UPDATE receipt SET body = ?", (value.encode("latin-1"),))
+        answer = await client.get(f"/api/receipts/{receipt.id}")
+        assert (answer.status_code, answer.json()["type"]) == (500, "urn:cuebook:problem:backend")
+        detail = "The database is damaged: a stored value is not valid JSON. Restore a backup."
+        assert answer.json()["detail"] == detail

@@ -9,10 +9,13 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
+from cuebook.errors import BackendError
 from cuebook.records.answer import Time
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Struct)
+#: Errors of a stored JSON value that somebody damaged.
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError)
 #: The largest integer that a column holds.
 LARGEST: Final = (1 << 63) - 1
 #: A row by column names.
@@ -96,6 +99,11 @@ def decode(kind: type[T], body: bytes | str) -> T:
 @cache
 def _decoder(kind: Any) -> Decode:
     return msgspec.json.Decoder(kind, dec_hook=lambda of, value: of(value)).decode  # a Time
+
+
+def unreadable_value() -> BackendError:
+    """Return the error for a damaged value, without its content."""
+    return BackendError("The database is damaged: a stored value is not valid JSON. Restore a backup.")
 
 
 def encode(value: object) -> bytes:

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError, InvalidInput, StoreFull
 from cuebook.records.memory import Scope
+from cuebook.storage.database.columns import UNREADABLE
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.postgres_connection import HUNG_S, ROLE, connected, explain, hangs, liveliness
 from cuebook.storage.database.postgres_queue import WAKES, prepare_queue
@@ -232,7 +233,7 @@ class PostgresDatabase:
                 call.check()
                 if lost > LOST or not connection.broken:
                     raise explain(error) from error
-            except (Error, UnicodeError, OverflowError) as error:
+            except (Error, *UNREADABLE, UnicodeError, OverflowError) as error:
                 raise explain(error) from error
 
     def _note_lost(self, error: Exception | None, *, hangs: bool = False) -> None:

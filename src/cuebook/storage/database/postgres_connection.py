@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from cuebook.errors import BackendError, InvalidInput, StoreFull
+from cuebook.storage.database.columns import UNREADABLE, unreadable_value
 
 #: Seconds without an answer after which a new connection tells whether the server hangs or the statement is slow.
 HUNG_S: Final = 5.0
@@ -35,6 +36,8 @@ def explain(error: BaseException) -> BaseException:
         found = BackendError("The database cannot be reached. Repeat the request later.", retryable=True)
     elif isinstance(error, OperationalError) and _FAILED.search(str(error)):
         found = _unreachable(error)
+    elif isinstance(error, UNREADABLE):
+        found = unreadable_value()
     elif isinstance(error, DataError | UnicodeError | OverflowError):
         found = InvalidInput(f"A value cannot be stored ({error}). Send valid Unicode and smaller numbers.")
     elif isinstance(error, DiskFull):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError, StoreFull
+from cuebook.storage.database.columns import UNREADABLE
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite_files import (
     LARGE,
@@ -123,7 +124,7 @@ class SqliteDatabase:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-        except (sqlite3.Error, UnicodeError, OverflowError) as error:
+        except (sqlite3.Error, *UNREADABLE, UnicodeError, OverflowError) as error:
             raise explain(error, partial(self._check_files, writes=False)) from error
 
     def _reader(self) -> sqlite3.Connection:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, StoreFull
+from cuebook.storage.database.columns import UNREADABLE, unreadable_value
 from cuebook.storage.database.threads import LoopFuture
 from cuebook.storage.database.transaction import Failpoints
 
@@ -63,12 +64,8 @@ def explain(error: BaseException, check: Callable[[], None]) -> BaseException:
 
     SQLite's message on a removed or replaced file depends on the moment. So `check`, which raises for one, goes first.
     """
-    if isinstance(error, UnicodeError):
-        return InvalidInput(f"A text cannot be stored ({error}). Send valid Unicode.")
-    if isinstance(error, OverflowError):
-        return InvalidInput(f"A number cannot be stored ({error}). Use a smaller number.")
     if not isinstance(error, sqlite3.Error):
-        return error
+        return _explain_value(error)
     try:
         check()
     except CuebookError as cause:
@@ -78,6 +75,16 @@ def explain(error: BaseException, check: Callable[[], None]) -> BaseException:
         return BackendError(f"{msg} Run `cuebook doctor`, which names the row, and restore a backup.")
     code = getattr(error, "sqlite_errorname", "") or ""
     return next(kind(text.format(error)) for codes, kind, text in _ERRORS if code.startswith(codes))
+
+
+def _explain_value(error: BaseException) -> BaseException:
+    if isinstance(error, UNREADABLE):
+        return unreadable_value()
+    if isinstance(error, UnicodeError):
+        return InvalidInput(f"A text cannot be stored ({error}). Send valid Unicode.")
+    if isinstance(error, OverflowError):
+        return InvalidInput(f"A number cannot be stored ({error}). Use a smaller number.")
+    return error
 
 
 class Writer:
