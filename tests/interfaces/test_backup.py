@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import sqlite3
@@ -22,6 +23,7 @@ from cuebook import Cuebook, Posted
 from cuebook.app.backup import back_up, restore
 from cuebook.config import build
 from cuebook.errors import Conflict, InvalidInput, StoreFull
+from cuebook.storage.database.sqlite_files import COPIES, folder_for_copies
 
 PASSPHRASE = "CUEBOOK_BACKUP_PASSPHRASE"
 
@@ -195,6 +197,34 @@ async def test_restore_repeats_an_erasure_in_its_tenant_only(tmp_path: Path) -> 
     async with Cuebook.open(build(arguments={"store.url": "x.db"}, folder=str(tmp_path / "into"))) as cue:
         assert [each.text for each in (await cue.memory.list(user="ann")).items] == ["Likes plums."]
         assert not (await cue.of("acme").memory.list(user="ann")).items
+
+
+def test_copies_of_a_killed_backup_are_erased_by_a_forget_and_by_the_next_backup(
+    here: CommandRunner, tmp_path: Path
+) -> None:
+    here("memory", "add", "Likes plums.", "--user", "ann")
+    home = here.folder / ".cuebook"
+
+    def leave_copy() -> Path:
+        folder = home / f"{COPIES}killed"
+        (folder / ".cuebook").mkdir(parents=True)
+        shutil.copy(home / "cuebook.db", folder / ".cuebook")
+        os.link(folder / ".cuebook/cuebook.db", tmp_path / f"{len([*tmp_path.iterdir()])}.bytes")
+        return folder
+
+    leave_copy()
+    with folder_for_copies(home) as running:  # removes the first one
+        (running / "cuebook.db").touch()
+        folder = leave_copy()
+        here("memory", "forget", "--user", "ann", "--yes")
+        assert (running / "cuebook.db").exists()
+        assert not folder.exists()
+    leave_copy()
+    here("backup", str(tmp_path / "x.backup"))
+    assert not [*home.glob(f"{COPIES}*")]
+    left = [file.read_bytes() for file in tmp_path.glob("*.bytes")]
+    assert len(left) == 3
+    assert not any(any(each) for each in left), "the bytes are overwritten"
 
 
 def test_an_encrypted_backup_needs_its_passphrase(

@@ -35,7 +35,7 @@ from cuebook.records.erasure import Receipt, Target, salted
 from cuebook.records.expression import counted
 from cuebook.records.memory import DEFAULT_TENANT, Scope
 from cuebook.storage.database import postgres_dump
-from cuebook.storage.database.sqlite_files import MEMORY, rows_in, snapshot
+from cuebook.storage.database.sqlite_files import MEMORY, folder_for_copies, rows_in, snapshot
 from cuebook.storage.store import open_store
 
 #: Called with the pages copied and their total.
@@ -124,8 +124,8 @@ def back_up(
     if with_keys:
         check_key_file(config)
     home = Path(config.folder) if on_server else Path(database).parent
-    with tempfile.TemporaryDirectory(prefix=".backup-", dir=home) as made:
-        folder, outside = Path(made), list[str]()
+    with folder_for_copies(home) as folder:
+        outside: list[str] = []
         for name, file in _files(config, settings, outside).items():
             _copy(file, folder / name)
         key_name = _name(config, key) if key is not None and key.is_file() else ""

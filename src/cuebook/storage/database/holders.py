@@ -34,7 +34,7 @@ class Holders:
                 with suppress(OSError):  # a lease without a holder expires by itself
                     file = os.open(self._file(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
                     try:
-                        _lock(file)
+                        lock(file)
                         self._own = (name, file)
                     except OSError:
                         os.close(file)
@@ -50,7 +50,7 @@ class Holders:
         except OSError:  # it closed cleanly, or this is a copy of its database
             return False
         try:
-            _lock(file)
+            lock(file)
         except OSError:
             return False
         else:
@@ -113,7 +113,7 @@ class Holders:
         return Path(f"{self._database}-holder-{name}")
 
 
-def _lock(file: int) -> None:
+def lock(file: int) -> None:
     """Lock a file without waiting. Raises OSError if it is locked or cannot be locked."""
     if sys.platform != "win32":
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,6 +22,7 @@ from cuebook.storage.database.sqlite_files import (
     free_reserve,
     make_reserve,
     prepare,
+    remove_copies,
     rewritten,
     text_or_bytes,
     truncated,
@@ -146,6 +147,7 @@ class SqliteDatabase:
         """Remove erased data from file and log; return False if another process still reads or writes."""
         end = time.monotonic() + patience_ms / 1000
         self._check_files()
+        remove_copies(Path(self.path).parent)
         try:
             with closing(connect(self.path)) as connection:
                 connection.execute("PRAGMA busy_timeout = 0")  # do not wait: another thread may do the same

@@ -4,13 +4,15 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from shutil import disk_usage
+from shutil import disk_usage, rmtree
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cuebook.errors import BackendError, InvalidInput
+from cuebook.storage.database.holders import lock
 from cuebook.storage.database.statements import FULL_TEXT, MIGRATIONS, VERSION, Migration, ddl
 from cuebook.storage.database.transaction import Failpoints
 
@@ -22,6 +24,10 @@ MEMORY = ":memory:"
 LARGE = 64 * 1024 * 1024
 #: Pages that a copy reads between two reports of its progress: 8 MB.
 _STEP = 1024
+#: Bytes that are overwritten at once.
+_BLOCK = 1 << 20
+#: Beginning of the name of the folder in which a backup copies a project.
+COPIES = ".backup-"
 #: Share of the free space that a reserve file takes, and its least and most bytes.
 _SHARE, _LEAST, _MOST = 100, 1 << 20, 64 << 20
 #: Milliseconds for which a write waits for another process.
@@ -281,6 +287,39 @@ def _run_alone(connection: sqlite3.Connection, statement: str) -> list[Any] | No
         if error.sqlite_errorname.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return None
         raise
+
+
+@contextmanager
+def folder_for_copies(home: Path) -> Iterator[Path]:
+    """Create a folder for the copies of a backup, which is removed at the end. Remove those of killed backups first."""
+    remove_copies(home)
+    with TemporaryDirectory(prefix=COPIES, dir=home) as name, ExitStack() as closing_later:
+        with suppress(OSError):  # Windows cannot open folders
+            descriptor = os.open(name, os.O_RDONLY)
+            closing_later.callback(os.close, descriptor)
+            lock(descriptor)
+        yield Path(name)
+
+
+def remove_copies(home: Path) -> None:
+    """Remove the copies of a project that killed backups left, with their bytes: no process has a lock on them."""
+    for folder in home.glob(f"{COPIES}*"):
+        with suppress(OSError), ExitStack() as closing_later:
+            descriptor = os.open(folder, os.O_RDONLY)
+            closing_later.callback(os.close, descriptor)
+            lock(descriptor)
+            for file in folder.rglob("*"):
+                if file.is_file() and not file.is_symlink():
+                    _blank(file)
+            rmtree(folder)
+
+
+def _blank(file: Path) -> None:
+    with file.open("r+b") as opened:
+        for start in range(0, file.stat().st_size, _BLOCK):
+            opened.write(bytes(min(_BLOCK, file.stat().st_size - start)))
+        opened.flush()
+        os.fsync(opened.fileno())
 
 
 # ---- damaged values -------------------------------------------------------------------------------------------------
