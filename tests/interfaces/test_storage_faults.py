@@ -69,7 +69,7 @@ async def test_forget_works_on_a_full_disk_from_the_reserve() -> None:
             await cue.memory.finish_receipts()
             assert (await cue.memory.receipt(receipt.id)).state == "done"
             assert (place / "my.db-reserve").exists(), "there is space for it again"
-        assert sorted(each.name for each in place.iterdir()) == ["my.db", "my.db.key"]
+        assert sorted(each.name for each in place.iterdir()) == ["my.db", "my.db.audit.jsonl", "my.db.key"]
 
 
 def _fill(file: Path) -> None:
