@@ -194,13 +194,14 @@ async def test_usage_and_cached_tokens_are_stored(cue, client):
 
 async def test_the_end_of_a_stream_waits_until_the_turn_is_durable(cue, client):
     client.upstream.say(streamed("hello"))
-    store, gate, events = cue.services.store, asyncio.Event(), []
+    store, closing_begins, gate, events = cue.services.store, asyncio.Event(), asyncio.Event(), []
 
     class Slow:
         def __getattr__(self, name):
             return getattr(store, name)
 
         async def close(self, lease, closing):
+            closing_begins.set()
             await gate.wait()
             return await store.close(lease, closing)
 
@@ -212,8 +213,8 @@ async def test_the_end_of_a_stream_waits_until_the_turn_is_durable(cue, client):
             events.append(piece)  # noqa: PERF401
 
     reading = asyncio.create_task(read())
-    for _ in range(50):
-        await asyncio.sleep(0.01)
+    await closing_begins.wait()
+    await asyncio.sleep(0.05)  # the end of the stream could overtake
     assert b"hello" in b"".join(events[1:])
     assert b"[DONE]" not in b"".join(events[1:]), "not before the turn is stored"
     gate.set()

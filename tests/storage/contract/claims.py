@@ -1,6 +1,7 @@
 """The contract of claims: one worker has a piece of work, and a claim ends with its work or after its time."""
 
 import asyncio
+import time
 
 from cuebook.storage.claims import Claim
 from cuebook.storage.store import Store
@@ -41,8 +42,13 @@ class ClaimsContract:
         assert await take(store, "a", "p1", lease_s=0.01) == 0
         await asyncio.sleep(0.1)
         await store.claims.renew("a", lease_s=60.0)
-        assert await take(store, "b", "p1", lease_s=1.0) == 0
-        await store.claims.renew("b", lease_s=60.0)
+        while True:
+            began = time.monotonic()
+            assert await take(store, "b", "p1", lease_s=1.0) == 0
+            await store.claims.renew("b", lease_s=60.0)
+            if time.monotonic() - began < 1.0:
+                break
+            await store.claims.end([(claims("b", "p1")[0], False)])  # the machine is busy: the claim may have ended
         await asyncio.sleep(1.1)
         await store.claims.sweep()
         assert await take(store, "a", "p1") is None
