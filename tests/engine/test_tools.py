@@ -132,6 +132,24 @@ async def test_parallel_calls_and_their_results_are_one_step(cue, client):
     assert turn.steps[0].manifest.tools_tokens > 0
 
 
+async def test_search_finds_the_arguments_of_a_call(cue):
+    edit = {"path": "src/tides.py", "flags": "--dry-run", "text": "wave " * 500 + "unread"}
+    calls = [call("1", name="edit", arguments=edit), call("2", name="run", arguments={"task": "lint gulls"})]
+    posts = [user("Go on."), {"role": "assistant", "content": None, "tool_calls": calls}, result("1"), result("2")]
+    large = {
+        "role": "assistant",
+        "content": "Reef. " * 4_000,
+        "tool_calls": [call("3", name="sail", arguments={"to": "Fanø"})],
+    }
+    await cue.append(NAME, [*posts, large])
+    [hit] = await cue.memory.search("Which file did we edit with the flag --dry-run?", conversation=NAME, limit=1)
+    assert hit.speaker == "assistant"
+    assert hit.text.startswith('edit {"path":"src/tides.py","flags":"--dry-run"')
+    assert (await cue.memory.search("Were the gulls linted?", conversation=NAME))[0].seq == hit.seq
+    assert "sail" in (await cue.memory.search("Who wanted to sail to Fanø?", conversation=NAME))[0].text
+    assert await cue.memory.search("unread", conversation=NAME) == []
+
+
 async def test_a_streamed_call_waits_for_results_too(cue, client):
     client.history.append(user("look"))
     await step(client, streamed("let me see ", calls=[call("c1", "look", {"deep": [1, "ä"]})], size=3), stream=True)

@@ -6,6 +6,8 @@ verbatim as a client or provider sent it, so that signatures, call ids and unkno
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any, Final, Literal
 
 import msgspec
@@ -35,6 +37,10 @@ REMOVED_PART_TYPES = frozenset({"init_plan"})
 #: Old names of renamed types.
 RENAMED_PART_TYPES = {"python": "reply_content", "sample": "text"}
 
+#: Characters of a tool call that search reads, and calls of a post.
+CALL_TEXT = 400
+MOST_CALLS = 8
+
 CALL = "function"
 RESULT = "execution_result"
 ERROR = "code_error"
@@ -56,6 +62,30 @@ class Part(Struct, frozen=True, omit_defaults=True, metaclass=Argument):
         """Return the id of the tool call that this part makes or answers, or None."""
         call = self.extra.get("callId") if isinstance(self.extra, dict) else None
         return call if isinstance(call, str) else None
+
+
+def text_with_calls(message: str, parts: Iterable[Part]) -> str:
+    """Return the text of a post that search reads: its message, and the beginnings of its tool calls, a line each."""
+    calls = islice((part.content for part in parts if part.type == CALL), MOST_CALLS)
+    return "\n".join(filter(None, (message, *(_call_text(content)[:CALL_TEXT] for content in calls))))
+
+
+class _Call(Struct):
+    name: str
+    arguments: str = ""
+
+
+def _call_text(content: str) -> str:
+    """Return the name and the arguments of a tool call, without escapes; what is no JSON as it is."""
+    call = None
+    with suppress(ValueError, RecursionError):
+        call = msgspec.json.decode(content, type=_Call)
+    if call is None:
+        return content
+    arguments = call.arguments
+    with suppress(ValueError, RecursionError):
+        arguments = msgspec.json.encode(msgspec.json.decode(arguments)).decode()
+    return f"{call.name} {arguments}"
 
 
 def calls_in(parts: Iterable[Part]) -> set[str]:

@@ -29,7 +29,7 @@ SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :last AND words @@
 
 -- name: found_posts
 -- Select posts for recall with their indexed words, by seq.
-SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body,
+SELECT p.seq, p.id, p.role, p.sender, p.message, p.parts, p.created_at, p.tokens, p.parent, p.body,
     (SELECT t.key FROM post_text t WHERE t.rowid = :base + p.seq) AS key  -- a join may read the whole index
 FROM json_numbers(:seqs) j JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value ORDER BY p.seq;
 

@@ -13,10 +13,12 @@ from msgspec import Struct
 from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_values, read_query
 from cuebook.memory.tokenizer import MARK
+from cuebook.records.conversation import Part, text_with_calls
 from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
+from cuebook.storage.database.columns import decode
 from cuebook.storage.database.transaction import Transaction
-from cuebook.storage.tree import SHIFT, Runs, on_path, owner_token, runs_to, tenant_token, text_of
+from cuebook.storage.tree import SHIFT, Runs, on_path, owner_token, read_body, runs_to, tenant_token
 from cuebook.storage.vectors import CLOSEST, Close, Matrices, in_turn, scope_of, scopes_of, usual
 
 NOTHING = SearchResult()
@@ -325,10 +327,12 @@ def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> l
     seqs = json.dumps(sorted(direct | around))
     posts = row.run("found_posts", seqs=seqs, base=row.no << SHIFT).fetchall()
     post_matches = []
-    for seq, id_, role, sender, message, created_at, tokens, parent, body, key in posts:
+    for seq, id_, role, sender, message, parts, created_at, tokens, parent, digest, key in posts:
         if seq not in direct and key and f" {MARK} " in key:
             continue
-        text = text_of(row.transaction, message, body)
+        body = (message, parts) if message is not None else read_body(row.transaction, digest)[:2]
+        calls = decode(tuple[Part, ...], body[1]) if body[1] and seq in direct else ()
+        text = text_with_calls(body[0], calls)
         fields = {"id": id_, "role": role, "text": text, "tokens": tokens, "direct": seq in direct}
         match = PostMatch(seq, sender, created_at, key or "", parent, row.no, conversation=row.id, **fields)
         post_matches.append(match)

@@ -419,7 +419,7 @@ SELECT count(*) FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :f
 
 -- name: found_posts
 -- Select posts for recall with their indexed words (from FTS5's content table: one lookup), by seq.
-SELECT p.seq, p.id, p.role, p.sender, p.message, p.created_at, p.tokens, p.parent, p.body, t.c1 FROM json_each(:seqs) j
+SELECT p.seq, p.id, p.role, p.sender, p.message, p.parts, p.created_at, p.tokens, p.parent, p.body, t.c1 FROM json_each(:seqs) j
 CROSS JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = CAST(j.value AS INTEGER)
 LEFT JOIN post_text_content t ON t.id = :base + j.value ORDER BY p.seq;
 

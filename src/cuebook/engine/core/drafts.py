@@ -15,7 +15,17 @@ from cuebook.errors import InvalidInput, TooLarge
 from cuebook.memory.compress import compress
 from cuebook.memory.recall import unlearned
 from cuebook.memory.tokenizer import key_text, redated
-from cuebook.records.conversation import ASSISTANT, SYSTEM, TOOL, Draft, Part, PathPost, PostState, Role
+from cuebook.records.conversation import (
+    ASSISTANT,
+    SYSTEM,
+    TOOL,
+    Draft,
+    Part,
+    PathPost,
+    PostState,
+    Role,
+    text_with_calls,
+)
 from cuebook.records.redaction import Redactor, begun
 from cuebook.validate import Argument
 from cuebook.window.post_forms import decode, short, weigh, whole
@@ -170,6 +180,7 @@ class PostFactory(Struct, frozen=True):
         )  # fmt: skip
         tokens = self.tokens(post)
         small, small_tokens = self._compressed(post, tokens, parts)
+        text = text_with_calls(message, parts)
         return Draft(
             id=id,
             sender=sender,
@@ -183,7 +194,7 @@ class PostFactory(Struct, frozen=True):
             wire=wire,
             small=small,
             small_tokens=small_tokens,
-            key="" if not message or unlearned(content.role, message) else key_text(sender, now, message),
+            key="" if not text or unlearned(content.role, message) else key_text(sender, now, text),
             state=state,
         )
 
