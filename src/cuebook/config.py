@@ -5,6 +5,7 @@ Precedence: defaults < file < environment < arguments. This module reads no file
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
@@ -332,7 +333,8 @@ def _put(values: dict[str, dict[str, Any]], origins: dict[str, str], place: str,
     origins[place] = origin
 
 
-def _known() -> dict[str, type]:
+@cache
+def _known() -> Mapping[str, type]:
     """Return every setting and the type of its default."""
     settings = ConfigSections()
     return {
