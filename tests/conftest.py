@@ -59,7 +59,8 @@ gc.disable()  # while tests are collected
 
 
 def pytest_collection_finish() -> None:
-    """Freeze the garbage collector: thousands of collected tests and modules stay alive anyway."""
+    """Freeze the garbage collector: thousands of collected tests and modules stay alive anyway. Run it more rarely."""
+    gc.set_threshold(10_000, 10, 10)
     gc.enable()
     gc.collect()
     gc.freeze()
