@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from cuebook.languages import Language, detect, language
-from cuebook.memory.tokenizer import item_id, subject_of
+from cuebook.memory.tokenizer import CONSONANT, item_id, subject_of
 from cuebook.records.marks import plain
 from cuebook.records.memory import Category, Item, Line
 
@@ -90,8 +90,8 @@ _FENCE: Final = re.compile(
 )
 #: The end of a sentence: its punctuation and a space, Chinese or Japanese punctuation, or the end of a line.
 _END: Final = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”]*|\n+")
-#: Not an end: a full stop after an initial, an ordinal number or a listed abbreviation, or before a small letter.
-_NO_END: Final = re.compile(r"(?:^|[\s(])(?:\d{1,2}|[^\W\d_])\.$")
+#: Not an end: a full stop after an initial, an ordinal number or an abbreviation, or before a small letter.
+_NO_END: Final = re.compile(rf"(?:^|[\s(])(?:\d{{1,2}}|[^\W\d_]|[A-Z]{CONSONANT}{{1,2}})\.$")
 _LAST_WORD: Final = re.compile(r"([^\W\d_]+)\.$")
 _BULLET: Final = re.compile(r"\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})?\s*")
 #: More than three words in quotation marks are another person's.

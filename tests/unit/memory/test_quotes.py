@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuebook.memory.quotes import ASKED_WEIGHT, LISTED, assertions, quotes_of, signs_of
+from cuebook.memory.tokenizer import spans_of
 from cuebook.records.memory import Line
 
 
@@ -69,6 +70,20 @@ def test_a_dependent_sentence_includes_the_previous_one() -> None:
 def test_a_question_is_quoted_but_no_memory_item() -> None:
     [quote] = quotes_of([line("What shall I cook tonight?")])
     assert quote.weight == ASKED_WEIGHT
+
+
+def test_a_short_capitalized_word_without_a_vowel_is_an_abbreviation() -> None:
+    assert texts(line("We called Sgt. Pepper and Lt. Bloem on Monday.")) == [
+        "We called Sgt. Pepper and Lt. Bloem on Monday."
+    ]
+    assert texts(line("I gave my key to Bob. Anna lives in Ghent now.")) == [
+        "I gave my key to Bob.", "Anna lives in Ghent now.",
+    ]  # fmt: skip
+    text = "We read Dr. Seuss and J. Verne. Then we slept."
+    assert [text[first:last] for first, last in spans_of(text)] == [
+        "We read Dr. Seuss and J. Verne. ",
+        "Then we slept.",
+    ]
 
 
 def test_abbreviations_and_dates_do_not_end_a_sentence() -> None:
