@@ -270,19 +270,24 @@ def _keep(transaction: Transaction, memory: Memory, *, number: int, now: float) 
         "updated_at": now,
         "standing": int(bool(standing_reason(said_of(memory)))),
     }
+    key, stored = memory_key(memory), frozenset[Source]()
     if memory.no:
-        transaction.update("memory", "memory_update", **values)
-        transaction.delete("memory_source", "memory_sources_delete", no=memory.no)
-        transaction.run("memory_text_delete", no=memory.no)
         no = memory.no
+        transaction.update("memory", "memory_update", **values)
+        stored = frozenset(with_sources(transaction, [memory])[0].sources)
+        if not stored.issubset(memory.sources):
+            transaction.delete("memory_source", "memory_sources_delete", no=no)
+            stored = frozenset()
     else:
         no = transaction.change("memory", "memory_insert", **(values | {"created_at": now}))[0]["no"]
     for source in memory.sources:
-        conversation = by_id(transaction, source.conversation)
-        at = conversation.no if conversation else 0
-        transaction.change("memory_source", "memory_source_insert", no=no, conversation=at, post=source.post)
-    key = memory_key(memory)
-    transaction.run("memory_text_insert", no=no, token=place_token(transaction.scope.tenant, memory.place), key=key)
+        if source not in stored:
+            conversation = by_id(transaction, source.conversation)
+            at = conversation.no if conversation else 0
+            transaction.change("memory_source", "memory_source_insert", no=no, conversation=at, post=source.post)
+    if before is None or memory_key(before) != key:
+        transaction.run("memory_text_delete", no=no)
+        transaction.run("memory_text_insert", no=no, token=place_token(transaction.scope.tenant, memory.place), key=key)
     return number
 
 

@@ -112,6 +112,20 @@ class PlacesContract:
         await put(store, *(memory(ANN, each.id, each.text, written=each.written, no=each.no) for each in held))
         assert await texts(store, ANN) == ["put"]
 
+    async def test_a_changed_memory_has_its_new_sources_and_words(self, store: Store) -> None:
+        await store.append(OWNER, Batch(conversation="c", drafts=drafts("one", "two"), now=NOW))
+        first, last = Source("c", "p1"), Source("c", "p2")
+        states = [("lamp", (first,)), ("lamp", (first, last)), ("lantern", (first, last)), ("lantern", (last,))]
+        number = 0
+        for text, sources in states:
+            await put(store, memory(ANN, "1", text, written=False, sources=sources, no=number))
+            [stored] = (await store.memories.place(OWNER, ANN))[1]
+            number = stored.no
+            assert (stored.text, stored.sources) == (text, sources)
+            for word in ("lamp", "lantern"):
+                matches = await store.memories.find(OWNER, [ANN], memory_query(word))
+                assert (matches.found == (number,)) == (word == text)
+
     async def test_a_delivery_is_atomic_over_all_owners(self, store: Store) -> None:
         await store.append(
             OWNER, Batch(conversation="c", drafts=drafts("one", "two", "three"), now=NOW, user="ann", delivers=True)
