@@ -21,7 +21,6 @@ from cuebook.errors import BackendError, InvalidInput, StoreFull
 from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.conversation import Part
 from cuebook.records.memory import Scope
-from cuebook.storage.database.sqlite_files import connect
 from cuebook.storage.database.sqlite_writer import Writer
 from cuebook.storage.database.transaction import Failpoints
 from cuebook.storage.store import open_store, sqlite_store
@@ -392,13 +391,9 @@ async def test_a_store_whose_file_changes_refuses_writes_at_once(path, store, ch
         await store.append(OWNER, batch(draft("y", "stored")))
 
 
-async def test_a_reader_that_opens_a_removed_file_does_not_create_it(path, store, monkeypatch):
-    def connect_late(file, **options):
-        path.unlink(missing_ok=True)
-        return connect(file, **options)
-
+async def test_a_reader_that_opens_a_removed_file_does_not_create_it(path, store):
     await store.append(OWNER, batch(draft("x", "hello")))
-    monkeypatch.setattr("cuebook.storage.database.sqlite.connect", connect_late)
+    path.unlink()  # no reader has opened it yet
     with pytest.raises(BackendError, match="The database was removed while it was open"):
         await store.posts(OWNER, "c")
     assert not path.exists()
