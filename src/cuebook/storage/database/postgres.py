@@ -352,7 +352,6 @@ def _configure(connection: Any) -> None:
 
     for kind in (int, float, bool):
         connection.adapters.register_dumper(kind, Number)
-
     connection.prepared_max = PREPARED
     connection.execute(f"SET idle_in_transaction_session_timeout = '{SILENT_S}s'")
 
