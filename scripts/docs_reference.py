@@ -56,6 +56,7 @@ INTERNAL = {
     "prompt_sync": {"host", "hosted", "hosted_file", "summary"},
     "prompts": {"check", "course", "edited", "family", "page", "project_scope", "restore", "store"},
     "shadow": {"announce"},
+    "turns": {"find"},
 }
 
 
