@@ -665,7 +665,7 @@ def test_init_rejects_a_file_or_unwritable_path(here: CommandRunner, tmp_path: P
         (["bogus"], 2, "No such command 'bogus'"),
         (["conversaton", "list"], 2, "Did you mean 'conversation'"),
         (["conversation"], 2, "Missing command. See `cuebook conversation --help`"),
-        (["turn", "show", "c1", "x"], 2, "Invalid value for 'N': expected a whole number. See"),
+        (["turn", "show", "c1", "x"], 1, "Unknown conversation 'c1'"),
         (["knowledge", "decay", "--as-of", "soon"], 2, "'soon' is not a date. Use YYYY-MM-DD (UTC)"),
         (["conversation", "list", "--limit", "0"], 2, "Invalid value for '--limit'"),
         (["conversation", "export"], 2, "Pass conversation IDs, or use --all"),
