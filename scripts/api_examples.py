@@ -114,8 +114,6 @@ def turns(cue: BlockingCuebook) -> None:
         print(turn.turn, turn.state, turn.created_at)
     # get
     print(cue.turns.get("trip", 1).state)
-    # find
-    print(cue.turns.find("trip", "latest"))  # the number of the last turn
     # show
     for block in cue.turns.show("trip", 1).window.blocks:
         print(block.kind, block.source, block.tokens)
