@@ -122,6 +122,7 @@ async def test_guarded_mode_keeps_a_version_that_matches_its_control(tmp_path, c
         assert (await active(cue), await rollbacks(cue)) == (2, [])
 
 
+@pytest.mark.slow
 async def test_sigma_mode_reverts_only_a_version_worse_than_its_past(tmp_path, clock):
     async with open_database(tmp_path, clock, "sigma") as cue:
         users = Users(cue, clock)

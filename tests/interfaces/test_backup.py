@@ -135,6 +135,7 @@ def test_receipts_of_another_project_and_damaged_backups_are_refused(
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.slow
 def test_restore_says_what_the_receipts_do_not_tell(
     here: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encrypted: bool
 ) -> None:
@@ -304,6 +305,7 @@ def test_a_manifest_cannot_name_a_file_that_the_archive_lacks(tmp_path: Path, fi
 
 
 @pytest.mark.parametrize("what", ["header", "end", "size"])
+@pytest.mark.slow
 def test_a_hostile_archive_takes_neither_memory_nor_the_disk(tmp_path: Path, what: str) -> None:
     header = tarfile.TarInfo("x")
     header.type = tarfile.XHDTYPE

@@ -273,6 +273,7 @@ def test_the_modes_of_folders_above_a_server_stay(postgres_server: str, tmp_path
     assert tmp_path.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.slow
 def test_all_machines_have_one_key(postgres_url: str, tmp_path: Path) -> None:
     folder = project(tmp_path / "ann", postgres_url)
     assert "A PostgreSQL database needs a key" in cuebook("conversation", "list", cwd=folder).stderr

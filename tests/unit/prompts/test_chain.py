@@ -262,6 +262,7 @@ def tampered(draw: st.DrawFn) -> list[Record]:
 
 
 @given(tampered(), st.sets(st.integers(1, 9)))
+@pytest.mark.slow
 def test_any_tampering_with_a_signed_chain_is_found(records: list[Record], sizes: set[int]):
     points = [*(checkpoint(CHAIN, size) for size in sizes), checkpoint(CHAIN)]
     verdict = verify(records, points, public_key=PUBLIC)
