@@ -36,7 +36,6 @@ CATCHES_EVERYTHING = {
     "src/cuebook/engine/jobs/worker.py",  # its outermost loop records the error and continues
     "src/cuebook/app/setup/job_queue.py",  # its loop logs the error and continues
     "src/cuebook/storage/database/sqlite_writer.py",  # any error of a request is passed to its caller
-    "src/cuebook/storage/database/threads.py",  # any error of work is passed to the coroutine that waits
 }
 PURE_PACKAGES = {
     "window",

@@ -60,7 +60,7 @@ async def store(path):
 
 async def in_writer(store, run):
     """Run a function on the writing connection, between two batches."""
-    return await store.database._writer.submit(run)  # noqa: SLF001 - the test is about the writer
+    return await asyncio.wrap_future(store.database._writer.submit(run))  # noqa: SLF001 - the test is about the writer
 
 
 async def writer_blocked(store):

@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,6 @@ from cuebook.storage.database.sqlite_files import (
 )
 from cuebook.storage.database.sqlite_writer import Writer, explain
 from cuebook.storage.database.statements import prepared_statements
-from cuebook.storage.database.threads import ThreadPool
 from cuebook.storage.database.transaction import Failpoints, Transaction
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class SqliteDatabase:
         self._failpoints = failpoints or Failpoints()
         self._files: OpenFiles | None = None
         self._writer = Writer(lambda: self._prepared(synchronous), self._failpoints, self._check_files)
-        self._readers = ThreadPool(READERS, "cuebook-reader")
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cuebook-reader")
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._closed = False
@@ -104,7 +104,9 @@ class SqliteDatabase:
         return self.holders.has_others()
 
     async def write(self, work: Callable[[Transaction], T], *, tenant: str = "", subject: str = "") -> T:  # noqa: ARG002  # a file has one writer
-        return await self._writer.submit(lambda connection: work(transaction_on(connection, self._failpoints)))
+        return await asyncio.wrap_future(
+            self._writer.submit(lambda connection: work(transaction_on(connection, self._failpoints)))
+        )
 
     async def read(self, work: Callable[[Transaction], T], *, lenient: bool = False) -> T:
         if self._closed:
@@ -112,9 +114,9 @@ class SqliteDatabase:
             raise BackendError(msg)
         if self.path == MEMORY:
             return await self.write(work)
-        return await self._readers.submit(lambda: self._snapshot(work, lenient=lenient))
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._snapshot, work, lenient)
 
-    def _snapshot(self, work: Callable[[Transaction], T], *, lenient: bool) -> T:
+    def _snapshot(self, work: Callable[[Transaction], T], lenient: bool) -> T:  # noqa: FBT001  # as in `_clean`
         """Run a read in one snapshot on this thread's connection."""
         try:
             connection = self._reader()
@@ -140,10 +142,11 @@ class SqliteDatabase:
     async def clean(self, *, patience_ms: int = 0, large: bool = False) -> bool:
         if self.path == MEMORY:
             return True
-        self.unclean = not await self._readers.submit(lambda: self._clean(patience_ms, large=large))
+        loop = asyncio.get_running_loop()
+        self.unclean = not await loop.run_in_executor(self._readers, self._clean, patience_ms, large)
         return not self.unclean
 
-    def _clean(self, patience_ms: int, *, large: bool) -> bool:
+    def _clean(self, patience_ms: int, large: bool) -> bool:  # noqa: FBT001  # executors pass no keyword arguments
         """Remove erased data from file and log; return False if another process still reads or writes."""
         end = time.monotonic() + patience_ms / 1000
         self._check_files()
@@ -202,13 +205,13 @@ class SqliteDatabase:
 
         if self._writer.is_full:  # there may be space again
             with suppress(BackendError):
-                await self._writer.submit(_touch)
+                await asyncio.wrap_future(self._writer.submit(_touch))
         return await self._inspect(look)
 
     async def _inspect(self, look: Callable[[sqlite3.Connection], T]) -> T:
         """Run a read of the database itself, which no statement can express."""
         if self.path == MEMORY:
-            return await self._writer.submit(look)
+            return await asyncio.wrap_future(self._writer.submit(look))
         return await self.read(lambda _: look(self._reader()))
 
     async def aclose(self) -> None:
@@ -221,6 +224,6 @@ class SqliteDatabase:
         if self._reserves and not self.holders.has_others():
             free_reserve(self.path)
         self.holders.close()
-        self._readers.close()
+        self._readers.shutdown(wait=True)
         for connection in self._connections:
             connection.close()

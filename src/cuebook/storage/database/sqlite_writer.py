@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError, Conflict, CuebookError, InvalidInput, StoreFull
 from cuebook.storage.database.columns import UNREADABLE, unreadable_value
-from cuebook.storage.database.threads import LoopFuture
 from cuebook.storage.database.transaction import Failpoints
 
 T = TypeVar("T")
@@ -50,7 +49,7 @@ _ERRORS: Final[tuple[tuple[tuple[str, ...], Callable[[str], CuebookError], str],
 _NOT_UTF8: Final = re.compile(r"Could not decode to UTF-8 column '(?P<column>[^']*)'")
 
 #: One write: a function of the connection, and the future of its result.
-WriteRequest = tuple[Callable[[sqlite3.Connection], Any], LoopFuture[Any]]
+WriteRequest = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
 #: A request with its result or exception.
 Outcome = tuple[WriteRequest, Any, BaseException | None]
 
@@ -107,9 +106,9 @@ class Writer:
         self._thread.start()
         ready.result()
 
-    def submit(self, run: Callable[[sqlite3.Connection], T]) -> LoopFuture[T]:
+    def submit(self, run: Callable[[sqlite3.Connection], T]) -> "Future[T]":
         """Queue a write; the future is done when it is durable."""
-        future: LoopFuture[T] = LoopFuture()
+        future: Future[T] = Future()
         with self._gate:
             if self._closed:
                 raise _closed()
@@ -163,12 +162,12 @@ class Writer:
                 request = self._requests.get_nowait()
             except queue.Empty:
                 return
-            if request is not None:
+            if request is not None and request[1].set_running_or_notify_cancel():
                 request[1].set_exception(_closed())
 
     def _commit(self, connection: sqlite3.Connection, batch: Sequence[WriteRequest]) -> None:
         """Run a batch in one transaction; if SQLite rolls it back (a full disk), run each request in its own."""
-        waiting = [request for request in batch if not request[1].is_cancelled()]
+        waiting = [request for request in batch if request[1].set_running_or_notify_cancel()]
         try:
             if not self._together(connection, waiting):
                 for request in waiting:
