@@ -49,6 +49,7 @@ from cuebook.providers.model_list import read_contexts
 from cuebook.providers.openai import OpenAIEmbedder
 from cuebook.records import answers, key, redaction
 from cuebook.records.audit import GENESIS, Record
+from cuebook.records.conversation import CALL, Part, text_with_calls
 from cuebook.records.mind import MoodState
 from cuebook.records.persona import Metaprompt, Trigger, read_persona
 from cuebook.records.plain_text import plain
@@ -410,6 +411,8 @@ def _requests() -> Iterable[Parser]:
     for kind in (types.ChatBody, types.PostsBody):
         example = {"posts": TRANSCRIPT["posts"]} if kind is types.PostsBody else {"message": "Hi", "mode": "a"}
         yield Parser(kind.__name__, dump(example), partial(_body, msgspec.json.Decoder(kind)))
+    edit = dump({"name": "edit", "arguments": dump({"path": "a.txt"}).decode()})
+    yield Parser("tool call", edit, text(lambda content: text_with_calls("", [Part(type=CALL, content=content)])))
     control = {"longTermMemory": {"enabled": True, "scopes": {"user": True}, "allowedCategories": ["facts"]}}
     yield Parser("memory control", dump(control), value(read_control))
     yield Parser("time of a request", dump("2026-01-31T12:00:00Z"), value(lambda when: types.seconds_of(when, "since")))

