@@ -213,6 +213,9 @@ def test_copies_of_a_killed_backup_are_erased_by_a_forget_and_by_the_next_backup
         os.link(folder / ".cuebook/cuebook.db", tmp_path / f"{len([*tmp_path.iterdir()])}.bytes")
         return folder
 
+    own = home / ".backup-monday/notes.txt"
+    own.parent.mkdir()
+    own.write_text("of the user")
     leave_copy()
     with folder_for_copies(home) as running:  # removes the first one
         (running / "cuebook.db").touch()
@@ -223,6 +226,7 @@ def test_copies_of_a_killed_backup_are_erased_by_a_forget_and_by_the_next_backup
     leave_copy()
     here("backup", str(tmp_path / "x.backup"))
     assert not [*home.glob(f"{COPIES}*")]
+    assert own.read_text() == "of the user"
     left = [file.read_bytes() for file in tmp_path.glob("*.bytes")]
     assert len(left) == 3
     assert not any(any(each) for each in left), "the bytes are overwritten"

@@ -26,8 +26,9 @@ LARGE = 64 * 1024 * 1024
 _STEP = 1024
 #: Bytes that are overwritten at once.
 _BLOCK = 1 << 20
-#: Beginning of the name of the folder in which a backup copies a project.
-COPIES = ".backup-"
+#: Beginning of the name of the folder in which a backup copies a project. Left ones are erased, so no other program may
+#: use it.
+COPIES = ".cuebook-backup-"
 #: Share of the free space that a reserve file takes, and its least and most bytes.
 _SHARE, _LEAST, _MOST = 100, 1 << 20, 64 << 20
 #: Milliseconds for which a write waits for another process.
