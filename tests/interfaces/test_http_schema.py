@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
+import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -45,6 +46,19 @@ def test_responses_match_the_openapi_document(live: Live, label: str) -> None:
         case.call_and_validate(base_url=live.url, checks=CHECKS, timeout=60)
 
     hold()
+
+
+def test_every_default_in_the_openapi_document_is_a_value_of_its_schema() -> None:
+    def check(node: Any) -> None:
+        if isinstance(node, dict):
+            if "default" in node and not isinstance(node["default"], dict):
+                jsonschema_rs.validator_for(node | {"components": document["components"]}).validate(node["default"])
+            node = list(node.values())
+        if isinstance(node, list):
+            for each in node:
+                check(each)
+
+    check(document)
 
 
 def test_openapi_document_lists_every_route() -> None:

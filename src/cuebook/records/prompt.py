@@ -124,7 +124,7 @@ class PromptEvent(Answer, frozen=True, kw_only=True):
     label: str | None = None
     by: str = ""
     reason: str = ""
-    at: Time = field(name="timestamp", default=Time(0))
+    at: Time = field(name="timestamp")
     evidence: Mapping[str, Any] = {}
 
 

@@ -151,7 +151,8 @@ class PromptContract:
         assert (await store.prompts.events(HERE, "a"))[0] == back
         family = (await store.prompts.families(HERE, ["a"]))["a"]
         assert family.active[0].sections["body"] == "one"
-        cleared = await store.prompts.activate(HERE, "a", PromptEvent(kind="clear", branch=MAIN, number=2))
+        clear = PromptEvent(kind="clear", branch=MAIN, number=2, at=BEGINNING)
+        cleared = await store.prompts.activate(HERE, "a", clear)
         assert (cleared.active, cleared.rolled_back) == (1, ())
         again = await store.prompts.activate(HERE, "a", back)
         assert (again.active, again.rolled_back) == (1, (2,)), "explored beside the active version, then rolled back"
