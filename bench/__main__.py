@@ -11,6 +11,7 @@ from bench.cache import cache
 from bench.gateway import gateway
 from bench.load import load
 from bench.measure import Figure, Run, machine, run_in_folders
+from bench.memories import memories
 from bench.recall import recall
 from bench.redundancy import redundancy, relevance
 from bench.relay import relay
@@ -40,6 +41,7 @@ ROWS: dict[str, tuple[str, Row]] = {
     "vectors": ("Scoped vector search; with --peers also hybrid search", vectors),
     "scale": ("PostgreSQL: turns, two processes, the memories of many owners; with --peers also many servers", scale),
     "recall": ("Retrieval: evidence recall without a model, with and without embeddings", recall),
+    "memories": ("Memories of a user: recall, precision and empty answers, for 60 questions each", memories),
     "import": ("Import time of cuebook, CPU", start),
 }
 _EXAMPLES = """\

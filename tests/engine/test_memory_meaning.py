@@ -324,3 +324,15 @@ async def test_a_failing_embedder_falls_back_to_words(caplog):
         assert texts(await search(cue, "puppy")) == ["Adopted a puppy on Sunday"]
         with pytest.raises(BackendError):
             await embedder.embed(["x"])
+
+
+async def test_search_omits_memories_that_match_by_chance(tmp_path):
+    async with cue_on(tmp_path, memory__user=True) as cue:
+        await put_memories(cue, "The oven in the bakery needs a new fuse", "The bakery closes at six", "Rents a garage")
+        [oven] = await search(cue, "Which fuse does the oven in the bakery need?")
+        assert texts([oven]) == ["The oven in the bakery needs a new fuse"]
+        assert oven.why.startswith("relevant: ")
+        assert "expected by chance; keywords 1.00" in oven.why
+        every = await search(cue, "Which fuse does the oven in the bakery need?", min_share=0.0)
+        assert texts(every) == ["The oven in the bakery needs a new fuse", "The bakery closes at six"]
+        assert await search(cue, "Who won the cup final?", min_share=0.0) == []

@@ -1,7 +1,8 @@
-"""Decide which long-term memories enter a prompt: standing ones always, others by their relevance to the query.
+"""Decide which long-term memories a prompt or a search gets: those relevant to the query, and standing ones in prompts.
 
 Relevance is compared with chance: shared words are no evidence if a random memory of the same owner is expected to
-share words as rare. An everyday word of the language is expected once in each clause.
+share words as rare. An everyday word of the language is expected once in each clause. Closeness in meaning is compared
+with that of the owner's other memories.
 docs/design/030-relevance.md has the measurements.
 """
 
@@ -26,6 +27,8 @@ HARMFUL: Final = ("health", "rule")
 #: A word of Chinese or Japanese in its script: an ideograph pair, or a run of katakana.
 _IDEOGRAPHS: Final = re.compile(r"[\u3400-\u9fff]{2}")
 _KATAKANA: Final = re.compile(r"[\u30a1-\u30ff]+")
+#: Share of the embedder's threshold that is enough for a memory closer than others.
+NEARLY: Final = 0.7
 _CLAUSE: Final = re.compile(r"(?:[^.!?,;:()\n。！？，、；：（）—]|[.,:](?=\S))+")
 
 
@@ -57,13 +60,30 @@ class Evidence(Struct, frozen=True):
     chance: float
 
 
-def evidence(query: Query, keys: Mapping[int, str], frequencies: Mapping[str, int], held: int) -> dict[int, Evidence]:
+def chance_as_close(cosine: float, mean: float, deviation: float) -> float:
+    """Return the share of random memories whose cosine is at least this one, given those of the owner's memories."""
+    return math.erfc((cosine - mean) / deviation / math.sqrt(2)) / 2 if deviation else 0.5
+
+
+def is_close(cosine: float, chance: float, held: int, *, akin: float) -> bool:
+    """Return whether a memory is close to a query in meaning.
+
+    Its cosine reaches the embedder's threshold, or most of it and fewer than one of the owner's memories is expected
+    to be as close by chance.
+    """
+    return cosine >= akin or (cosine >= NEARLY * akin and max(held, FEWEST) * chance < 1)
+
+
+def evidence(
+    query: Query, keys: Mapping[int, str], frequencies: Mapping[str, int], held: int, as_close: Mapping[int, float]
+) -> dict[int, Evidence]:
     """Return the evidence of the memories that share more words with a clause of the query than by chance.
 
     `keys` are the search keys of memories, by number; `held` is the number of memories of the owner, of which
     `frequencies` contain a word. The expected number for the k rarest shared words of a clause of n words is that of
-    all choices of k words: C(n, k) times the product of their shares of the memories. It must be below 1, and at most
-    the square root of the clause's best, which is half of its evidence.
+    all choices of k words: C(n, k) times the product of their shares of the memories. It must be below 1. It is
+    multiplied by the chance of a random memory to be as close in meaning (`as_close`, by number), relative to that of
+    an average one. Then it must be at most the square root of the clause's best, which is half of its evidence.
     """
     total = max(held, FEWEST, *frequencies.values())
     present = {no: {term for term in query.terms if f" {term} " in f" {key} "} for no, key in keys.items()}
@@ -80,11 +100,17 @@ def evidence(query: Query, keys: Mapping[int, str], frequencies: Mapping[str, in
         shares = {term: max(share, common) if term in weak else share for term, share in shares.items()}
         length = max(len(terms), ALONE) if any(map(is_pair, terms)) else len(terms)
         here = {no: _least_chance(shares, held_terms, length) for no, held_terms in present.items()}
+        here = {no: _closer(each, as_close.get(no, 0.5)) for no, each in here.items()}
         most = math.sqrt(min((each.chance for each in here.values()), default=1.0))
         for no, each in here.items():
             if each.chance < 1 and each.chance <= most and (no not in found or each.chance < found[no].chance):
                 found[no] = each
     return found
+
+
+def _closer(words: Evidence, chance: float) -> Evidence:
+    """Return evidence with the chance of a memory's closeness, relative to 0.5. No evidence remains none."""
+    return Evidence(words.words, words.chance * chance / 0.5) if words.chance < 1 else words
 
 
 def _is_part(term: str, clause: str) -> bool:

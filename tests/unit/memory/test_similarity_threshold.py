@@ -1,10 +1,11 @@
-"""Tests of the similarity threshold, which rises with the number of memories to choose from."""
+"""Tests of the similarity threshold: it rises with the number of memories, and meaning counts beside words."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.memory.recall import akin_among
+from cuebook.memory.recall import akin_among, read_query
+from cuebook.memory.relevance import chance_as_close, evidence, is_close
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000), st.floats(0.01, 1.0))
@@ -15,3 +16,23 @@ def test_the_threshold_rises_up_to_the_embedders_maximum(one: int, other: int, a
 
 def test_one_memory_needs_three_fifths_of_the_full_threshold() -> None:
     assert (akin_among(0.5, 1), akin_among(0.5, 50)) == (pytest.approx(0.3), 0.5)
+
+
+def test_the_closest_memory_of_many_needs_less_of_the_threshold() -> None:
+    by_closeness = {cosine: chance_as_close(cosine, 0.1, 0.1) for cosine in (0.2, 0.3, 0.4, 0.5)}
+    assert by_closeness[0.3] == pytest.approx(0.0228, abs=0.0001), "two standard deviations above the mean"
+    close = [cosine for cosine, chance in by_closeness.items() if is_close(cosine, chance, 40, akin=0.5)]
+    assert close == [0.4, 0.5], "0.3 is less than most of the threshold"
+    assert not is_close(0.4, chance_as_close(0.4, 0.35, 0.1), 40, akin=0.5), "others are as close"
+    assert not is_close(0.4, chance_as_close(0.4, 0.4, 0.0), 1, akin=0.5), "there is nothing to compare with"
+
+
+def test_a_memory_far_in_meaning_needs_more_words() -> None:
+    query = read_query("Which oven suits our bakery?")
+    keys = {1: "oven kitchen", 2: "oven museum"}
+    frequencies = {"oven": 2, "bakeri": 0}
+    by_words = evidence(query, keys, frequencies, 40, {})
+    assert by_words[1].chance == by_words[2].chance < 1
+    by_both = evidence(query, keys, frequencies, 40, {1: 0.01, 2: 0.9})
+    assert list(by_both) == [1]
+    assert by_both[1].chance < by_words[1].chance

@@ -268,8 +268,11 @@ class MemoryReading(Namespace):
         scopes: Sequence[str] | None,
         as_of: float | None,
         limit: int,
+        relevant: bool,
     ) -> Sequence[Hit]:
-        """Return memories that match a query whose vector is already computed, best first."""
+        """Return memories that match a query whose vector is already computed, best first; if `relevant`, none that
+        match it by chance.
+        """
         wanted = SCOPES if scopes is None else scopes
         named = await self.places(user=user, persona=persona, organization=organization) or []
         places = [each for each in named if each.kind in wanted] + ([PROJECT] if scopes is None else [])
@@ -278,7 +281,8 @@ class MemoryReading(Namespace):
         )
         matched = await self._services.store.memories.find(Scope(user=user), places, memory_query)
         memories = tuple(each for each in matched.memories if _holds(each, as_of))
-        return answers(replace(matched, memories=memories), query, limit=limit, count=self._services.count)
+        matched, count = replace(matched, memories=memories), self._services.count
+        return answers(matched, query, limit=limit, count=count, relevant=relevant)
 
     @operation("GET /api/memories", role="viewer")
     async def list(

@@ -121,8 +121,8 @@ class Memories(MemoryFiles, PersonalData, Forgetting):
         """Search messages and memories, best match first. A token budget selects the most value per token.
 
         The search covers one conversation, or all of the user, and the valid memories of the user, their personas, the
-        organization and the project. A time excludes later posts and memories that were not valid then. New posts are
-        found at once.
+        organization and the project. Memories that match the query by chance are omitted, unless `min_share` is 0. A
+        time excludes later posts and memories that were not valid then. New posts are found at once.
         """
         refuse(check_known("scope", (("scopes", each) for each in scopes or ()), SCOPES))
         zone = await zone_of(self._services, conversation, user=user, time_zone=time_zone)
@@ -178,6 +178,7 @@ class Memories(MemoryFiles, PersonalData, Forgetting):
                 scopes=scopes,
                 as_of=as_of,
                 limit=limit,
+                relevant=min_share > 0,
             )
         posts: Sequence[Hit] = ()
         place = conversation if scopes is None or "conversation" in scopes else None

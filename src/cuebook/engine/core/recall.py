@@ -18,7 +18,15 @@ from cuebook.interfaces.store import MemoryMatches, Scene
 from cuebook.languages import reads
 from cuebook.memory.owner_memories import priority
 from cuebook.memory.recall import Query, rank, read_query
-from cuebook.memory.relevance import HARMFUL, asks_about_user, evidence, speaks_of_self, standing_reason
+from cuebook.memory.relevance import (
+    HARMFUL,
+    asks_about_user,
+    chance_as_close,
+    evidence,
+    is_close,
+    speaks_of_self,
+    standing_reason,
+)
 from cuebook.memory.tokenizer import day_of, memory_key, normal, said_of
 from cuebook.records.answer import Time
 from cuebook.records.memory import KNOWLEDGE, Dense, Hit, Memory, Place, RecallCandidate, SearchResult
@@ -100,14 +108,10 @@ def select_memories(services: Services, scene: Scene, query: Query | None, *, tu
         )
         for each in chosen
     ]
-    found = _by_query(list(memories.values()), memory_context, query, hits, count) if query else []
-    ranked = found
-    if query and not found and speaks_of_self(query.text):  # words like "my" are evidence enough for a search
-        ranked = _by_query(list(memories.values()), memory_context, query, hits, count, judged=False)
-    relevant = _relevant(ranked, list(memories.values()), memory_context, query, count=count) if query else []
+    relevant = _relevant(list(memories.values()), memory_context, query, limit=hits, count=count) if query else []
     return SelectedMemories(
         hits=(*durable, *(hit for hit in relevant if hit.memory_id not in chosen)),
-        answers=tuple(found or relevant),
+        answers=tuple(relevant),
         durable=tuple(chosen),
         unread=memory_context.unread,
         reason=reason,
@@ -128,24 +132,44 @@ def _standing(memories: Collection[Memory]) -> list[str]:
     return [each.id for each in ordered]
 
 
-def _relevant(
-    hits: Sequence[Hit], memories: Sequence[Memory], matched: MemoryMatches, query: Query, *, count: Counter
-) -> list[Hit]:
-    """Return the hits that match the query better than by chance, or in meaning, with the reason. A question about the
-    user in general gets the memories of highest priority.
+def answers(matched: MemoryMatches, query: Query, *, limit: int, count: Counter, relevant: bool = True) -> list[Hit]:
+    """Return the memories that match a query as hits, best first; if `relevant`, none that match it by chance."""
+    memories = without_repeats(matched.memories)
+    return _relevant(memories, matched, query, limit=limit, count=count, every=not relevant)[:limit]
 
-    An earlier quote enters with the newest of its topic.
+
+def _relevant(
+    memories: Sequence[Memory],
+    matched: MemoryMatches,
+    query: Query,
+    *,
+    limit: int,
+    count: Counter,
+    every: bool = False,
+) -> list[Hit]:
+    """Return the best `limit` memories that match a query better than by chance, or in meaning, with the reason. A
+    question about the user in general also gets the memories of highest priority.
+
+    An earlier quote is returned with the newest of its topic. With `every`, weaker ones are returned beside these.
     """
+    hits = _by_query(memories, matched, query, limit, count)
+    by_words = bool(hits) or speaks_of_self(query.text)  # words like "my" are evidence enough for a search
+    if not hits and (by_words or matched.cosines):
+        hits = _by_query(memories, matched, query, limit, count, judged=False)
     numbers = {each.id: each.no for each in memories}
     keys = matched.keys if query.zone == UTC else {}
     by_no = {each.no: keys.get(each.no) or memory_key(each, zone=query.zone) for each in memories}
-    found = evidence(query, by_no, matched.frequencies, matched.held)
+    chances = {
+        no: chance_as_close(each, matched.mean_cosine, matched.cosine_deviation) for no, each in matched.cosines.items()
+    }
+    found = evidence(query, by_no, matched.frequencies, matched.held, chances)
     reasons = dict[str, str]()
     for hit in hits:
         no = numbers[hit.memory_id]
-        if (cosine := matched.cosines.get(no, 0.0)) >= matched.akin:
-            reasons[hit.memory_id] = f"relevant: meaning {cosine:.2f}, at least {matched.akin:.2f}"
-        elif no in found:
+        cosine = matched.cosines.get(no, 0.0)
+        if is_close(cosine, chances.get(no, 1.0), matched.held, akin=matched.akin):
+            reasons[hit.memory_id] = f"relevant: meaning {cosine:.2f}, related from {matched.akin:.2f}"
+        elif by_words and no in found:
             words, chance = ", ".join(found[no].words), found[no].chance
             reasons[hit.memory_id] = f"relevant: {words}; {chance:.2g} expected by chance"
     if asks_about_user(query.text):
@@ -154,7 +178,12 @@ def _relevant(
     by_id = {(each.place, each.id): each for each in memories}
     newest = {_newest(each, by_id).id: each.id for each in memories if each.id in reasons}
     reasons = {id_: f"relevant: newer than {of}" for id_, of in newest.items()} | reasons
-    return [replace(hit, why=reasons[hit.memory_id]) for hit in hits if hit.memory_id in reasons]
+    reasons = dict.fromkeys((each.memory_id for each in hits if every and (reasons or by_words)), "") | reasons
+    return [
+        replace(hit, why="; ".join(filter(None, (reasons[hit.memory_id], hit.why))))
+        for hit in hits
+        if hit.memory_id in reasons
+    ]
 
 
 def _foremost(memories: Iterable[Memory], known: Collection[str], count: Counter) -> list[Hit]:
@@ -166,11 +195,6 @@ def _foremost(memories: Iterable[Memory], known: Collection[str], count: Counter
     ]
     ordered = sorted(others, key=lambda each: (-priority(each), -each.no))
     return [_hit(each, score=priority(each), why="", count=count) for each in ordered]
-
-
-def answers(matched: MemoryMatches, query: Query, *, limit: int, count: Counter) -> list[Hit]:
-    """Return memories that match a query as hits, best first."""
-    return _by_query(without_repeats(matched.memories), matched, query, limit, count)
 
 
 def without_repeats(memories: Iterable[Memory], *, said: Collection[str] = ()) -> list[Memory]:

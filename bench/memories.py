@@ -1,0 +1,62 @@
+"""Benchmark of memories: what a search among the memories of a user returns, and whether it is what the question needs.
+
+Each set has about 38 memories of two users and 60 questions, 12 of which need no memory. `developer` and `novelist`
+were used in development; `private` and `workshop` (in German) were not. All were written before, by authors who did
+not know how Cuebook decides.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from bench.measure import Figure, Run
+from cuebook import Cuebook
+from cuebook.providers.minilm.embedder import missing
+
+SETS = Path(__file__).with_name("memory_sets")
+HITS = 10
+
+
+def memories(run: Run) -> Iterator[Figure]:
+    """Report recall, precision and empty answers, with the default cutoff and without any."""
+    _ = run
+    for file in sorted(SETS.glob("*.json")):
+        questions = json.loads(file.read_text())
+        for embedder in ("none", "minilm") if not missing() else ("none",):
+            ours, every = asyncio.run(_answers(questions, embedder))
+            name = "words and MiniLM" if embedder == "minilm" else "words"
+            yield Figure(what=f"{file.stem}, {name}", ours=ours, against=f"no cutoff: {every}")
+
+
+async def _answers(content: dict[str, list[dict[str, Any]]], embedder: str) -> tuple[str, str]:
+    """Store the memories, ask all questions, and return both reports."""
+    async with Cuebook.open(arguments={"embedder.provider": embedder}) as cue:
+        ids: dict[str, str] = {}
+        subjects: dict[str, str] = {}
+        for each in content["memories"]:
+            subject = subjects[each["id"]] = subjects.get(each.get("supersedes", ""), each["id"])
+            stored = await cue.memory.add(each["text"], key=subject, user=each["user"])
+            ids[stored.id] = each["id"]
+        await cue.settle()
+        found: list[tuple[list[set[str]], set[str]]] = []
+        for each in content["questions"]:
+            hits = [
+                await cue.memory.search(each["query"], user=each["user"], scopes=["user"], limit=HITS, **cutoff)
+                for cutoff in ({}, {"min_share": 0.0})
+            ]
+            found.append(([{ids[hit.memory_id] for hit in some} for some in hits], set(each["relevant"])))
+    return _report([(few, wanted) for (few, _), wanted in found]), _report(
+        [(all_, wanted) for (_, all_), wanted in found]
+    )
+
+
+def _report(found: list[tuple[set[str], set[str]]]) -> str:
+    """Return the mean recall and precision of the questions that need memories, and the share of the others without."""
+    asked = [(hits, wanted) for hits, wanted in found if wanted]
+    recall = fmean(len(hits & wanted) / len(wanted) for hits, wanted in asked)
+    precision = fmean(len(hits & wanted) / len(hits) if hits else 0.0 for hits, wanted in asked)
+    empty = fmean(not hits for hits, wanted in found if not wanted)
+    return f"recall {recall:.2f}, precision {precision:.2f}, left empty {empty:.2f}"
