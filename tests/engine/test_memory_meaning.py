@@ -336,3 +336,13 @@ async def test_search_omits_memories_that_match_by_chance(tmp_path):
         every = await search(cue, "Which fuse does the oven in the bakery need?", min_share=0.0)
         assert texts(every) == ["The oven in the bakery needs a new fuse", "The bakery closes at six"]
         assert await search(cue, "Who won the cup final?", min_share=0.0) == []
+
+
+async def test_search_finds_what_is_known_about_the_user(tmp_path):
+    async with cue_on(tmp_path, memory__user=True) as cue:
+        await put_memories(cue, "Allergic to nuts", "Lives in Oslo")
+        await put_memories(cue, "Lives in Rome", user="bob")
+        known = await search(cue, "What do you know about me?")
+        assert set(texts(known)) == {"Allergic to nuts", "Lives in Oslo"}
+        assert {hit.why for hit in known} == {"relevant: the question is about the user"}
+        assert len(await search(cue, "What do you know about me?", limit=1)) == 1

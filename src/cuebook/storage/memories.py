@@ -108,7 +108,7 @@ def find(
         known |= {each.no: each for each in standing}
         if len(standing) == memory_query.standing > 0:
             unread += transaction.value("memory_standing_count", **values) - len(standing)
-        if memory_query.standing and asks_about_user(memory_query.text):
+        if asks_about_user(memory_query.text):
             foremost = transaction.records(Memory, "memory_foremost", limit=memory_query.limit, **values)
             known |= {each.no: each for each in foremost}
     if left := [no for no in results if no not in known]:

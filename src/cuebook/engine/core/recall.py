@@ -187,12 +187,8 @@ def _relevant(
 
 
 def _foremost(memories: Iterable[Memory], known: Collection[str], count: Counter) -> list[Hit]:
-    """Return the current memories that are neither `known` nor standing as hits, highest priority first."""
-    others = [
-        each
-        for each in memories
-        if each.ended_by is None and each.id not in known and not standing_reason(said_of(each))
-    ]
+    """Return the current memories that are not `known` as hits, highest priority first."""
+    others = [each for each in memories if each.ended_by is None and each.id not in known]
     ordered = sorted(others, key=lambda each: (-priority(each), -each.no))
     return [_hit(each, score=priority(each), why="", count=count) for each in ordered]
 
