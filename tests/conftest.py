@@ -21,7 +21,9 @@ import certifi
 import httpx
 import psycopg
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.constants_ast import Constants
 
 from cuebook.app.setup.embedded_postgres import start, stop
 from cuebook.storage.database.postgres import upgrade
@@ -40,7 +42,12 @@ def register_profiles(chosen: str) -> None:
     """
     for name, (examples, _) in EXAMPLES.items():
         settings.register_profile(
-            name, deadline=None, max_examples=examples, derandomize=name != "deep", print_blob=True
+            name,
+            deadline=None,
+            max_examples=examples,
+            derandomize=name != "deep",
+            suppress_health_check=[HealthCheck.too_slow],  # a busy machine draws slowly
+            print_blob=True,
         )
     settings.register_profile("database", settings.get_profile(chosen), max_examples=EXAMPLES[chosen][1])
     settings.load_profile(chosen)
@@ -53,6 +60,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Use the profile that `--hypothesis-profile` names, and seed no generators: no test draws from global ones."""
     register_profiles(config.getoption("--hypothesis-profile", None) or "ci")
     config.option.randomly_reset_seed = False
+    if settings().derandomize:
+        # Hypothesis also draws constants from the loaded modules, and which ones are loaded depends on earlier tests.
+        HypothesisProvider._local_constants = Constants()  # noqa: SLF001
 
 
 gc.disable()  # while tests are collected
