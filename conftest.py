@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Mark slow folders and examples that start processes, and run the examples of a document in order.
 
-    Later examples build on earlier ones, whatever order the tests are in.
+    Later examples build on earlier ones, whatever order the tests are in. The same is true of tests marked `in_order`.
     """
     for item in items:
         if item.path.parent.name in SLOW_FOLDERS:
@@ -85,8 +85,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         if item.path in starting or item.example.region.evaluator is run_console:
             item.add_marker(pytest.mark.slow)
     yield
-    places = [place for place, item in enumerate(items) if isinstance(item, SybilItem)]
-    ordered = sorted((items[place] for place in places), key=lambda item: (str(item.path), _line(item)))
+    places = [place for place, item in enumerate(items) if isinstance(item, SybilItem) or "in_order" in item.keywords]
+    ordered = sorted((items[place] for place in places), key=lambda item: (str(item.path), _line(item), item.name))
     for place, item in zip(places, ordered, strict=True):
         items[place] = item
 
