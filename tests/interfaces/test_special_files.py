@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from cuebook import Ask, BlockingCuebook, Cuebook
 from cuebook.app.files import write_whole
 from cuebook.config import build
 from cuebook.providers.regular_files import read_regular
+from cuebook.storage.database.holders import Holders, lock
 from cuebook.testing.doubles import ScriptedModel
 
 pytestmark = [
@@ -54,6 +56,18 @@ def test_a_pipe_in_place_of_a_file_is_named(
     done = cuebook(*arguments, cwd=here.folder)
     assert done.returncode
     assert message in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_or_folder_in_place_of_a_holder_file_is_no_process(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    holders, other = Holders(tmp_path / "my.db"), tmp_path / "my.db-holder-x"
+    make(other)
+    descriptor = os.open(other, os.O_RDWR if make is os.mkfifo else os.O_RDONLY)
+    lock(descriptor)
+    assert holders.announced() == []
+    assert not holders.has_others()
+    holders.close()
+    os.close(descriptor)
 
 
 async def test_turns_and_erasures_work_beside_a_mirror_that_is_a_pipe(tmp_path: Path) -> None:

@@ -106,7 +106,8 @@ class Holders:
         prefix = self._file("").name
         with suppress(OSError):
             files = [file for file in self._database.parent.iterdir() if file.name.startswith(prefix)]
-            return [(file, file.name.removeprefix(prefix)) for file in files]
+            # reading a pipe would wait for another process
+            return [(file, file.name.removeprefix(prefix)) for file in files if file.is_file()]
         return []
 
     def _file(self, name: str) -> Path:
