@@ -169,11 +169,8 @@ def test_restore_says_that_a_damaged_project_was_replaced(
     file = here.folder / ".cuebook/cuebook.db"
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("UPDATE receipt SET body = x'7b7d'")
-    report = here.json("restore", str(archive), "--replace")
-    assert any(
-        "of the replaced project is damaged. Its erasure was not repeated." in each for each in report["unknown"]
-    )
-    shutil.rmtree(report["kept"])  # the next one has the same name within a second
+    first = here.json("restore", str(archive), "--replace")
+    assert any("of the replaced project is damaged. Its erasure was not repeated." in each for each in first["unknown"])
     file.write_bytes(b"damaged")
     report = here.json("restore", str(archive), "--replace")
     assert (report["erasures"], report["revokedKeys"]) == ([], 0)
@@ -182,6 +179,9 @@ def test_restore_says_that_a_damaged_project_was_replaced(
         "Keys that were revoked since the backup are valid again.",
     ):
         assert any("cannot be read" in each and told in each for each in report["unknown"])
+    assert Path(first["kept"]).is_dir()
+    assert Path(report["kept"]).is_dir()
+    assert first["kept"] != report["kept"], "also within a second"
 
 
 async def test_restore_repeats_an_erasure_in_its_tenant_only(tmp_path: Path) -> None:

@@ -438,7 +438,7 @@ async def _revoke_again(cue: Cuebook, old: Config | None, unknown: list[str]) ->
 
 def _swap(folder: Path, into: Path, *, keep: bool) -> str | None:
     """Rename the finished folder to its place, and the old one beside it. Return the old one's new path."""
-    kept = into.with_name(f"{into.name}-before-{str(Time(SystemClock().now()))[:19].replace(':', '')}")
+    kept = into.with_name(f"{into.name}-before-{str(Time(SystemClock().now())).replace(':', '')}")
     try:
         if keep:
             into.rename(kept)
