@@ -12,6 +12,7 @@ import sqlite3
 import tarfile
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from cuebook import Cuebook, Posted
 from cuebook.app.backup import back_up, restore
 from cuebook.config import build
 from cuebook.errors import Conflict, InvalidInput, StoreFull
-from cuebook.storage.database.sqlite_files import COPIES, folder_for_copies
+from cuebook.storage.database.sqlite_files import COPIES, folder_for_copies, remove_copies
 
 PASSPHRASE = "CUEBOOK_BACKUP_PASSPHRASE"
 
@@ -198,6 +199,16 @@ async def test_restore_repeats_an_erasure_in_its_tenant_only(tmp_path: Path) -> 
     async with Cuebook.open(build(arguments={"store.url": "x.db"}, folder=str(tmp_path / "into"))) as cue:
         assert [each.text for each in (await cue.memory.list(user="ann")).items] == ["Likes plums."]
         assert not (await cue.of("acme").memory.list(user="ann")).items
+
+
+def test_a_new_backup_keeps_its_folder_while_others_remove_left_ones(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as others:
+        removals = [others.submit(lambda: [remove_copies(tmp_path) for _ in range(1_000)]) for _ in range(2)]
+        while not all(each.done() for each in removals):
+            with folder_for_copies(tmp_path) as folder:
+                (folder / "cuebook.db").touch()
+                assert (folder / "cuebook.db").exists()
+    assert not [*tmp_path.iterdir()]
 
 
 def test_copies_of_a_killed_backup_are_erased_by_a_forget_and_by_the_next_backup(

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from shutil import disk_usage, rmtree
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from cuebook.errors import BackendError, InvalidInput
@@ -294,12 +294,26 @@ def _run_alone(connection: sqlite3.Connection, statement: str) -> list[Any] | No
 def folder_for_copies(home: Path) -> Iterator[Path]:
     """Create a folder for the copies of a backup, which is removed at the end. Remove those of killed backups first."""
     remove_copies(home)
-    with TemporaryDirectory(prefix=COPIES, dir=home) as name, ExitStack() as closing_later:
-        with suppress(OSError):  # Windows cannot open folders
-            descriptor = os.open(name, os.O_RDONLY)
+    with ExitStack() as closing_later:
+        folder = _locked_folder(home, closing_later)
+        closing_later.callback(rmtree, folder)
+        yield folder
+
+
+def _locked_folder(home: Path, closing_later: ExitStack) -> Path:
+    """Create a folder and lock it. If another process removes it before it is locked, create another one."""
+    while True:
+        folder = Path(mkdtemp(prefix=COPIES, dir=home))
+        try:
+            descriptor = os.open(folder, os.O_RDONLY)
             closing_later.callback(os.close, descriptor)
             lock(descriptor)
-        yield Path(name)
+        except (FileNotFoundError, BlockingIOError):
+            continue
+        except OSError:  # Windows cannot open folders
+            return folder
+        if folder.exists():
+            return folder
 
 
 def remove_copies(home: Path) -> None:
