@@ -9,8 +9,9 @@ from turn_helpers import NAME, Client, cue_on, open_with_memory, user
 
 from cuebook import Ask, Posted
 from cuebook.app.cuebook import RelayCall
+from cuebook.app.prompts.draft import import_files
 from cuebook.engine.core.drafts import PostFactory
-from cuebook.errors import BackendError, KeyReused
+from cuebook.errors import BackendError, InvalidInput, KeyReused
 from cuebook.records.memory import Scope
 from cuebook.records.redaction import Redactor
 from cuebook.testing import Script, ScriptedModel
@@ -174,3 +175,28 @@ async def test_a_secret_in_the_reason_of_a_rollback_is_redacted(cue, tmp_path):
     await cue.prompts.clear("p", 2, reason=f"It leaked {SECRET}.")
     assert "It leaked" in (await cue.prompts.history("p"))[0].reason
     assert not files_with(tmp_path)
+
+
+async def test_a_secret_in_a_name_is_refused_by_prompt_operations(cue, tmp_path):
+    for text in ("one", "two"):
+        await cue.prompts.save("p", {"body": text})
+    prompts = cue.prompts
+    for call in (
+        prompts.save("p", {"body": "three"}, by=SECRET),
+        prompts.save("p", {"body": "three"}, type=SECRET),
+        prompts.save("p", {SECRET: "three"}),
+        prompts.save("p", {"body": "three"}, params=[SECRET]),
+        prompts.fork("p", "trial", by=SECRET),
+        prompts.label("p", "production", by="4111 1111 1111 1111"),
+        prompts.roll_back("p", reason="worse", by=SECRET),
+        prompts.clear("p", 1, by=f"password={SECRET}"),
+        prompts.migrate([{"slug": "q", "version": 1, "sections": {"body": "four"}}], by=SECRET),
+        prompts.render("p", log=True, by=SECRET),
+        prompts.observe("p", sentiment=0.5, signals={"coding": 1.0, SECRET: 0.5}),
+        import_files(cue.services, [("q.md", b"Five.")], by=SECRET),
+    ):
+        with pytest.raises(InvalidInput, match=r"^(author|type|sections|params|userId|signals): contains a secret \("):
+            await call
+    assert [each.kind for each in await prompts.history("p")] == ["write", "write"]
+    assert not files_with(tmp_path)
+    assert not files_with(tmp_path, "4111 1111 1111 1111")

@@ -242,6 +242,9 @@ def _others(version: Version) -> Iterator[tuple[str, str]]:
     """Yield a version's texts that no prompt shows, with their places."""
     yield "description", version.description
     yield "author", version.author
+    yield "type", version.type
+    yield from (("sections", name) for name in (*version.sections, *version.override_sections))
+    yield from (("params", param.name) for param in version.params)
     yield from ((f"tags[{place}]", tag) for place, tag in enumerate(version.tags))
     for param in version.params:
         yield from ((f"params.{param.name}", text) for text in (param.default or "", param.description))
@@ -252,6 +255,13 @@ def secret_in(version: Version) -> tuple[str, str] | None:
     """Return the place and the family of the first secret in a version, None for none."""
     found = ((where, spans(text)) for texts in (_own(version), _others(version)) for where, text in texts)
     return next(((where, secrets[0][2]) for where, secrets in found if secrets), None)
+
+
+def refuse_secrets(where: str, *names: str) -> None:
+    """Check that names, such as that of an author, contain no secret. Raises InvalidInput for the field `where`."""
+    for found in filter(None, map(spans, names)):
+        msg = f"{where}: contains a secret ({found[0][2].replace('_', ' ')}). Use a name without it."
+        raise InvalidInput(msg, where=where)
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, str]]:

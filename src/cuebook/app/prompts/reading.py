@@ -44,7 +44,7 @@ from cuebook.operations import Argument, operation
 from cuebook.prompts.difference import Difference, bump, difference
 from cuebook.prompts.inherit import text_of
 from cuebook.prompts.learn import trail
-from cuebook.prompts.lint import LintFinding
+from cuebook.prompts.lint import LintFinding, refuse_secrets
 from cuebook.prompts.names import candidates, check_project, check_slug, read_place
 from cuebook.prompts.params import coerce
 from cuebook.prompts.rating import QualityRating
@@ -450,6 +450,7 @@ class PromptReading(Namespace):
         if not log:
             return rendered
         name = services.dice.new_id("render")
+        refuse_secrets("userId", by)
         record = receipt(services, version, "render", agent=by, context=values, text=rendered.text, render_id=name)
         [chained] = await services.audit.append(Scope(), [record])
         return replace(rendered, audit_seq=chained.seq)

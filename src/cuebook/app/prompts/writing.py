@@ -45,7 +45,7 @@ from cuebook.prompts.digest import sealed
 from cuebook.prompts.files import write_file
 from cuebook.prompts.inherit import merge_versions
 from cuebook.prompts.learn import score
-from cuebook.prompts.lint import secret_in
+from cuebook.prompts.lint import refuse_secrets, secret_in
 from cuebook.prompts.migrate import plan, slugs
 from cuebook.prompts.names import check_branch, check_section, check_slug, parse_reference, read_place
 from cuebook.prompts.params import read_params
@@ -261,6 +261,7 @@ class Prompts(PromptReading):
         The history records it. Raises NotFound, and Conflict if a branch has this name.
         """
         check_branch(name, where="label")
+        refuse_secrets("author", by)
         family, found = await self._found(slug, branch=branch, version=version, label=label)
         if family.branch(name) is not None:
             msg = f"Prompt {found.slug!r} already has a branch {name!r}. Choose another name for the label."
@@ -313,6 +314,7 @@ class Prompts(PromptReading):
         The score updates the edge weight of the branch. Raises NotFound, InvalidInput.
         """
         services = self._services
+        refuse_secrets("signals", *(signals or {}))
         found = await self.get(slug, branch=branch, version=version, label=label)
         observation = Observation(
             slug=found.slug,
@@ -357,6 +359,7 @@ class Prompts(PromptReading):
         Raises NotFound, and InvalidInput if there is no earlier version.
         """
         services = self._services
+        refuse_secrets("author", by)
         active = await self.get(slug, branch=branch)
         if to is not None:
             await self.get(active.slug, branch=active.branch, version=to)  # raises NotFound listing the versions
@@ -394,6 +397,7 @@ class Prompts(PromptReading):
         idempotency_key: IdempotencyKey = None,
     ) -> Branch:
         """Allow a rolled-back version to be selected again. The active version does not change. Raises NotFound."""
+        refuse_secrets("author", by)
         found = await self.get(slug, branch=branch, version=version)
         now = Time(self._services.clock.now())
         clean = self._services.writer.clean(reason)
@@ -467,7 +471,8 @@ def _check_no_secret(versions: Iterable[Version]) -> None:
 
 
 async def save_writes(services: Services, writes: Sequence[Write], *, by: str) -> list[Version]:
-    """Store checked versions, each with its audit record. Raises Conflict, NotFound."""
+    """Store checked versions, each with its audit record. Raises Conflict, NotFound, InvalidInput for an author."""
+    refuse_secrets("author", by)
     ready = []
     for each in writes:
         version = sealed(each.version)
