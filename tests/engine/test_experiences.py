@@ -225,7 +225,7 @@ async def test_vectors_made_in_time_are_kept_for_the_next_turn(tmp_path: Path) -
     for number in range(100):
         write(tmp_path, **{f"z{number}": f"exp_id: z{number}\nwhen: Case number {number}.\nwhat: Do it.\n"})
     embedder = Slow()
-    async with cue_on(tmp_path, embedder=embedder, experience__timeout_s=0.3, embedder__timeout_s=0.3) as cue:
+    async with cue_on(tmp_path, embedder=embedder, experience__timeout_s=2.0, embedder__timeout_s=2.0) as cue:
         reply = await cue.ask(Ask(ASKED, "c"))
         assert reply.metadata["experienceSelection"]["by"] == "words"
         reply = await cue.ask(Ask(ASKED, "c"))
@@ -341,8 +341,8 @@ async def test_a_model_may_select_at_most_three_of_the_candidates(tmp_path: Path
 async def test_without_a_valid_model_selection_words_decide(tmp_path: Path, choice: Any, why: str) -> None:
     write(tmp_path, REFUND)
     model = ScriptedModel(default=chooser(choice))
-    settings = {"experience__selection": "model", "experience__timeout_s": 0.2}
-    async with cue_on(tmp_path, model=model, **settings) as cue:
+    limit = {"experience__timeout_s": 0.2} if why == "timed out after" else {}
+    async with cue_on(tmp_path, model=model, experience__selection="model", **limit) as cue:
         reply = await cue.ask(Ask(ASKED, "c"))
         assert reply.metadata["experiences"] == ["refund"]
         entries = reply.metadata["experienceSelection"]

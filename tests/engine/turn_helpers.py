@@ -24,11 +24,16 @@ from scripted_answers import completion
 NAME = "c"
 
 
+#: Time limits for what may be late, after which a turn goes on without it. A busy machine may stop for seconds.
+PATIENT = dict.fromkeys(("embedder.timeout_s", "experience.timeout_s", "memory.recall_timeout_s"), 60.0)
+
+
 def config(path: Path | None = None, **settings: Any) -> Config:
     """Build a config from settings named section__key, on a file or in memory."""
     arguments = {name.replace("__", "."): value for name, value in settings.items()}
     url = ":memory:" if path is None else str(path / "cuebook.db")
-    return build(arguments={"store.url": url, "store.synchronous": "OFF", **arguments}, folder=str(path or "."))
+    defaults = {"store.url": url, "store.synchronous": "OFF"} | PATIENT
+    return build(arguments=defaults | arguments, folder=str(path or "."))
 
 
 @asynccontextmanager

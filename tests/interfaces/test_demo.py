@@ -81,7 +81,7 @@ LOCOMO = {
 
 @pytest.fixture(scope="module")
 def bundled() -> dict[str, Any]:
-    done = subprocess.run([CUEBOOK, "demo", "--json"], capture_output=True, timeout=100, check=True)
+    done = subprocess.run([CUEBOOK, "demo", "--json"], capture_output=True, timeout=600, check=True)
     [report] = json.loads(done.stdout)["items"]
     assert isinstance(report, dict)
     return report

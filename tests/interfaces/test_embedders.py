@@ -238,7 +238,7 @@ def test_doctor_checks_the_embedder(tmp_path: Path, endpoint: str) -> None:
 
     cuebook("init", cwd=tmp_path)
     assert found()["found"].startswith("none: recall uses full-text search only")
-    shipped = found(CUEBOOK_EMBEDDER_PROVIDER="minilm")
+    shipped = found(CUEBOOK_EMBEDDER_PROVIDER="minilm", CUEBOOK_EMBEDDER_TIMEOUT_S="60")
     assert (shipped["state"], "384 dimensions, languages: en" in shipped["found"]) == ("ok", True)
     here = {"CUEBOOK_EMBEDDER_PROVIDER": "openai", "CUEBOOK_EMBEDDER_BASE_URL": endpoint}
     assert found(**here, CUEBOOK_EMBEDDER_NAME="letters")["state"] == "ok"

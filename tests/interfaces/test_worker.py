@@ -123,7 +123,7 @@ async def test_a_worker_process_answers_healthz_and_stops(folder: Path) -> None:
             assert (answer.status_code, answer.json()["status"]) == (200, "alive")
             await until(lambda: _is_settled(cue))
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(process.wait, 20) == 0
+            assert await asyncio.to_thread(process.wait, 60) == 0
 
 
 # ---- wake-up and failures -------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ async def test_the_claims_of_a_killed_worker_are_taken_over(folder: Path) -> Non
             await until(lambda: _is_settled(cue), within_s=90)
             took = time.monotonic() - killed
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(process.wait, 20) == 0
+            assert await asyncio.to_thread(process.wait, 60) == 0
         print(f"all work done {took:.1f} s after the kill")  # noqa: T201
         assert took < 60
         assert [mark > 0 for mark in (await cue.conversations.marks()).values()] == [True] * 12
@@ -256,7 +256,7 @@ async def test_a_suspended_worker_overwrites_nothing(folder: Path) -> None:
             zombie.send_signal(signal.SIGCONT)
             await asyncio.sleep(2.0)
             zombie.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(zombie.wait, 20) == 0
+            assert await asyncio.to_thread(zombie.wait, 60) == 0
         assert await cue.services.store.summary(Scope(), "c0") == before
         assert await cue.settle(timeout=30) == {}
 
