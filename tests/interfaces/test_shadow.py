@@ -44,7 +44,8 @@ class Recorder:
         self.models = b""  # the list that Cuebook gets, when it asks
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         while True:
@@ -62,6 +63,9 @@ class Recorder:
                     connection.sendall(piece)
 
     def close(self) -> None:
+        """End the thread before its socket's number is reused: a system call that restarts would use the new socket."""
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join(60)
         self._listening.close()
 
 
