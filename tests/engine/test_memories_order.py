@@ -94,7 +94,25 @@ async def test_an_earlier_quote_is_recalled_only_behind_the_newer_one(tmp_path, 
         await deliver_in_order(cue, clock, EXAMS, range(3))
         hits = await cue.memory.search("When is my exam in March?", user="ann", scopes=["user"])
         assert next(hit.text for hit in hits if hit.kind == "item") == EXAMS[2]
-        texts = [hit.text for hit in await cue.memory.search("4 March", user="ann", scopes=["user"])]
+        hits = await cue.memory.search("4 March", user="ann", scopes=["user"])
+        texts = [hit.text for hit in hits if hit.kind == "item"]
         assert texts.index(EXAMS[2]) < texts.index(EXAMS[0])
         superseded_by = {each.text: each.superseded_by for each in await cue.memory.list(user="ann")}
         assert (superseded_by[EXAMS[0]] is not None, superseded_by[EXAMS[2]]) == (True, None)
+
+
+async def test_the_newest_version_is_first_among_posts_and_memories(tmp_path, clock):
+    said = (
+        "From now on, end all method names with '_x'.",
+        "The parser works. Going forward, end method names with '_o', please, and tell the others.",
+        "Well done. One more thing about our code: I want you to start ending your method names with '_p' from today.",
+    )
+    async with cue_on(tmp_path, clock=clock, memory__user=True) as cue:
+        for n, text in enumerate(said):
+            await cue.append("c", [user(text, id=f"p{n}")], user="ann")
+            clock.advance(DAY)
+        await cue.settle()
+        hits = await cue.memory.search("end method names", user="ann", conversation="c")
+        assert {"item", "post"} <= {hit.kind for hit in hits}
+        order = list(dict.fromkeys(source for hit in hits for source in hit.sources))
+        assert order == ["p2", "p1", "p0"]

@@ -11,7 +11,8 @@ VARIES = "<varies>"
 _EVERYWHERE = {"description", "detail", "doc", "err", "examples", "help", "hint", "summary"}
 _BY_SURFACE = {"openapi": {"title"}, "help": {"*"}, "mcp": {"text", "title"}}
 
-_WORD = re.compile(rf"{VARIES}|\w+|\W")
+#: A signature is one word: its Base64 may contain + and /.
+_WORD = re.compile(rf"{VARIES}|ed25519:[\w+/=]+|\w+|\W")
 _MISSING = object()
 
 

@@ -8,7 +8,7 @@ docs/design/030-relevance.md has the measurements.
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate
 from operator import mul
 from typing import Final
@@ -60,6 +60,14 @@ class Evidence(Struct, frozen=True):
     chance: float
 
 
+def as_written(text: str, terms: Iterable[str]) -> list[str]:
+    """Return how a text spells some of its terms, which are stems."""
+    spelled: dict[str, str] = {}
+    for word in reversed(text.split()):
+        spelled |= dict.fromkeys(query_words(word), word.strip(".,;:!?()\"'"))
+    return list(dict.fromkeys(term if is_pair(term) else spelled.get(term, term) for term in terms))
+
+
 def chance_as_close(cosine: float, mean: float, deviation: float) -> float:
     """Return the share of random memories whose cosine is at least this one, given those of the owner's memories."""
     return math.erfc((cosine - mean) / deviation / math.sqrt(2)) / 2 if deviation else 0.5
@@ -75,7 +83,13 @@ def is_close(cosine: float, chance: float, held: int, *, akin: float) -> bool:
 
 
 def evidence(
-    query: Query, keys: Mapping[int, str], frequencies: Mapping[str, int], held: int, as_close: Mapping[int, float]
+    query: Query,
+    keys: Mapping[int, str],
+    frequencies: Mapping[str, int],
+    held: int,
+    as_close: Mapping[int, float],
+    *,
+    common: bool = False,
 ) -> dict[int, Evidence]:
     """Return the evidence of the memories that share more words with a clause of the query than by chance.
 
@@ -83,47 +97,77 @@ def evidence(
     `frequencies` contain a word. The expected number for the k rarest shared words of a clause of n words is that of
     all choices of k words: C(n, k) times the product of their shares of the memories. It must be below 1. It is
     multiplied by the chance of a random memory to be as close in meaning (`as_close`, by number), relative to that of
-    an average one. Then it must be at most the square root of the clause's best, which is half of its evidence.
+    an average one. Then it must be at most the square root of the best one with one of its words, which is half of its
+    evidence. The date of a memory does not count. If there is none and `common`, any word is evidence that is not
+    everyday, even if all memories contain it.
     """
-    total = max(held, FEWEST, *frequencies.values())
-    present = {no: {term for term in query.terms if f" {term} " in f" {key} "} for no, key in keys.items()}
-    anywhere = set[str]().union(*present.values(), (term for term, count in frequencies.items() if count))
+    heads, present = set[str](), dict[int, set[str]]()
+    for no, key in keys.items():
+        head, _, body = key.partition(" | ")
+        heads.update(head.split())
+        present[no] = {term for term in query.terms if f" {term} " in f" {body} "}
+    counts = {
+        term: sum(term in each for each in present.values()) if term in heads else frequencies.get(term, 0)
+        for term in query.terms
+    }
+    total = max(held, FEWEST, *counts.values())
+    shares = {term: max(1, count) / total for term, count in counts.items()}
+    anywhere = {term for term, count in counts.items() if count}.union(*present.values())
     everyday = everyday_stems(detect(query.text))
     found: dict[int, Evidence] = {}
     for clause in _CLAUSE.findall(query.text):
         # most pairs of characters span two words and occur nowhere
         words = dict.fromkeys(query_words(clause))
-        terms = [each for each in words if each in query.terms and (each in anywhere or not is_pair(each))]
-        common = 1 / max(len(terms), ALONE)
-        shares = {term: max(1, frequencies.get(term, 0)) / total for term in terms}
-        weak = everyday | {term for term in terms if _is_part(term, clause)}
-        shares = {term: max(share, common) if term in weak else share for term, share in shares.items()}
-        length = max(len(terms), ALONE) if any(map(is_pair, terms)) else len(terms)
-        here = {no: _least_chance(shares, held_terms, length) for no, held_terms in present.items()}
-        here = {no: _closer(each, as_close.get(no, 0.5)) for no, each in here.items()}
-        most = math.sqrt(min((each.chance for each in here.values()), default=1.0))
+        terms = [each for each in words if each in shares and (each in anywhere or not is_pair(each))]
+        runs = [set(query_words(run)) for run in _KATAKANA.findall(clause)]
+        weigh = _Clause({term: shares[term] for term in terms}, everyday).least_chance
+        here = {no: weigh(_whole(terms_of, runs), as_close.get(no, 0.5)) for no, terms_of in present.items()}
+        least: dict[str, float] = {}
+        for each in here.values():
+            least |= {word: min(each.chance, least.get(word, 1.0)) for word in each.words}
         for no, each in here.items():
+            most = math.sqrt(min((least[word] for word in each.words), default=1.0))
             if each.chance < 1 and each.chance <= most and (no not in found or each.chance < found[no].chance):
                 found[no] = each
+    if not found and common:
+        weak = everyday.union(term for term in shares if _is_part(term))
+        return {no: Evidence(tuple(each - weak), 1.0) for no, each in present.items() if each - weak}
     return found
 
 
-def _closer(words: Evidence, chance: float) -> Evidence:
-    """Return evidence with the chance of a memory's closeness, relative to 0.5. No evidence remains none."""
-    return Evidence(words.words, words.chance * chance / 0.5) if words.chance < 1 else words
+class _Clause:
+    """A clause of a query: its terms, and the share of the owner's memories that contain each.
 
-
-def _is_part(term: str, clause: str) -> bool:
-    """Return whether a pair is only a part of a word, as "スト" of "エベレスト": it proves nothing alone."""
-    return is_pair(term) and not _IDEOGRAPHS.fullmatch(term) and term not in _KATAKANA.findall(clause)
-
-
-def _least_chance(shares: Mapping[str, float], present: Collection[str], length: int) -> Evidence:
-    """Return the rarest of the shared words that are the least expected, and their expected number in a clause of a
-    length in words.
+    An everyday word is expected once in the clause, and so are all parts of words together.
     """
-    shared = sorted((each for each in shares if each in present), key=lambda each: shares[each])
-    products = accumulate((shares[each] for each in shared), mul)
-    chances = [math.comb(length, k) * product for k, product in enumerate(products, 1)]
-    chance = min(chances, default=1.0)
-    return Evidence(tuple(shared[: chances.index(chance) + 1]) if shared else (), chance)
+
+    def __init__(self, shares: Mapping[str, float], everyday: Collection[str]) -> None:
+        self._parts = {term for term in shares if _is_part(term)}
+        expected = 1 / (len(shares) if len(shares) > 1 else ALONE)
+        weak = self._parts.union(everyday)
+        self._shares = {term: max(each, expected) if term in weak else each for term, each in shares.items()}
+        self._length = max(len(shares), ALONE) if any(map(is_pair, shares)) else len(shares)
+
+    def least_chance(self, present: Collection[str], as_close: float) -> Evidence:
+        """Return the rarest words of the clause among those present that are the least expected, and their expected
+        number. `as_close` is the chance of the memory's closeness in meaning; 0.5 changes nothing.
+        """
+        shared = sorted((each for each in self._shares if each in present), key=lambda each: self._shares[each])
+        ignored = [each for each in shared if each in self._parts][1:]
+        shared = [each for each in shared if each not in ignored]
+        products = accumulate((self._shares[each] for each in shared), mul)
+        chances = [math.comb(self._length, k) * product for k, product in enumerate(products, 1)]
+        chance = min(chances, default=1.0)
+        if chance >= 1:
+            return Evidence((), 1.0)
+        return Evidence(tuple(shared[: chances.index(chance) + 1]), chance * as_close / 0.5)
+
+
+def _is_part(term: str) -> bool:
+    """Return whether a pair may be grammar or a part of a word, as most pairs with hiragana are."""
+    return is_pair(term) and not _IDEOGRAPHS.fullmatch(term) and not _KATAKANA.fullmatch(term)
+
+
+def _whole(terms: set[str], runs: Iterable[set[str]]) -> set[str]:
+    """Return terms without the pairs of an incomplete run of katakana: "スト" of "エベレスト" proves nothing."""
+    return terms.difference(*(run for run in runs if not run <= terms))

@@ -29,7 +29,7 @@ def test_the_closest_memory_of_many_needs_less_of_the_threshold() -> None:
 
 def test_a_memory_far_in_meaning_needs_more_words() -> None:
     query = read_query("Which oven suits our bakery?")
-    keys = {1: "oven kitchen", 2: "oven museum"}
+    keys = {1: "2026 | oven kitchen", 2: "2026 | oven museum"}
     frequencies = {"oven": 2, "bakeri": 0}
     by_words = evidence(query, keys, frequencies, 40, {})
     assert by_words[1].chance == by_words[2].chance < 1

@@ -69,6 +69,21 @@ MOST_IDS = 100
 LARGE = 20_000
 
 
+def in_order(memories: Sequence[Hit], posts: Sequence[Hit]) -> Sequence[Hit]:
+    """Merge memories and posts, best first. A memory is placed before its post, which is among its versions, and an
+    earlier version behind the memory before it, which is the newest.
+    """
+    at_post = {(post.conversation, each): at for at, post in reversed([*enumerate(posts)]) for each in post.posts}
+    ordered = [(-post.score, at, 1, post) for at, post in enumerate(posts)]
+    before = (-1.0, 0)
+    for hit in memories:
+        at = min((at_post[key] for each in hit.sources if (key := (hit.conversation, each)) in at_post), default=-1)
+        place = (-hit.score if at < 0 else -posts[at].score, at)
+        before = place if hit.newer is None else max(place, before)
+        ordered.append((*before, 0, replace(hit, score=-before[0])))
+    return [hit for *_, hit in sorted(ordered, key=lambda each: each[:3])]
+
+
 class CompressedText(Answer, frozen=True, kw_only=True):
     """A shortened text, and its tokens before and after."""
 
@@ -113,7 +128,12 @@ class Memories(MemoryFiles, PersonalData, Forgetting):
         as_of: AsOf = None,
         limit: Annotated[int, Meta(ge=1, le=MOST_HITS, description="Show at most N results.")] = 10,
         min_share: Annotated[
-            float, Meta(ge=0, le=1, description="Omit results under this share of the best score; 0 for none.")
+            float,
+            Meta(
+                ge=0,
+                le=1,
+                description="Omit results under this share of the best score; 0 also shows matches by chance.",
+            ),
         ] = MIN_SHARE,
         token_budget: Tokens = None,
         time_zone: TimeZone = None,
@@ -186,9 +206,9 @@ class Memories(MemoryFiles, PersonalData, Forgetting):
             posts = await self._posts(
                 query, dense, place, user=user, as_of=as_of, zone=zone, most=most, least=min_share
             )
-        # a memory derived from a post ranks before the post
-        hits = sorted([*known, *posts], key=lambda each: -each.score) if known else posts
-        return [hit for hit in hits if hit.score >= min_share * hits[0].score]
+        hits = in_order(known, posts)
+        best = max((hit.score for hit in hits), default=0.0)
+        return [hit for hit in hits if hit.score >= min_share * best]
 
     async def _posts(
         self,

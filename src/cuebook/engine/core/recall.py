@@ -20,6 +20,7 @@ from cuebook.memory.owner_memories import priority
 from cuebook.memory.recall import Query, rank, read_query
 from cuebook.memory.relevance import (
     HARMFUL,
+    as_written,
     asks_about_user,
     chance_as_close,
     evidence,
@@ -40,7 +41,8 @@ QUERY = 2_000
 #: Texts embedded in one call.
 AT_ONCE = 64
 _BYTES = 4  # of a float32
-_SESSION = re.compile(r"; session [0-9.]+(?:,|$)")
+#: The parts of a post's score that a memory does not have: its neighbors, and its session, which is itself.
+_OF_POSTS = re.compile(r", with neighboring posts [0-9.]+|; session [0-9.]+(?:,|$)")
 #: Breadth of a kind of place.
 _BREADTH = {"conversation": 0, "persona": 1, "user": 2, "project": 3, "organization": 4}
 
@@ -133,9 +135,11 @@ def _standing(memories: Collection[Memory]) -> list[str]:
 
 
 def answers(matched: MemoryMatches, query: Query, *, limit: int, count: Counter, relevant: bool = True) -> list[Hit]:
-    """Return the memories that match a query as hits, best first; if `relevant`, none that match it by chance."""
+    """Return the memories that match a query as hits, best first; if `relevant`, none that match it by chance, unless
+    all do.
+    """
     memories = without_repeats(matched.memories)
-    return _relevant(memories, matched, query, limit=limit, count=count, every=not relevant)[:limit]
+    return _relevant(memories, matched, query, limit=limit, count=count, searches=True, every=not relevant)[:limit]
 
 
 def _relevant(
@@ -145,14 +149,16 @@ def _relevant(
     *,
     limit: int,
     count: Counter,
+    searches: bool = False,
     every: bool = False,
 ) -> list[Hit]:
     """Return the best `limit` memories that match a query better than by chance, or in meaning, with the reason. A
     question about the user in general also gets the memories of highest priority.
 
-    An earlier quote is returned with the newest of its topic. With `every`, weaker ones are returned beside these.
+    An earlier quote is returned with the newest of its topic. If no other matches, a search (`searches`) finds memories
+    by a word that most of them contain. With `every`, weaker ones are returned beside the others.
     """
-    hits = _by_query(memories, matched, query, limit, count)
+    hits = judged = _by_query(memories, matched, query, limit, count)
     by_words = bool(hits) or speaks_of_self(query.text)  # words like "my" are evidence enough for a search
     if not hits and (by_words or matched.cosines):
         hits = _by_query(memories, matched, query, limit, count, judged=False)
@@ -162,16 +168,17 @@ def _relevant(
     chances = {
         no: chance_as_close(each, matched.mean_cosine, matched.cosine_deviation) for no, each in matched.cosines.items()
     }
-    found = evidence(query, by_no, matched.frequencies, matched.held, chances)
+    found = evidence(query, by_no, matched.frequencies, matched.held, chances, common=searches and bool(judged))
     reasons = dict[str, str]()
     for hit in hits:
         no = numbers[hit.memory_id]
         cosine = matched.cosines.get(no, 0.0)
         if is_close(cosine, chances.get(no, 1.0), matched.held, akin=matched.akin):
-            reasons[hit.memory_id] = f"relevant: meaning {cosine:.2f}, related from {matched.akin:.2f}"
+            by = f"threshold {matched.akin:.2f}" if cosine >= matched.akin else f"chance {chances[no]:.2g}"
+            reasons[hit.memory_id] = f"relevant: close in meaning, {cosine:.2f} ({by})"
         elif by_words and no in found:
-            words, chance = ", ".join(found[no].words), found[no].chance
-            reasons[hit.memory_id] = f"relevant: {words}; {chance:.2g} expected by chance"
+            shared = ", ".join(as_written(query.text, found[no].words))
+            reasons[hit.memory_id] = f"relevant: shares {shared} (chance {found[no].chance:.2g})"
     if asks_about_user(query.text):
         hits = [*hits, *_foremost(memories, {each.memory_id for each in hits}, count)]
         reasons = dict.fromkeys((each.memory_id for each in hits), "relevant: the question is about the user") | reasons
@@ -187,10 +194,14 @@ def _relevant(
 
 
 def _foremost(memories: Iterable[Memory], known: Collection[str], count: Counter) -> list[Hit]:
-    """Return the current memories that are not `known` as hits, highest priority first."""
+    """Return the current memories of the user, else of the project, that are not `known`: standing ones first, then by
+    priority.
+    """
     others = [each for each in memories if each.ended_by is None and each.id not in known]
-    ordered = sorted(others, key=lambda each: (-priority(each), -each.no))
-    return [_hit(each, score=priority(each), why="", count=count) for each in ordered]
+    own = [each for each in others if each.place.kind in ("persona", "user")]
+    scored = [((priority(each) + bool(standing_reason(said_of(each)))) / 2, each) for each in own or others]
+    ordered = sorted(scored, key=lambda each: (-each[0], -each[1].no))
+    return [_hit(memory, score=score, why="", count=count) for score, memory in ordered]
 
 
 def without_repeats(memories: Iterable[Memory], *, said: Collection[str] = ()) -> list[Memory]:
@@ -265,8 +276,8 @@ def _newest(memory: Memory, by_id: Mapping[tuple[Place, str], Memory]) -> Memory
 
 
 def _why(why: str) -> str:
-    """Return the reasons without the session, which for a memory is itself."""
-    return _SESSION.sub(lambda found: ";" if found[0].endswith(",") else "", why)
+    """Return the reasons of a memory's score."""
+    return _OF_POSTS.sub(lambda found: ";" if found[0].endswith(",") else "", why)
 
 
 def memory_line(hit: Hit, zone: tzinfo) -> str:
