@@ -11,13 +11,12 @@ from cuebook.interfaces import ModelRequest, Piece
 
 
 class Slow:
-    """A model that repeats the canary every hundredth of a second."""
+    """A model that repeats the canary every hundredth of a second. Only the forget ends its reply to a question."""
 
     name = "slow"
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[Piece]:
-        del request
-        for n in range(120):
+        for n in range(6000 if request.purpose == "reply" else 120):
             await asyncio.sleep(0.01)
             yield Piece(text=f"{sys.argv[3]} {n} ")
         yield Piece(finish="stop")

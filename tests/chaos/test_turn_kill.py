@@ -127,7 +127,7 @@ async def test_the_turn_of_a_killed_process_ends_at_once(project: Project) -> No
 
 
 @pytest.mark.parametrize(
-    ("database_kind", "lease_s"), [("sqlite", "3600"), ("postgresql", "3")], indirect=["database_kind"]
+    ("database_kind", "lease_s"), [("sqlite", "3600"), ("postgresql", "10")], indirect=["database_kind"]
 )
 async def test_a_waiter_for_a_killed_process_continues(project: Project, lease_s: str) -> None:
     """It waits no longer on a file, and until the lease ends on a server."""
