@@ -187,12 +187,14 @@ class SocketWatch:
         """Return the places of open sockets without references. Sockets still referenced are checked again later."""
         opened = [made for made in self._made if (one := made[0]()) is not None and one.fileno() >= 0]
         one = None
-        if opened:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ResourceWarning)
-                gc.collect()
         self._made = []  # a socket that stays alive belongs to a session fixture
-        return [place for held, place in opened if held() is None]
+        if not opened:
+            return []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ResourceWarning)
+            gc.collect()
+        # Without a warning, another thread has closed its socket meanwhile.
+        return [place for held, place in opened if held() is None] if caught else []
 
 
 watch = SocketWatch()
