@@ -83,13 +83,7 @@ def is_close(cosine: float, chance: float, held: int, *, akin: float) -> bool:
 
 
 def evidence(
-    query: Query,
-    keys: Mapping[int, str],
-    frequencies: Mapping[str, int],
-    held: int,
-    as_close: Mapping[int, float],
-    *,
-    common: bool = False,
+    query: Query, keys: Mapping[int, str], frequencies: Mapping[str, int], held: int, as_close: Mapping[int, float]
 ) -> dict[int, Evidence]:
     """Return the evidence of the memories that share more words with a clause of the query than by chance.
 
@@ -98,8 +92,7 @@ def evidence(
     all choices of k words: C(n, k) times the product of their shares of the memories. It must be below 1. It is
     multiplied by the chance of a random memory to be as close in meaning (`as_close`, by number), relative to that of
     an average one. Then it must be at most the square root of the best one with one of its words, which is half of its
-    evidence. The date of a memory does not count. If there is none and `common`, any word is evidence that is not
-    everyday, even if all memories contain it.
+    evidence. The date of a memory does not count.
     """
     heads, present = set[str](), dict[int, set[str]]()
     for no, key in keys.items():
@@ -129,21 +122,18 @@ def evidence(
             most = math.sqrt(min((least[word] for word in each.words), default=1.0))
             if each.chance < 1 and each.chance <= most and (no not in found or each.chance < found[no].chance):
                 found[no] = each
-    if not found and common:
-        weak = everyday.union(term for term in shares if _is_part(term))
-        return {no: Evidence(tuple(each - weak), 1.0) for no, each in present.items() if each - weak}
     return found
 
 
 class _Clause:
     """A clause of a query: its terms, and the share of the owner's memories that contain each.
 
-    An everyday word is expected once in the clause, and so are all parts of words together.
+    In a clause of three words, an everyday word is expected once, and so are all parts of words together.
     """
 
     def __init__(self, shares: Mapping[str, float], everyday: Collection[str]) -> None:
         self._parts = {term for term in shares if _is_part(term)}
-        expected = 1 / (len(shares) if len(shares) > 1 else ALONE)
+        expected = 1 / max(len(shares), ALONE)
         weak = self._parts.union(everyday)
         self._shares = {term: max(each, expected) if term in weak else each for term, each in shares.items()}
         self._length = max(len(shares), ALONE) if any(map(is_pair, shares)) else len(shares)

@@ -136,10 +136,11 @@ def _standing(memories: Collection[Memory]) -> list[str]:
 
 def answers(matched: MemoryMatches, query: Query, *, limit: int, count: Counter, relevant: bool = True) -> list[Hit]:
     """Return the memories that match a query as hits, best first; if `relevant`, none that match it by chance, unless
-    all do.
+    all do, as when each contains the word that is searched.
     """
     memories = without_repeats(matched.memories)
-    return _relevant(memories, matched, query, limit=limit, count=count, searches=True, every=not relevant)[:limit]
+    found = _relevant(memories, matched, query, limit=limit, count=count, every=not relevant)
+    return found[:limit] or _by_query(memories, matched, query, limit, count)
 
 
 def _relevant(
@@ -149,16 +150,14 @@ def _relevant(
     *,
     limit: int,
     count: Counter,
-    searches: bool = False,
     every: bool = False,
 ) -> list[Hit]:
     """Return the best `limit` memories that match a query better than by chance, or in meaning, with the reason. A
     question about the user in general also gets the memories of highest priority.
 
-    An earlier quote is returned with the newest of its topic. If no other matches, a search (`searches`) finds memories
-    by a word that most of them contain. With `every`, weaker ones are returned beside the others.
+    An earlier quote is returned with the newest of its topic. With `every`, weaker ones are returned beside these.
     """
-    hits = judged = _by_query(memories, matched, query, limit, count)
+    hits = _by_query(memories, matched, query, limit, count)
     by_words = bool(hits) or speaks_of_self(query.text)  # words like "my" are evidence enough for a search
     if not hits and (by_words or matched.cosines):
         hits = _by_query(memories, matched, query, limit, count, judged=False)
@@ -168,7 +167,7 @@ def _relevant(
     chances = {
         no: chance_as_close(each, matched.mean_cosine, matched.cosine_deviation) for no, each in matched.cosines.items()
     }
-    found = evidence(query, by_no, matched.frequencies, matched.held, chances, common=searches and bool(judged))
+    found = evidence(query, by_no, matched.frequencies, matched.held, chances)
     reasons = dict[str, str]()
     for hit in hits:
         no = numbers[hit.memory_id]
