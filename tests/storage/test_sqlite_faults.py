@@ -211,7 +211,7 @@ def test_a_database_without_schema_version_is_rejected(path):
 
 def test_any_open_error_is_reported():
     with pytest.raises(ZeroDivisionError):
-        Writer(lambda: 1 // 0, Failpoints(), lambda: None, str)
+        Writer(lambda: 1 // 0, Failpoints(), lambda: None)
 
 
 NEW = """

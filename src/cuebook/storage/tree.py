@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +13,7 @@ from msgspec import Struct
 from cuebook.errors import Conflict, NotFound
 from cuebook.records.conversation import Draft, Part, PathPost, Post, Stretch, chain, digest_of
 from cuebook.storage.access import ConversationRow
-from cuebook.storage.database.columns import decode, encode, plain_records
+from cuebook.storage.database.columns import decode, encode
 from cuebook.storage.database.transaction import Transaction
 
 Runs = list[tuple[int, int]]  # (first, last) seqs, newest run first
@@ -200,7 +201,7 @@ def stretch(row: ConversationRow, name: str, runs: Runs) -> Iterator[list[PathPo
     many = _AT_FIRST
     for first, last in runs:
         cursor = row.run(name, first=first, last=last)
-        while path_posts := plain_records(PathPost, cursor.fetchmany(many)):
+        while path_posts := list(starmap(PathPost, cursor.fetchmany(many))):
             yield path_posts
             many = min(2 * many, _AT_ONCE)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any, Final
 
 from cuebook.records.conversation import Conversation, PathPost
@@ -10,7 +11,7 @@ from cuebook.records.tuning import ByType, MemoryStats, Snapshot, TuningState
 from cuebook.records.turn import WorkUsage
 from cuebook.storage import access
 from cuebook.storage.access import ConversationRow
-from cuebook.storage.database.columns import Row, columns, decode, encode, encode_json, plain_records, record
+from cuebook.storage.database.columns import Row, columns, decode, encode, encode_json, record
 from cuebook.storage.database.transaction import Noun, Transaction, read, read_all, write_conversation
 from cuebook.storage.tree import after as behind
 from cuebook.storage.tree import on_path, runs_to, with_bodies
@@ -39,7 +40,7 @@ class TuningStore(Noun):
             if end < first:
                 break
             newest_first = row.run("path_stretch", first=first, last=end).fetchall()
-            posts += plain_records(PathPost, newest_first[::-1])
+            posts += starmap(PathPost, reversed(newest_first))
         return row.record(), with_bodies(row, posts), anew
 
     @read

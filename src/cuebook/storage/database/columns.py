@@ -1,9 +1,7 @@
 """Map rows to records and records to columns, and encode the JSON in columns."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import starmap
 from operator import itemgetter
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin
@@ -20,9 +18,6 @@ S = TypeVar("S", bound=Struct)
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError)
 #: The largest integer that a column holds.
 LARGEST: Final = (1 << 63) - 1
-#: Whether the types of columns are checked: in reads of a SQLite file, which can have a value of any type in any
-#: column. Writes do not check them, so that an erasure also erases damaged rows.
-CHECKS_TYPES: Final = ContextVar("checks_types", default=False)
 #: A row by column names.
 Row = dict[str, Any]
 Decode = Callable[[Any], Any]
@@ -38,8 +33,6 @@ def record(kind: type[S], row: Mapping[str, Any], /, **values: Any) -> S:
     """
     plain, decoded = _fields(kind)
     fields = {name: row[name] for name in plain if name in row}
-    if CHECKS_TYPES.get():
-        _check_types(plain, ((name, type(value)) for name, value in fields.items()))
     for name, decode in decoded:
         if name not in values and (raw := row.get(name)) is not None:
             fields[name] = decode(raw)
@@ -52,37 +45,15 @@ def record_maker(kind: type[S], names: tuple[str, ...]) -> Callable[[Sequence[An
     own = [name for name in plain if name in names]
     pick = itemgetter(*map(names.index, own), 0, 0)  # at least two, so that it returns a tuple
     rest = [(name, names.index(name), decode) for name, decode in decoded if name in names]
-    checked: set[tuple[type, ...]] = set()
 
     def make(row: Sequence[Any]) -> S:
-        values = pick(row)
-        if CHECKS_TYPES.get() and (types := tuple(map(type, values))) not in checked:
-            _check_types(plain, zip(own, types, strict=False))
-            checked.add(types)
-        fields = dict(zip(own, values, strict=False))
+        fields = dict(zip(own, pick(row), strict=False))
         for name, at, decode in rest:
             if (raw := row[at]) is not None:
                 fields[name] = decode(raw)
         return kind(**fields)
 
     return make
-
-
-def plain_records(kind: type[S], rows: Sequence[Sequence[Any]]) -> list[S]:
-    """Return records of rows with the columns of all their fields, in order. All fields are plain."""
-    if CHECKS_TYPES.get():
-        plain = _fields(kind)[0]
-        for name, values in zip(plain, zip(*rows, strict=True), strict=False):
-            _check_types(plain, ((name, each) for each in set(map(type, values))))
-    return list(starmap(kind, rows))
-
-
-def _check_types(plain: Mapping[str, tuple[type, ...]], types: Iterable[tuple[str, type]]) -> None:
-    """Check the types of plain fields' values. Raises TypeError."""
-    for name, kind in types:
-        if not issubclass(kind, plain[name]):
-            msg = f"column {name!r} has a value of type {kind.__name__}"
-            raise TypeError(msg)
 
 
 def columns(value: Struct) -> dict[str, Any]:
@@ -99,21 +70,20 @@ def columns(value: Struct) -> dict[str, Any]:
 
 
 @cache
-def _fields(kind: type[Struct]) -> tuple[dict[str, tuple[type, ...]], tuple[tuple[str, Decode], ...]]:
-    """Return plain fields with the types of their columns, and the others with the functions that decode theirs."""
-    plain: dict[str, tuple[type, ...]] = {}
+def _fields(kind: type[Struct]) -> tuple[tuple[str, ...], tuple[tuple[str, Decode], ...]]:
+    """Return the names of plain fields, and the other ones with the functions that decode their columns."""
+    plain: list[str] = []
     decoded: list[tuple[str, Decode]] = []
     for field in msgspec.structs.fields(kind):
         union = get_origin(field.type) in (Union, UnionType)
         kinds = set(get_args(field.type)) if union else {field.type}
         if all(each in _PLAIN or get_origin(each) is Literal for each in kinds):
-            types = {str if get_origin(each) is Literal else each for each in kinds}
-            plain[field.name] = (NoneType, *(types | {int, float} if types & {int, float} else types))
+            plain.append(field.name)
         else:
             whole = kinds - {NoneType}
             number = bool if whole == {bool} else Time if whole == {Time} else None
             decoded.append((field.name, number or _decoder(field.type)))
-    return plain, tuple(decoded)
+    return tuple(plain), tuple(decoded)
 
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cuebook.errors import BackendError, StoreFull
-from cuebook.storage.database.columns import CHECKS_TYPES, UNREADABLE
+from cuebook.storage.database.columns import UNREADABLE
 from cuebook.storage.database.holders import Holders
 from cuebook.storage.database.sqlite_files import (
     LARGE,
@@ -28,7 +28,7 @@ from cuebook.storage.database.sqlite_files import (
     text_or_bytes,
     truncated,
 )
-from cuebook.storage.database.sqlite_writer import WRONG_TYPE, Writer, explain
+from cuebook.storage.database.sqlite_writer import Writer, explain
 from cuebook.storage.database.statements import prepared_statements
 from cuebook.storage.database.transaction import Failpoints, Transaction
 
@@ -69,9 +69,7 @@ class SqliteDatabase:
         self.key = key
         self._failpoints = failpoints or Failpoints()
         self._files: OpenFiles | None = None
-        self._writer = Writer(
-            lambda: self._prepared(synchronous), self._failpoints, self._check_files, lambda: self._damage
-        )
+        self._writer = Writer(lambda: self._prepared(synchronous), self._failpoints, self._check_files)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="cuebook-reader")
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
@@ -123,27 +121,14 @@ class SqliteDatabase:
         try:
             connection = self._reader()
             connection.text_factory = text_or_bytes if lenient else str
-            CHECKS_TYPES.set(not lenient)
             connection.execute("BEGIN")
             try:
                 return work(transaction_on(connection, self._failpoints))
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-        except (sqlite3.Error, *UNREADABLE, *WRONG_TYPE, OverflowError) as error:
-            explained = explain(error, partial(self._check_files, writes=False), lambda: self._damage)
-            if explained is error:
-                raise
-            raise explained from error
-
-    @cached_property
-    def _damage(self) -> str:
-        """Return a damaged value's column, "" for none. It is searched once, because that reads the whole file."""
-        try:
-            with closing(connect(self.path, read_only=True)) as connection:
-                return (damaged_cell(connection) or ("",))[0]
-        except sqlite3.Error:
-            return ""
+        except (sqlite3.Error, *UNREADABLE, UnicodeError, OverflowError) as error:
+            raise explain(error, partial(self._check_files, writes=False)) from error
 
     def _reader(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
@@ -178,7 +163,7 @@ class SqliteDatabase:
                         return False
                     time.sleep(PAUSE_S)
         except sqlite3.Error as error:
-            explained = explain(error, self._check_files, lambda: self._damage)
+            explained = explain(error, self._check_files)
             if isinstance(explained, StoreFull):
                 return False
             raise explained from error
@@ -215,7 +200,7 @@ class SqliteDatabase:
             }
             if whole:
                 data["integrity"] = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-                data |= {"damaged": " with ".join(cell)} if (cell := damaged_cell(connection)) else {}
+                data |= {"damaged": cell} if (cell := damaged_cell(connection)) else {}
             return data
 
         if self._writer.is_full:  # there may be space again

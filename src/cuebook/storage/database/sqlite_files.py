@@ -348,20 +348,17 @@ def text_or_bytes(value: bytes) -> str | bytes:
         return value
 
 
-def damaged_cell(connection: sqlite3.Connection) -> tuple[str, str] | None:
-    """Return the first value that is not of its column's type, or not UTF-8: its column and its row's key.
-
-    SQLite checks neither.
-    """
+def damaged_cell(connection: sqlite3.Connection) -> str:
+    """Return the first value that is not of its column's type, or not UTF-8, "" for none. SQLite checks neither."""
     connection.text_factory = text_or_bytes
     try:
         tables = [name for name in sorted(_tables(connection)) if not name.startswith((*FULL_TEXT, "sqlite"))]
-        return next((found for table in tables if (found := _damaged_in(connection, table))), None)
+        return next((found for table in tables if (found := _damaged_in(connection, table))), "")
     finally:
         connection.text_factory = str
 
 
-def _damaged_in(connection: sqlite3.Connection, table: str) -> tuple[str, str] | None:
+def _damaged_in(connection: sqlite3.Connection, table: str) -> str:
     columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
     kinds = {name: kind.lower() for _, name, kind, *_ in columns}
     keys = [name for _, name, _, _, _, key in columns if key] or ["rowid"]
@@ -372,8 +369,8 @@ def _damaged_in(connection: sqlite3.Connection, table: str) -> tuple[str, str] |
         damaged = [name for name, value in zip(texts, values[len(keys) :], strict=True) if isinstance(value, bytes)]
         if bad or damaged:
             row = ", ".join(f"{name} {value!r}" for name, value in zip(keys, values, strict=False))
-            return f"column {bad or damaged[0]!r} of the row of {table!r}", row
-    return None
+            return f"column {bad or damaged[0]!r} of the row of {table!r} with {row}"
+    return ""
 
 
 # ---- files that change under an open database -----------------------------------------------------------------------

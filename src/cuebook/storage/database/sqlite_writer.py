@@ -48,9 +48,6 @@ _ERRORS: Final[tuple[tuple[tuple[str, ...], Callable[[str], CuebookError], str],
 #: The message of Python's driver, which also has the text.
 _NOT_UTF8: Final = re.compile(r"Could not decode to UTF-8 column '(?P<column>[^']*)'")
 
-#: Errors that a value of another type causes, which SQLite stores in any column.
-WRONG_TYPE: Final = (TypeError, ValueError, AttributeError)
-
 #: One write: a function of the connection, and the future of its result.
 WriteRequest = tuple[Callable[[sqlite3.Connection], Any], "Future[Any]"]
 #: A request with its result or exception.
@@ -61,14 +58,13 @@ class _GivenUpError(Exception):
     """SQLite rolled back the whole transaction inside a request: nothing of the batch is stored."""
 
 
-def explain(error: BaseException, check: Callable[[], None], damage: Callable[[], str]) -> BaseException:
+def explain(error: BaseException, check: Callable[[], None]) -> BaseException:
     """Return the Cuebook error for any exception inside the store.
 
     SQLite's message on a removed or replaced file depends on the moment. So `check`, which raises for one, goes first.
-    `damage` returns the column of a damaged value, if there is one.
     """
     if not isinstance(error, sqlite3.Error):
-        return _explain_value(error, damage)
+        return _explain_value(error)
     try:
         check()
     except CuebookError as cause:
@@ -80,16 +76,13 @@ def explain(error: BaseException, check: Callable[[], None], damage: Callable[[]
     return next(kind(text.format(error)) for codes, kind, text in _ERRORS if code.startswith(codes))
 
 
-def _explain_value(error: BaseException, damage: Callable[[], str]) -> BaseException:
+def _explain_value(error: BaseException) -> BaseException:
     if isinstance(error, UNREADABLE):
         return unreadable_value()
     if isinstance(error, UnicodeError):
         return InvalidInput(f"A text cannot be stored ({error}). Send valid Unicode.")
     if isinstance(error, OverflowError):
         return InvalidInput(f"A number cannot be stored ({error}). Use a smaller number.")
-    if isinstance(error, WRONG_TYPE) and (column := damage()):
-        msg = f"The database is damaged: {column} has another type, or is not UTF-8."
-        return BackendError(f"{msg} Run `cuebook doctor`, which names the row, and restore a backup.")
     return error
 
 
@@ -97,17 +90,12 @@ class Writer:
     """The only writer of this process. `commits` counts the transactions it has committed."""
 
     def __init__(
-        self,
-        connect: Callable[[], sqlite3.Connection],
-        failpoints: Failpoints,
-        check: Callable[[], None],
-        damage: Callable[[], str],
+        self, connect: Callable[[], sqlite3.Connection], failpoints: Failpoints, check: Callable[[], None]
     ) -> None:
-        """`connect` opens the connection, `check` raises if a commit would be lost. `damage` is for `explain`."""
+        """`connect` opens the connection, `check` raises if a commit would be lost."""
         self._connect = connect
         self._failpoints = failpoints
         self._check = check
-        self._damage = damage
         self._requests: queue.SimpleQueue[WriteRequest | None] = queue.SimpleQueue()
         self._gate = threading.Lock()  # all queued requests came before the end
         self._closed = False
@@ -140,7 +128,7 @@ class Writer:
             connection = self._connect()
         except BaseException as error:  # noqa: BLE001  passed to the caller that opens the store
             self._closed = True
-            ready.set_exception(explain(error, self._check, self._damage))
+            ready.set_exception(explain(error, self._check))
             return
         ready.set_result(None)
         try:
@@ -187,7 +175,7 @@ class Writer:
         except BaseException as error:
             for _, future in waiting:
                 if not future.done():
-                    future.set_exception(explain(error, self._check, self._damage))
+                    future.set_exception(explain(error, self._check))
             raise
 
     def _together(self, connection: sqlite3.Connection, requests: Sequence[WriteRequest]) -> bool:
@@ -217,7 +205,7 @@ class Writer:
             if failure is None:
                 future.set_result(result)
             else:
-                explained = explain(failure, self._check, self._damage)
+                explained = explain(failure, self._check)
                 self.is_full |= isinstance(explained, StoreFull)
                 future.set_exception(explained)
         return True
