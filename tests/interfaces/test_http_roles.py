@@ -36,7 +36,7 @@ def test_only_health_checks_and_pages_without_data_need_no_key() -> None:
     assert {route for route, each in DECLARED.items() if each.get("role") == OPEN} == OPEN_ROUTES
 
 
-@pytest.mark.parametrize(("method", "path"), DECLARED)
+@pytest.mark.parametrize(("method", "path"), sorted(DECLARED))
 def test_every_route_declares_its_role(method: str, path: str) -> None:
     if path != PASS_THROUGH:  # its role depends on the address
         assert DECLARED[method, path].get("role") in (OPEN, *ROLES)
