@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from cuebook.languages import detect, language
+from cuebook.memory.quotes import opening_of
 from cuebook.memory.tokenizer import MARK, date_text, is_pair, query_words, read_period, spans_of, words
 from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
@@ -91,6 +92,7 @@ class Query(Struct, frozen=True):
     sentences: tuple[frozenset[str], ...] = ()  # the terms of each sentence
     earliest: bool = False  # it asks for how something was at first, or
     latest: bool = False  # how it is now
+    is_task: bool = False  # it begins as a request: "Write a function …"
     zone: tzinfo = UTC  # the time zone of its days
 
 
@@ -131,6 +133,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         sentences=tuple(dict.fromkeys(filter(None, sentences))),
         earliest="earliest" in signs,
         latest="latest" in signs,
+        is_task=lists.signs(opening_of(text, lists))["request"] > 0,
         zone=zone,
         period=period,
         dates=frozenset(words(date_text(period, zone))).intersection(terms) if period else frozenset(),

@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from cuebook.memory.excerpt import QUOTE_TOKENS, passage
+from cuebook.memory.quotes import signs_of
 from cuebook.memory.recall import Query, Ranked, is_timely, rank, topic_of, unlearned
 from cuebook.memory.tokenizer import is_pair, spans_of, words
 from cuebook.records.answer import Time
@@ -12,6 +13,7 @@ from cuebook.records.memory import POST, Hit, Nearby, SearchResult
 
 MIN_SHARE: Final = 0.2  # of the best hit's score: the highest that costs no set any evidence (docs/design/031)
 NEARBY: Final = 0.9  # of a hit's score: the least of a post shown within it; at 0.8, two sets lose (docs/design/031)
+RULE: Final = 0.3  # of its distance to 1 that the score of a user's rule rises for a task
 VERSIONS: Final = 50  # best hits among which versions of a statement are grouped
 
 
@@ -33,6 +35,8 @@ def rank_found(
     if query is None or all(each.seq in skip for each in search_result.found):
         return []  # usual case: a window shows a whole short path
     ranked = rank(query, search_result.found, search_result, limit=max(limit, VERSIONS) + len(skip))
+    if query.is_task:
+        ranked = _with_rules(query, ranked, search_result)
     ranked, newer = _by_version(query, [each for each in ranked if each[0].text.strip()])
     shown = {
         (each.post.no, each.post.seq): each
@@ -72,6 +76,21 @@ def rank_found(
             )
         )
     return hits
+
+
+def _with_rules(query: Query, ranked: Sequence[Ranked], search_result: SearchResult) -> list[Ranked]:
+    """Rank a user's rules higher for a task. One shared word is enough: "function" in "Write a function".
+
+    A rule hardly shares more words with a task that it applies to.
+    """
+    candidates = ranked or rank(query, search_result.found, search_result, limit=VERSIONS, judged=False)
+    rules = {at for at, each in enumerate(candidates) if each.post.role == "user" and signs_of(each.post.text)["rule"]}
+    raised = [
+        each._replace(score=each.score + RULE * (1 - each.score)) if at in rules else each
+        for at, each in enumerate(candidates)
+        if ranked or at in rules
+    ]
+    return sorted(raised, key=lambda each: -each.score)
 
 
 def _excerpt(ranked: Ranked, query: Query, count: Callable[[str], int]) -> tuple[str, int]:

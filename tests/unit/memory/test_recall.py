@@ -475,6 +475,16 @@ def test_hits_under_a_share_of_the_best_are_omitted():
     assert len(few) == 1 < len(everything)
 
 
+def test_a_task_finds_the_rules_that_apply_to_it():
+    rule = "From now on, start the names in a function with x_."
+    said = [("Ann", rule), *FILLER, ("Ann", "A list of ferries sorts itself."), *FILLER]
+    hits = [found(f"{begin} a function that sorts a list of ferries.", *said) for begin in ("Write", "I saw")]
+    assert [[hit.text for hit in each] for each in hits] == [[said[17][1], rule]] * 2
+    assert hits[0][1].score > hits[1][1].score
+    [only] = found("Write a function with recursion, memoization, iterators and generators.", *said)
+    assert only.text == rule
+
+
 def test_a_long_post_is_returned_as_its_best_passage_with_its_heading():
     filler = "Sentence about leashes and treats for dogs. " * 20
     text = f"# Dogs\n{filler}\n## Harnesses\nThe Kestrel harness costs 40 dollars. {filler}\n## Food\n{filler}"
