@@ -290,7 +290,9 @@ _SECRET = re.compile(r"(?<=://).+(?=@)")
 ALIASES = {"CUEBOOK_DATABASE_URL": "store.url", "CUEBOOK_KEY_FILE": "secrets.key_file"}
 _PREFIX = "CUEBOOK_"
 #: CUEBOOK_ variables that are not settings.
-_OTHER = frozenset({"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG", "CUEBOOK_KEY_SECRET", "CUEBOOK_BACKUP_PASSPHRASE"})
+_OTHER = frozenset(
+    {"CUEBOOK_FAILPOINT", "CUEBOOK_CONFIG", "CUEBOOK_KEY_SECRET", "CUEBOOK_BACKUP_PASSPHRASE", "CUEBOOK_API_KEY"}
+)
 
 
 def build(

@@ -60,7 +60,7 @@ def test_the_environment_sets_any_setting(name: str, text: str, place: str, valu
 
 
 def test_unrelated_environment_variables_are_ignored() -> None:
-    environment = {"CUEBOOK_CONFIG": "x", "CUEBOOK_FAILPOINT": "y", "MEMORY_COMPACTION_TAIL_TURNS": "3"}
+    environment = {"CUEBOOK_CONFIG": "x", "CUEBOOK_API_KEY": "y", "MEMORY_COMPACTION_TAIL_TURNS": "3"}
     config = build(environment=environment)
     assert config.settings == ConfigSections()
     assert config.compaction_env == {"MEMORY_COMPACTION_TAIL_TURNS": "3"}
