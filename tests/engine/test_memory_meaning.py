@@ -345,9 +345,12 @@ async def test_search_finds_what_is_known_about_the_user(tmp_path):
         known = await search(cue, "What do you know about me?")
         assert set(texts(known)) == {"Allergic to nuts", "Lives in Oslo"}
         assert {hit.why for hit in known} == {"relevant: the question is about the user"}
+        for _ in range(5):  # the most certain one does not hide the others
+            await cue.memory.add("Allergic to nuts, and to pollen", user="ann")
+        assert len(await search(cue, "What do you know about me?", min_share=0.25)) == 3
         await cue.memory.put_knowledge("domain", "printer", "It is on floor 3")
         [first] = await search(cue, "What do you know about me?", limit=1, scopes=None)
-        assert texts([first]) == ["Allergic to nuts"], "health first, and nothing of the project"
+        assert first.text == "Allergic to nuts, and to pollen", "health first, and nothing of the project"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from moody_persona import ANGRY, PERSONA
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -81,13 +82,6 @@ def test_openapi_document_lists_every_route() -> None:
 
 # ---- a successful request of each route
 
-PERSONA = {
-    "id": "p",
-    "baseSystemPrompt": "You are P.",
-    "sentimentTracking": {"enabled": True, "presets": ["all"]},
-    "metaPrompts": [{"id": "own", "trigger": {"type": "manual"}, "promptTemplate": "Mood {{current_mood}}?"}],
-}
-ANGRY = "This is terrible, it still does not work and I am really angry!!"
 ENTRY = {"type": "shared_memory_entry", "content": '{"type": "plan", "content": "1. pack", "scope": "conversation"}'}
 TALK = [
     {"id": "p1", "sendFrom": "ann", "message": "I moved to Lisbon in May, and I am allergic to shrimp."},

@@ -7,17 +7,11 @@ from pathlib import Path
 import httpx
 import pytest
 from commands import CommandRunner
+from moody_persona import ANGRY, PERSONA
 from shared_app import app_of
 
 from cuebook import Ask, BlockingCuebook, Cuebook
 
-ANGRY = "This is terrible, it still does not work and I am really angry!!"
-PERSONA = {
-    "id": "p",
-    "baseSystemPrompt": "You are P.",
-    "sentimentTracking": {"enabled": True, "presets": ["all"]},
-    "metaPrompts": [{"id": "own", "trigger": {"type": "manual"}, "promptTemplate": "Mood {{current_mood}}?"}],
-}
 SETTINGS = '[persona]\ndefault = "p"\n[store]\nsynchronous = "OFF"\n'
 
 

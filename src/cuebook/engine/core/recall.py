@@ -194,11 +194,11 @@ def _relevant(
 
 def _foremost(memories: Iterable[Memory], known: Collection[str], count: Counter) -> list[Hit]:
     """Return the current memories of the user, else of the project, that are not `known`: standing ones first, then by
-    priority.
+    priority. No score is so low that a search omits it.
     """
     others = [each for each in memories if each.ended_by is None and each.id not in known]
     own = [each for each in others if each.place.kind in ("persona", "user")]
-    scored = [((priority(each) + bool(standing_reason(said_of(each)))) / 2, each) for each in own or others]
+    scored = [((1 + priority(each)) / (2 if standing_reason(said_of(each)) else 4), each) for each in own or others]
     ordered = sorted(scored, key=lambda each: (-each[0], -each[1].no))
     return [_hit(memory, score=score, why="", count=count) for score, memory in ordered]
 
