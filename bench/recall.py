@@ -164,11 +164,11 @@ def _posts(talk: dict[str, Any]) -> Iterator[Posted]:
 
 def _score(hits: Sequence[Any], evidence: set[str]) -> tuple[float, float]:
     """Return R@10, and the share of evidence in the hits before the first that exceeds the budget."""
-    first = set(list(dict.fromkeys(post for hit in hits for post in hit.posts))[:10])
+    first = set(list(dict.fromkeys(post for hit in hits for post in hit.sources))[:10])
     used, within = 0, set()
     for hit in hits:
         used += hit.tokens or math.ceil(len(hit.text) / 4)
         if used > _BUDGET:
             break
-        within.update(hit.posts)
+        within.update(hit.sources)
     return len(first & evidence) / len(evidence), len(within & evidence) / len(evidence)

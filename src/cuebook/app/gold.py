@@ -177,7 +177,7 @@ def asked(fact: Fact, *, summary: str, items: Sequence[Item], hits: Sequence[Hit
         MemoryLine(where="hit", text=hit.text, sources=hit.sources, rank=rank, why=hit.why)
         for rank, hit in enumerate(hits, 1)
     ]
-    seen = {post for hit in hits for post in hit.posts}.intersection(fact.sources)
+    seen = {post for hit in hits for post in hit.sources}.intersection(fact.sources)
     return QuestionResult(
         question=fact.question,
         key=fact.answer,

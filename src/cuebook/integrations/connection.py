@@ -138,7 +138,7 @@ async def recall(
     `without` leaves out the messages of one conversation, which the caller has in its prompt.
     """
     hits = await cue.memory.search(query, user=user, limit=limit) if query.strip() else ()
-    return [f"[{hit.day}] {hit.dialogue}" for hit in hits if without is None or hit.conversation != without]
+    return [f"[{hit.day}] {hit.line}" for hit in hits if without is None or hit.conversation != without]
 
 
 def fenced(text: str, fence: str) -> str:

@@ -201,10 +201,7 @@ class CuebookMemoryStore(Connection, MemoryStore):
     async def _search(self, cue: Cuebook, query: str, most: int) -> list[MemoryEntry]:
         hits = await cue.memory.search(query, user=self._user, limit=_HITS)
         own = [each for each in hits if each.kind != "post" or each.conversation == self._conversation][:most]
-        return [
-            MemoryEntry(content=each.dialogue if each.nearby else each.text, metadata=await self._metadata(cue, each))
-            for each in own
-        ]
+        return [MemoryEntry(content=each.text, metadata=await self._metadata(cue, each)) for each in own]
 
     async def _metadata(self, cue: Cuebook, hit: Hit) -> Metadata:
         """Return what a hit is, with the metadata that its memory was added with."""

@@ -67,14 +67,14 @@ EvidenceShares = tuple[float, ...]
 def answered(question: Question, hits: Sequence[Hit]) -> EvidenceShares:
     """Return the shares of the evidence among the hits, best first."""
     evidence = set(question.evidence)
-    ranked = list(dict.fromkeys(post for hit in hits for post in hit.posts))
+    ranked = list(dict.fromkeys(post for hit in hits for post in hit.sources))
     inside: set[str] = set()
     left = TOKENS
     for hit in hits:
         left -= hit.tokens
         if left < 0:
             break
-        inside.update(hit.posts)
+        inside.update(hit.sources)
     return tuple(len(evidence & set(results)) / len(evidence) for results in (ranked[:5], ranked[:10], inside))
 
 

@@ -56,25 +56,22 @@ def rank_found(
         for other in beside:
             del shown[other.post.no, other.post.seq]
         text, tokens = _excerpt(each, query, count)
-        nearby = tuple(_nearby(other, query, count) for other in sorted(beside, key=lambda other: other.post.seq))
-        hits.append(
-            Hit(
-                memory_id=f"{POST}{post.id}",
-                kind="post",
-                text=text,
-                score=round(each.score, 6),
-                scope="conversation",
-                sources=(post.id,),
-                tokens=tokens + sum(other.tokens for other in nearby),
-                timestamp=Time(post.created_at),
-                seq=post.seq,
-                speaker=post.sender,
-                why=each.why,
-                conversation=post.conversation or None,
-                newer=newer.get((post.no, post.seq)),
-                nearby=nearby,
-            )
+        hit = Hit(
+            memory_id=f"{POST}{post.id}",
+            kind="post",
+            text=text,
+            score=round(each.score, 6),
+            scope="conversation",
+            sources=(post.id,),
+            tokens=tokens,
+            timestamp=Time(post.created_at),
+            seq=post.seq,
+            speaker=post.sender,
+            why=each.why,
+            conversation=post.conversation or None,
+            newer=newer.get((post.no, post.seq)),
         )
+        hits.append(hit.beside([_nearby(other, query, count) for other in sorted(beside, key=lambda x: x.post.seq)]))
     return hits
 
 

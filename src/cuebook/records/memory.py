@@ -1,6 +1,6 @@
 """Memory records: scopes, summaries, items, long-term memories, and search results."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from msgspec import Struct, field
@@ -184,8 +184,9 @@ class Hit(Answer, frozen=True, kw_only=True):
 
     `conversationId` contains these posts; null for several conversations and for an organization's knowledge. `day` is
     the day of its time in the time zone of the search. `newer` is the next version of the same statement. A memory that
-    is no longer valid has `ended_at`, and `ended_by` if another memory ended it. `nearby` are messages beside it that
-    match only together with it, in order; `tokens` includes theirs.
+    is no longer valid has `ended_at`, and `ended_by` if another memory ended it. `nearby` are messages beside a post
+    that match only together with it, in order. They are also lines at the end of `text`, such as "(before) Ann: Where
+    did you go?", and counted in `sources` and `tokens`.
     """
 
     memory_id: str
@@ -212,21 +213,34 @@ class Hit(Answer, frozen=True, kw_only=True):
         return self.memory_id
 
     @property
-    def posts(self) -> tuple[str, ...]:
-        """Return the ids of its sources and of the messages nearby."""
-        return (*self.sources, *(each.id for each in self.nearby))
+    def line(self) -> str:
+        """Return its text after its speaker or kind."""
+        return f"{self.speaker or self.kind}: {self.text}"
+
+    def beside(self, nearby: Sequence[Nearby]) -> "Hit":
+        """Return a hit without messages nearby with these."""
+        return replace(
+            self,
+            text=self.text + self._lines_of(nearby),
+            sources=(*self.sources, *(each.id for each in nearby)),
+            tokens=self.tokens + sum(each.tokens for each in nearby),
+            nearby=tuple(nearby),
+        )
 
     @property
     def alone(self) -> "Hit":
         """Return the hit without the messages nearby."""
-        return replace(self, nearby=(), tokens=self.tokens - sum(each.tokens for each in self.nearby))
+        return replace(
+            self,
+            text=self.text.removesuffix(self._lines_of(self.nearby)),
+            sources=self.sources[: len(self.sources) - len(self.nearby)],
+            tokens=self.tokens - sum(each.tokens for each in self.nearby),
+            nearby=(),
+        )
 
-    @property
-    def dialogue(self) -> str:
-        """Return its text after its speaker or kind, with the messages nearby on lines of their own, in order."""
-        lines = [(self.seq, f"{self.speaker or self.kind}: {self.text}")]
-        lines += [(each.seq, f"{each.speaker}: {each.text}") for each in self.nearby]
-        return "\n".join(line for _, line in sorted(lines))
+    def _lines_of(self, nearby: Sequence[Nearby]) -> str:
+        where = ("(before)" if each.seq < self.seq else "(after)" for each in nearby)
+        return "".join(f"\n{place} {each.speaker}: {each.text}" for place, each in zip(where, nearby, strict=True))
 
     @property
     def source(self) -> str:

@@ -452,19 +452,18 @@ CELLO = [
 def test_a_post_without_a_word_of_the_query_is_nearby_its_neighbour():
     said = [*FILLER, *CELLO, *FILLER]
     first, *others = found("How long is the cello played?", *said, gap=60.0)
-    assert first.text == "How long have you played the cello?"
+    assert first.text == "How long have you played the cello?\n(after) Bob: Seven years now."
     assert [(each.id, each.speaker, each.text) for each in first.nearby] == [("p18", "Bob", "Seven years now.")]
     assert first.tokens == 18
-    assert first.posts == ("p17", "p18")
-    assert first.dialogue == "Anna: How long have you played the cello?\nBob: Seven years now."
-    assert "p18" not in {post for hit in others for post in hit.posts}
+    assert first.sources == ("p17", "p18")
+    assert "p18" not in {post for hit in others for post in hit.sources}
     assert "p19" in {hit.sources[0] for hit in others}  # it has a word of the query
 
 
 def test_skipped_posts_are_not_nearby():
     hits = found("How long is the cello played?", *FILLER, *CELLO, *FILLER, gap=60.0, skip={18})
     assert hits[0].nearby == ()
-    assert "p18" not in {post for hit in hits for post in hit.posts}
+    assert "p18" not in {post for hit in hits for post in hit.sources}
 
 
 def test_hits_under_a_share_of_the_best_are_omitted():
@@ -565,9 +564,8 @@ def test_an_excerpt_does_not_split_words():
 
 
 def hit(score, tokens, *, nearby=()):
-    tokens += sum(each.tokens for each in nearby)
-    fields = {"kind": "post", "text": "", "scope": "conversation", "sources": ("p",), "timestamp": Time(MONDAY)}
-    return Hit(memory_id="post:p", score=score, tokens=tokens, nearby=nearby, **fields)
+    fields = {"kind": "post", "text": "Ten years.", "scope": "conversation", "sources": ("p",), "seq": 2}
+    return Hit(memory_id="post:p", score=score, tokens=tokens, timestamp=Time(MONDAY), **fields).beside(nearby)
 
 
 @given(st.lists(st.builds(hit, st.floats(0, 1), st.integers(0, 400)), max_size=30), st.integers(0, 2000))
@@ -591,4 +589,5 @@ def test_packing_drops_what_is_nearby_before_the_hit():
     answer = hit(0.8, 60, nearby=(question,))
     assert pack([answer], 110) == [answer]
     assert pack([answer], 109) == [answer.alone]
-    assert answer.alone.tokens == 60
+    assert (answer.text, answer.sources) == ("Ten years.\n(before) Ann: How long?", ("p", "q"))
+    assert answer.alone == hit(0.8, 60)

@@ -242,7 +242,7 @@ async def _cuebook(
 
 async def _search(cue: Cuebook, talk: str, query: str, share: float) -> list[Result]:
     hits = await cue.memory.search(query, conversation=talk, user=talk, limit=DEPTH, min_share=share)
-    return [(hit.posts, hit.tokens) for hit in hits]
+    return [(hit.sources, hit.tokens) for hit in hits]
 
 
 def _index(prepare: Callable[[Sequence[RecordedPost]], list[Passage]], posts: Sequence[RecordedPost]) -> BM25:

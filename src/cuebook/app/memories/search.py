@@ -73,7 +73,7 @@ def in_order(memories: Sequence[Hit], posts: Sequence[Hit]) -> Sequence[Hit]:
     """Merge memories and posts, best first. A memory is placed before its post, which is among its versions, and an
     earlier version behind the memory before it, which is the newest.
     """
-    at_post = {(post.conversation, each): at for at, post in reversed([*enumerate(posts)]) for each in post.posts}
+    at_post = {(post.conversation, each): at for at, post in reversed([*enumerate(posts)]) for each in post.sources}
     ordered = [(-post.score, at, 1, post) for at, post in enumerate(posts)]
     before = (-1.0, 0)
     for hit in memories:

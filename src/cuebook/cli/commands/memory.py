@@ -63,10 +63,10 @@ def print_hits(
         sources = f"{within} · {', '.join(hit.sources)}" if hit.sources else ""
         why = f" · {hit.why}" if explain and hit.why else ""
         screen.heading(f"{number}. {hit.day} {source}{sources} · {hit.score:.2f}{why}")
-        screen.say(f"   {screen.line_of(hit.text, 300)}")
+        screen.say(f"   {screen.line_of(hit.alone.text, 300)}")
         for each in hit.nearby:
             where = "before" if each.seq < hit.seq else "after"
-            screen.say(f"   {where}: {each.speaker} · {each.id} · {screen.line_of(each.text, 300)}")
+            screen.say(f"   {where}: {each.speaker} · {screen.line_of(each.text, 300)}")
 
 
 def print_analysis(found: Judgement) -> None:

@@ -95,7 +95,7 @@ class _Asked:
                 "n": number,
                 "day": day_of(hit.timestamp),
                 "speaker": hit.speaker,
-                "text": clean(hit.dialogue if hit.nearby else hit.text)[:SHOWN],
+                "text": clean(hit.text)[:SHOWN],
             }
             for number, hit in enumerate(hits[:CANDIDATES], 1)
         ]
@@ -155,7 +155,7 @@ def _fused(found: Sequence[tuple[str, Sequence[Hit]]]) -> list[Hit]:
             if hit.memory_id not in hits:
                 hits[hit.memory_id] = replace(hit, why=_joined(hit.why, f'query "{query}"')) if number else hit
     ranked = sorted(hits.values(), key=lambda hit: -scores[hit.memory_id])
-    own = {(hit.conversation, post) for hit in ranked for post in hit.sources}
+    own = {(hit.conversation, post) for hit in ranked for post in hit.alone.sources}
     return [hit.alone if any((hit.conversation, each.id) in own for each in hit.nearby) else hit for hit in ranked]
 
 

@@ -167,7 +167,7 @@ def reply_metadata(
                 "memoryId": hit.memory_id,
                 "score": hit.score,
                 "scope": hit.scope,
-                "sources": list(hit.sources),
+                "sources": list(hit.alone.sources),  # what is nearby may not have fit
                 "why": hit.why,
             }
             for hit in plan.hits

@@ -111,8 +111,7 @@ class CuebookMemoryService(Connection, BaseMemoryService):
                 memory = await cue.memory.get(hit.memory_id, user=user)  # a hit's text begins with its key
                 found.append(_entry(hit, memory.text, explicit[hit.memory_id]))
             elif hit.kind == "post" and (hit.conversation or "").startswith(beginning):
-                text = hit.dialogue if hit.nearby else hit.text
-                found.append(_entry(hit, text, {"id": hit.sources[0], "author": hit.speaker}))
+                found.append(_entry(hit, hit.text, {"id": hit.sources[0], "author": hit.speaker}))
             if len(found) == _RESULTS:
                 break
         return found

@@ -202,9 +202,7 @@ def _home() -> Path:
 
 
 def _line(hit: dict[str, Any]) -> str:
-    lines = [(hit["seq"], f"{hit.get('speaker') or hit['kind']}: {hit['text']}")]
-    lines += [(each["seq"], f"{each['speaker']}: {each['text']}") for each in hit.get("nearby", ())]
-    return f"[{hit.get('day', '')}] " + "\n".join(line for _, line in sorted(lines))
+    return f"[{hit.get('day', '')}] {hit.get('speaker') or hit['kind']}: {hit['text']}"
 
 
 def _text(content: Any) -> str:

@@ -150,8 +150,8 @@ async def recall(
     )
     lines = []
     for hit in hits:
-        where = ", ".join(filter(None, (hit.conversation, *hit.posts))) or "stored without a source post"
-        lines.append(f"[{hit.day}] {hit.dialogue}")
+        where = ", ".join(filter(None, (hit.conversation, *hit.sources))) or "stored without a source post"
+        lines.append(f"[{hit.day}] {hit.line}")
         lines.append(f"  {hit.memory_id} · {where}")
     return "\n".join(lines) or "No results.", schemas.Recalled(hits=list(hits))
 
