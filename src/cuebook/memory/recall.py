@@ -16,7 +16,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, tzinfo
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -192,7 +192,7 @@ class _Weights(Struct, frozen=True):
 
     idf: Mapping[str, float]
     chance: Mapping[str, float]
-    sentences: Sequence[Collection[str]]
+    sentences: Sequence[frozenset[str]]
     named: bool
 
     def explained(self, terms: Iterable[str]) -> float:
@@ -205,16 +205,31 @@ class _Weights(Struct, frozen=True):
         Any rare word occurs somewhere by chance. Evidence is a second word in the same post that explains more than a
         random post does, or a good part of the sentence: a smaller one beside the name of a speaker.
         """
-        enough = NAMED if self.named else ALONE
         for sentence in self.sentences:
             shared = [self.idf[term] for term in terms if term in sentence]
             if not shared:
                 continue
             if sum(shared) - max(shared) > sum(map(self.chance.__getitem__, sentence)):
                 return True
-            if sum(shared) >= enough * self.explained(sentence):
+            if sum(shared) >= self.enough * self.explained(sentence):
                 return True
         return False
+
+    @property
+    def enough(self) -> float:
+        """Return the share of a sentence's information that is evidence: smaller if the query names a speaker."""
+        return NAMED if self.named else ALONE
+
+    def tell(self, posts: Iterable[Mapping[str, float]]) -> bool:
+        """Return whether one of the posts, by their terms, explains enough of a sentence of average information.
+
+        Otherwise they match by chance. The average is weighted by information, so "Hi Tom!" does not decide about the
+        long message behind it (docs/design/031).
+        """
+        information = [self.explained(sentence) for sentence in self.sentences]
+        least = self.enough * sum(each * each for each in information) / (sum(information) or 1.0)
+        both = product(self.sentences, posts)
+        return any(self.explained(sentence.intersection(terms)) >= least for sentence, terms in both)
 
 
 class _CandidateFeatures(Struct):
@@ -267,7 +282,10 @@ def rank(
     _weigh(readings, weights)
     if seen:
         _compare(readings, corpus.mean_cosine)
-    _combine(readings, query)
+    if weights.tell(reading.counts for reading in readings):
+        _combine(readings, query)
+    else:
+        _score_alone(readings, query)
     if judged and not _is_known(readings, weights, akin=corpus.akin, about=query.about):
         return []
     return _choose(readings, weights, limit)
@@ -299,7 +317,7 @@ def _weights(query: Query, terms: Sequence[str], corpus: SearchResult, places: S
     idf = {term: math.log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in posts.items() if n or not is_pair(term)}
     sentences = [each for one in query.sentences if (each := one.intersection(idf))]
     chance = {term: weight * posts[term] / total for term, weight in idf.items()}
-    return _Weights(idf, chance, sentences or [idf], named=bool(query.named))
+    return _Weights(idf, chance, sentences or [frozenset(idf)], named=bool(query.named))
 
 
 def _read(
@@ -373,11 +391,7 @@ def _link(readings: Sequence[_CandidateFeatures]) -> None:
 
 
 def _weigh(readings: Sequence[_CandidateFeatures], weights: _Weights) -> None:
-    """Compute BM25 of each post alone and with the posts around it, each relative to the best.
-
-    Both count as much as the best post explains of the query, compared with the spread of random posts: the root of the
-    sum of squares. So chance matches of a long query do not outweigh its meaning.
-    """
+    """Compute BM25 of each post alone and with the posts around it, each relative to the best."""
     windows = [_window(readings, at) for at in range(len(readings))]
     mean_own = sum(reading.length for reading in readings) / len(readings)
     mean_window = sum(length for _, length in windows) / len(windows)
@@ -391,10 +405,8 @@ def _weigh(readings: Sequence[_CandidateFeatures], weights: _Weights) -> None:
         reading.held = weights.explained(counts) / total
     most_own = max(reading.own for reading in readings) or 1.0
     most_around = max(reading.around for reading in readings) or 1.0
-    explained = max(weights.explained(reading.counts) for reading in readings)
-    confidence = min(1.0, explained / (math.hypot(*weights.idf.values()) or 1.0))
     for reading in readings:
-        reading.own, reading.around = confidence * reading.own / most_own, confidence * reading.around / most_around
+        reading.own, reading.around = reading.own / most_own, reading.around / most_around
 
 
 def _compare(readings: Sequence[_CandidateFeatures], mean: float) -> None:
@@ -455,13 +467,28 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
         best[reading.session] = max(best.get(reading.session, 0.0), reading.brevity * by_words)
     shared = [SESSION * reading.brevity * best[reading.session] for reading in readings]
     fused = [reading.score + part for reading, part in zip(readings, shared, strict=True)]
-    speaker = query.named[0] if len(query.named) == 1 else None
     for reading, score, session in zip(readings, fused, shared, strict=True):
         lent, asked = _lent(reading, readings, fused)
-        named = SPEAKER * (speaker == reading.post.sender)
-        timely = PERIOD * is_timely(query, reading.post)
+        named, timely = _asked_for(reading, query)
         reading.score = (score + lent + asked) * (1 + named) * (1 + timely)
         reading.parts = (session, lent, asked, named, timely)
+
+
+def _score_alone(readings: Sequence[_CandidateFeatures], query: Query) -> None:
+    """Score posts whose words match by chance: each alone, by meaning if possible, as their neighbors are random."""
+    by_meaning = any(reading.close for reading in readings)
+    for reading in readings:
+        named, timely = _asked_for(reading, query)
+        reading.own, reading.around = 0.0 if by_meaning else reading.own, 0.0
+        reading.meaning = reading.close or 0.0
+        reading.score = (reading.own + reading.meaning) * (1 + named) * (1 + timely)
+        reading.parts = (0.0, 0.0, 0.0, named, timely)
+
+
+def _asked_for(reading: _CandidateFeatures, query: Query) -> tuple[float, float]:
+    """Return what a post gains if it is by the one speaker that the query names, and of the time that it names."""
+    speaker = query.named[0] if len(query.named) == 1 else None
+    return SPEAKER * (speaker == reading.post.sender), PERIOD * is_timely(query, reading.post)
 
 
 def is_timely(query: Query, post: RecallCandidate) -> bool:
@@ -508,7 +535,9 @@ def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: in
     if not candidate_features:
         return []
     candidate_features.sort(key=lambda each: (-each.score, -each.post.created_at, -each.post.no, -each.post.seq))
-    unit = max(candidate_features[0].held, candidate_features[0].post.cosine or 0.0) / candidate_features[0].score
+    unit = max(candidate_features[0].held, candidate_features[0].post.cosine or 0.0) / (
+        candidate_features[0].score or 1.0
+    )
     return [
         Ranked(each.post, min(1.0, each.score * unit), _why(each), _best_segment(each), _nearby(each, readings))
         for each in candidate_features[:limit]

@@ -515,6 +515,32 @@ def test_short_posts_close_in_meaning_do_not_displace_a_long_one_by_their_sessio
     assert len(kinds) + 1 in [hit.post.seq for hit in ranked[:4]]
 
 
+INVITED = (
+    "Guess what, the neighbours from upstairs want to take me along on their sailing boat next weekend, three days out "
+    "to the islands with a tent, and I have no idea what to pack or whether to say yes at all."
+)
+
+
+def test_a_long_message_whose_words_match_by_chance_finds_posts_by_meaning_alone():
+    cue = ("Ann", "I get seasick even on a ferry.")
+    chance = [("Ann", "The tent of the circus is on the islands."), ("Bob", "Pack the plates into the boat.")]
+    said = posts(*FILLER, *chance, *FILLER, cue, *FILLER, gap=DAY)
+    candidates = [structs.replace(post, cosine=0.4 if "seasick" in post.key else 0.1) for post in said]
+    first, *_ = rank(read_query(INVITED), candidates, SearchResult(posts=60, mean_cosine=0.1, akin=0.6), limit=9)
+    assert "seasick" in first.post.key
+    assert first.why == "keywords 0.00, with neighboring posts 0.00, meaning 1.00"
+
+
+def test_a_long_message_whose_words_match_by_chance_does_not_rank_neighbours():
+    both = "We pack the tent."
+    said = posts(
+        *FILLER, ("Ann", both), *FILLER, ("Ann", "Islands!"), ("Bob", "A boat?"), ("Ann", "Saturday."), gap=60.0
+    )
+    ranked = rank(read_query(INVITED), said, SearchResult(posts=60), limit=9)
+    assert ranked[0].post.seq == 17
+    assert all("neighboring posts 0.00" in each.why for each in ranked)
+
+
 def test_counted_word_frequencies_are_used():
     candidates = posts(("Anna", "the red door"), ("Bob", "the old kayak"), gap=DAY)
     read = read_query("red kayak")
