@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,7 +13,7 @@ from cuebook.app.cuebook import RelayCall
 from cuebook.config import Config, ConfigSections, ModelConfig, StoreConfig, build
 from cuebook.errors import InvalidInput, UpstreamError
 from cuebook.interfaces import ModelRequest, Piece, RelayRequest
-from cuebook.providers.openai import HttpUpstream, OpenAIModel, shown_url
+from cuebook.providers.openai import HttpUpstream, OpenAIModel, certificates, shown_url
 from scripted_answers import DONE, EVENTS, event
 
 HELLO = [event({"role": "assistant", "content": "hel"}), event({"content": "lo"}), event({}, finish="stop"), DONE]
@@ -61,6 +62,12 @@ async def relayed(upstream: HttpUpstream, headers: dict[str, str] | None = None)
     assert b"".join([chunk async for chunk in answer.chunks()]) == b"{}"
     await answer.aclose()
     return dict(answer.headers)
+
+
+def test_only_clients_of_https_load_certificates():
+    assert certificates("https://127.0.0.1/v1") is True
+    empty = certificates("HTTP://127.0.0.1/v1")
+    assert (empty.get_ca_certs(), empty.verify_mode, empty.check_hostname) == ([], ssl.CERT_REQUIRED, True)
 
 
 async def test_a_connection_can_be_used_once():

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from cuebook.config import is_safe_address
 from cuebook.errors import InvalidInput, Unproven, UpstreamError
+from cuebook.providers.openai import certificates
 
 T = TypeVar("T")
 #: Signature algorithms of ID tokens. With symmetric ones or `none`, a public key or nothing could sign a token.
@@ -161,9 +162,10 @@ class OidcClient:
         """Return a JSON answer of the provider."""
         import httpx2
 
+        verify = certificates(url)
         try:
             async with (
-                httpx2.AsyncClient(timeout=_WAIT_S, follow_redirects=False, trust_env=False) as client,
+                httpx2.AsyncClient(timeout=_WAIT_S, follow_redirects=False, trust_env=False, verify=verify) as client,
                 client.stream(method, url, headers={"accept": "application/json"}, **options) as answer,
             ):
                 body = bytearray()
