@@ -36,7 +36,7 @@ class FilePages(Struct, frozen=True):
     """The two parts of a file: the front matter's values, and the text with its first line number."""
 
     path: str
-    front: dict[str, Node]
+    front: Mapping[str, Node]
     body: str
     body_line: int = 1
 

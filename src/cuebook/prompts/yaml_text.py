@@ -9,6 +9,7 @@ line. `plain` converts a text to a number only if `dump` writes that number with
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from math import inf
 from typing import Any, NoReturn
@@ -23,6 +24,8 @@ MAX_CHARS = 64 * 1024
 #: Levels of nesting; a JSON Schema takes two for each of its own. PyYAML's time grows with their square: 115 s for
 #: 60,000 brackets (measured).
 MAX_DEPTH = 32
+#: Documents whose parsed values are kept. A command reads the same files of a folder several times.
+_CACHED = 256
 #: Maximum characters of a list on one line.
 _ONE_LINE = 100
 #: Characters that editors do not show or that reorder their line. They are written as escapes.
@@ -39,10 +42,11 @@ class Node(Struct, frozen=True):
     quoted: bool = False
 
 
-def load(text: str, *, where: str, first_line: int = 1, what: str = "the front matter") -> dict[str, Node]:
+@lru_cache(maxsize=_CACHED)
+def load(text: str, *, where: str, first_line: int = 1, what: str = "the front matter") -> Mapping[str, Node]:
     """Parse a document that is a mapping or empty. `where` and `what` name it in errors.
 
-    Lines count from `first_line`. Raises InvalidInput naming the line.
+    Lines count from `first_line`. Raises InvalidInput naming the line. The result is cached; do not change it.
     """
     if len(text) > MAX_CHARS:
         raise TooLarge(f"{where}: {what} has {len(text)} characters; at most {MAX_CHARS} are read", where=where)
