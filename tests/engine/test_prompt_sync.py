@@ -11,7 +11,7 @@ import pytest
 
 from cuebook import Cuebook
 from cuebook.errors import Conflict, InvalidInput, NotFound, SyncRefused, UnknownSigner
-from empty_database import write_empty_database
+from empty_database import write_empty_database, write_key
 
 SETTINGS = {"store.synchronous": "OFF", "prompts.autopush": False}
 
@@ -21,6 +21,7 @@ async def project(root: Path, name: str, **settings: Any) -> AsyncIterator[Cuebo
     (root / name).mkdir(exist_ok=True)
     (root / name / "cuebook.toml").touch()
     write_empty_database(root / name / "cuebook.db")
+    write_key(root / name / "cuebook.db")
     async with Cuebook.open(root / name, arguments=SETTINGS | settings, worker=False) as cue:
         yield cue
 

@@ -18,7 +18,7 @@ from cuebook.records.memory import Scope
 from cuebook.records.mind import ConversationMood, MoodState
 from cuebook.testing import FrozenClock, LoadedDice, ScriptedModel
 from cuebook.testing.upstream import ScriptedUpstream
-from empty_database import write_empty_database
+from empty_database import write_empty_database, write_key
 from scripted_answers import completion
 
 NAME = "c"
@@ -44,6 +44,7 @@ async def cue_on(
     """Open a database; unless `worker`, background jobs run only when a test asks for them."""
     if path is not None:
         write_empty_database(path / "cuebook.db")
+        write_key(path / "cuebook.db")
     handle = Cuebook.open(
         config(path, **settings),
         model=model if model is not None else ScriptedModel(default="Noted."),

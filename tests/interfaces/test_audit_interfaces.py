@@ -35,13 +35,13 @@ async def record_turns(project: Path) -> None:
 
 
 @pytest.fixture
-def bare(project: Path) -> Path:
+def bare(unused_project: Path) -> Path:
     """A project without prompt files, so no prompts are pushed to its database, and without feedback signals."""
-    settings = project / "cuebook.toml"
+    settings = unused_project / "cuebook.toml"
     settings.write_text(settings.read_text().replace('# observe = "all"', 'observe = "off"'))
-    shutil.rmtree(project / "prompts")
-    (project / "config" / "metaprompt-presets.json").unlink()
-    return project
+    shutil.rmtree(unused_project / "prompts")
+    (unused_project / "config" / "metaprompt-presets.json").unlink()
+    return unused_project
 
 
 @pytest.fixture

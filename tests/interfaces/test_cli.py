@@ -532,6 +532,7 @@ def test_config_shows_values_and_sources_without_secrets(here: CommandRunner, mo
     assert "hunter2" not in here("config")
 
 
+@pytest.mark.usefixtures("unused_project")
 def test_doctor_accepts_a_new_and_a_used_project(here: CommandRunner, tmp_path: Path) -> None:
     states = {check["name"]: check["state"] for check in here.json("doctor")["checks"]}
     assert set(states) >= {"python", "sqlite", "settings", "personas", "presets", "folder", "store", "model"}
@@ -544,7 +545,6 @@ def test_doctor_accepts_a_new_and_a_used_project(here: CommandRunner, tmp_path: 
 def test_doctor_names_each_problem(here: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     (here.folder / "personas/bad.json").write_text('{"id": 3}')
     (here.folder / "config/metaprompt-presets.json").write_text('{"memoryCompaction": {"defaultProfile": "big"}}')
-    (here.folder / ".cuebook").mkdir()
     (here.folder / ".cuebook/cuebook.db").write_text("no database at all, but long enough to be looked at " * 30)
     monkeypatch.setenv("CUEBOOK_UPSTREAM_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("CUEBOOK_MODEL_PROVIDER", "openai")
@@ -643,6 +643,7 @@ def test_init_keeps_a_gitignore_that_is_not_utf8(here: CommandRunner, tmp_path: 
     assert b"\n.cuebook/\n" in (tmp_path / ".gitignore").read_bytes()
 
 
+@pytest.mark.usefixtures("unused_project")
 def test_doctor_leaves_an_empty_database_file_unchanged(here: CommandRunner) -> None:
     (here.folder / ".cuebook").mkdir()
     (here.folder / ".cuebook/cuebook.db").touch()

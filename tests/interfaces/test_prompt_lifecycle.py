@@ -19,12 +19,14 @@ MOST = 300
 
 
 @pytest.fixture
-def prompt_project(here: CommandRunner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CommandRunner:
+def prompt_project(
+    here: CommandRunner, unused_project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> CommandRunner:
     """A project whose persona uses a managed prompt, with an editor that shortens its text."""
     persona = here.folder / "personas" / "helper.json"
     persona.write_text(json.dumps(json.loads(persona.read_text()) | {"prompts": {"persona": ID}}))
-    state = here.folder / ".cuebook"
-    state.mkdir(exist_ok=True)
+    state = unused_project / ".cuebook"
+    state.mkdir()
     (state / "cuebook.db.key").write_text("07" * 32)  # the key seeds the random selection of variants
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\nsed -i "s/Answer fully/Answer in three words/" "$1"\n')

@@ -117,7 +117,7 @@ def test_the_example_is_valid(parser: Parser) -> None:
 
 
 #: Examples of each parser: fewer than those of other tests, because there are many parsers.
-EXAMPLES = settings.default.max_examples // 6
+EXAMPLES = max(3, settings.default.max_examples // 6)
 
 
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda each: each.name)
