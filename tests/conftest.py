@@ -32,7 +32,7 @@ from cuebook.storage.database.postgres import upgrade
 pytest.register_assert_rewrite("storage")
 
 #: Examples per property test in each Hypothesis profile: for pure tests, and for tests that open a database.
-EXAMPLES = {"ci": (20, 6), "full": (300, 60), "deep": (2000, 400)}
+EXAMPLES = {"ci": (10, 4), "full": (300, 60), "deep": (2000, 400)}
 
 
 def register_profiles(chosen: str) -> None:

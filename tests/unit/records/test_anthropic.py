@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
@@ -154,7 +154,6 @@ events = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=30)
 @given(st.lists(events, max_size=6))
 def test_any_stream_is_parsed_to_its_end(stream: list[dict[str, Any]]) -> None:
     reader = MessagesReader()
@@ -174,7 +173,6 @@ blocks = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=30)
 @given(st.lists(blocks, max_size=4), st.sampled_from(["user", "assistant"]))
 def test_any_content_is_rejected_or_parsed_and_writable(content: list[dict[str, Any]], role: str) -> None:
     for each in convert_messages([raw({"role": role, "content": content})]):
@@ -182,7 +180,6 @@ def test_any_content_is_rejected_or_parsed_and_writable(content: list[dict[str, 
         json.dumps(write_blocks(each.chat))
 
 
-@settings(max_examples=30)
 @given(values)
 def test_any_unstreamed_reply_is_parsed(body: Any) -> None:
     reader = MessagesReader()
