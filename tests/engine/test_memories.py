@@ -88,6 +88,8 @@ async def test_a_repeat_adds_a_source_and_a_change_supersedes(tmp_path, clock):
         assert (hit.kind, hit.text, hit.newer) == ("item", "My rent is 950 euros now.", None)
         assert (earlier.text, earlier.newer, earlier.ended_at) == (old.text, new.id, None)
         assert not await cue.memory.search("rent", user="ann", as_of=before - 30 * DAY)
+        hits = await cue.memory.search("What did I say yesterday?", user="ann", as_of=before + DAY)
+        assert "My rent is 900 euros." in [hit.text for hit in hits if hit.kind == "post"]
 
 
 @pytest.mark.parametrize("earlier_statements", [[], ["I live in Oslo."], ["I live in Oslo.", "I have a dog."]])

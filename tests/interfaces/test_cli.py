@@ -346,7 +346,7 @@ def test_memory_commands_search_list_and_show(here: CommandRunner, tmp_path: Pat
     hits = here.json("memory", "search", "wall 7", "--conversation", "c1", "--limit", "3")["hits"]
     assert hits[0]["sources"] == ["import-15"]
     assert "wall 7 blue" in here("memory", "search", "wall 7", "--user", "ann", "--token-budget", "200")
-    nothing = "no results in conversation 'c1'. Run `cuebook conversation list` to check its ID\n"
+    nothing = "no results in conversation 'c1'. Try other words. `cuebook conversation list` shows all IDs\n"
     assert here("memory", "search", "xylophone", "--conversation", "c1") == nothing
     assert here("memory", "search", "wall 7", "--token-budget", "1") == (
         "no results within 1 token. Raise --token-budget\n"

@@ -104,4 +104,4 @@ def test_search_command_shows_what_is_nearby(here: CommandRunner) -> None:
     (here.folder / "talk.json").write_text(json.dumps({"id": "c1", "messages": lines}), "utf-8")
     here("conversation", "import", str(here.folder / "talk.json"))
     output = here("memory", "search", "How long is the cello played?", "--conversation", "c1")
-    assert "after: ben · Seven years now." in " ".join(output.split())
+    assert "(after) ben: Seven years now." in " ".join(output.split())

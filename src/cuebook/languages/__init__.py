@@ -286,6 +286,16 @@ def _everyday() -> dict[str, tuple[str, ...]]:
     return results
 
 
+@cache
+def months() -> Mapping[str, int]:
+    """Return the numbers of the months, 1 to 12, by their names in lower case, in all languages with a list."""
+    lists = tomllib.loads(files(__package__).joinpath("months.toml").read_text("utf-8"))
+    named = (
+        (name, no) for text in lists.values() for no, names in enumerate(text.split(), 1) for name in names.split("|")
+    )
+    return {form: no for name, no in named for form in (name, unmarked(name))}
+
+
 def everyday_words(code: str) -> frozenset[str]:
     """Return the everyday words of a language, without diacritics."""
     return frozenset(word for word, codes in _everyday().items() if code in codes)

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from cuebook.languages import detect, language
 from cuebook.memory.quotes import opening_of
-from cuebook.memory.tokenizer import MARK, date_text, is_pair, query_words, read_period, spans_of, words
+from cuebook.memory.tokenizer import MARK, date_text, is_pair, named_date, query_words, read_period, spans_of, words
 from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of posts by bm25.
@@ -52,9 +52,12 @@ SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, a
 PERIOD: Final = 0.3  # more for posts of the time the query names
 ALONE: Final = 0.3  # minimum share of a sentence's information (idf) of words that are evidence without a second one,
 NAMED: Final = 0.2  # and beside the name of a speaker (docs/design/031)
+STEEPNESS: Final = 8  # power of how close the best post is to that: from 0.3 to 0.2, words hardly count any more
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
 BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: without: -0.6 points)
 CLEAR: Final = 0.5  # closeness at which a post needs no word of the query
+NEARLY: Final = 0.7  # of the embedder's threshold: enough where words cannot tell
+SURE: Final = 0.5  # confidence below which `why` says that words match by chance
 LONE: Final = 0.4  # a single post or memory needs this much less closeness than the closest of
 MANY: Final = 50  # of them: the more there are, the closer the closest is by chance (docs/design/005)
 SESSION_GAP_S: Final = 3 * 3600.0  # pause that ends a session
@@ -88,7 +91,7 @@ class Query(Struct, frozen=True):
     names: frozenset[str] = frozenset()  # the terms that are part of their names
     about: frozenset[str] = frozenset()  # the terms that are other names: written with a capital within a sentence
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
-    dates: frozenset[str] = frozenset()  # the terms that are words of that time: those of its posts, in any zone
+    dates: frozenset[str] = frozenset()  # the terms that only posts of that time match, in any zone
     sentences: tuple[frozenset[str], ...] = ()  # the terms of each sentence
     earliest: bool = False  # it asks for how something was at first, or
     latest: bool = False  # how it is now
@@ -124,6 +127,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     sentences = [frozenset(query_words(timeless[a:b])).intersection(terms) for a, b in spans_of(timeless)]
     signs = lists.signs(text)
     period = None if now is None else read_period(text, now, zone=zone)
+    of_period = frozenset(words(date_text(period, zone))) if period else frozenset[str]()
     return Query(
         text=text,
         terms=tuple(terms),
@@ -136,15 +140,18 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         is_task=lists.signs(opening_of(text, lists))["request"] > 0,
         zone=zone,
         period=period,
-        dates=frozenset(words(date_text(period, zone))).intersection(terms) if period else frozenset(),
+        dates=of_period.intersection(terms) - named_date(text),
     )
 
 
 def dated(query: str, *, now: float, zone: tzinfo) -> str:
-    """Return a query with the words of the day or month that it names, which are in the keys of posts, in a line."""
+    """Return a query with a line of the words of the day or month that it names, which are in the keys of posts.
+
+    A query that contains them is unchanged.
+    """
     period = read_period(query, now, zone=zone)
     date = date_text(period, zone) if period else ""
-    return f"{query}\n{date}" if date else query
+    return query if set(words(date)).issubset(query_words(query)) else f"{query}\n{date}"
 
 
 def akin_among(min_similarity: float, count: int) -> float:
@@ -199,6 +206,11 @@ class _Weights(Struct, frozen=True):
         """Return the information in some terms."""
         return sum(self.idf[term] for term in terms)
 
+    @property
+    def enough(self) -> float:
+        """Return the share of a sentence's information that is evidence: smaller if the query names a speaker."""
+        return NAMED if self.named else ALONE
+
     def has_evidence(self, terms: Collection[str]) -> bool:
         """Return whether terms in one post are evidence that it is about a sentence of the query.
 
@@ -215,21 +227,17 @@ class _Weights(Struct, frozen=True):
                 return True
         return False
 
-    @property
-    def enough(self) -> float:
-        """Return the share of a sentence's information that is evidence: smaller if the query names a speaker."""
-        return NAMED if self.named else ALONE
+    def confidence(self, posts: Iterable[Collection[str]]) -> float:
+        """Return how much words count, in [0, 1], by the terms of the posts: 1 if one is evidence for a whole sentence.
 
-    def tell(self, posts: Iterable[Mapping[str, float]]) -> bool:
-        """Return whether one of the posts, by their terms, explains enough of a sentence of average information.
-
-        Otherwise they match by chance. The average is weighted by information, so "Hi Tom!" does not decide about the
-        long message behind it (docs/design/031).
+        Every long message shares words with some post by chance. So the best one must explain enough of a sentence of
+        average information. The average is weighted by information: "Hi Tom!" does not decide about the long message
+        behind it (docs/design/031).
         """
         information = [self.explained(sentence) for sentence in self.sentences]
         least = self.enough * sum(each * each for each in information) / (sum(information) or 1.0)
-        both = product(self.sentences, posts)
-        return any(self.explained(sentence.intersection(terms)) >= least for sentence, terms in both)
+        best = max(self.explained(sentence.intersection(terms)) for sentence, terms in product(self.sentences, posts))
+        return min(1.0, best / (least or 1.0)) ** STEEPNESS
 
 
 class _CandidateFeatures(Struct):
@@ -282,13 +290,11 @@ def rank(
     _weigh(readings, weights)
     if seen:
         _compare(readings, corpus.mean_cosine)
-    if weights.tell(reading.counts for reading in readings):
-        _combine(readings, query)
-    else:
-        _score_alone(readings, query)
+    confidence = weights.confidence([reading.counts for reading in readings])
+    _combine(readings, query, confidence=confidence)
     if judged and not _is_known(readings, weights, akin=corpus.akin, about=query.about):
         return []
-    return _choose(readings, weights, limit)
+    return _choose(readings, weights, limit, by_chance=confidence < SURE)
 
 
 def _places(text: str, terms: Iterable[tuple[str, str]]) -> dict[str, list[int]]:
@@ -457,8 +463,13 @@ def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str,
     return total * (K1 + 1)
 
 
-def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
-    """Combine the scores by words with those of session, neighbours, speaker and time."""
+def _combine(readings: Sequence[_CandidateFeatures], query: Query, *, confidence: float) -> None:
+    """Combine the scores by words with those of session, neighbours, speaker and time.
+
+    Without `confidence`, words match by chance, and neighbours are random. Then each post is scored alone: by meaning
+    if there are vectors, else by its words.
+    """
+    by_meaning = any(reading.close for reading in readings)
     best: dict[int, float] = {}
     for reading in readings:
         kept = 1 - ASKING * readings[reading.after].brevity if reading.asks and reading.after >= 0 else 1.0
@@ -467,28 +478,14 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query) -> None:
         best[reading.session] = max(best.get(reading.session, 0.0), reading.brevity * by_words)
     shared = [SESSION * reading.brevity * best[reading.session] for reading in readings]
     fused = [reading.score + part for reading, part in zip(readings, shared, strict=True)]
+    speaker = query.named[0] if len(query.named) == 1 else None
     for reading, score, session in zip(readings, fused, shared, strict=True):
         lent, asked = _lent(reading, readings, fused)
-        named, timely = _asked_for(reading, query)
-        reading.score = (score + lent + asked) * (1 + named) * (1 + timely)
+        named, timely = SPEAKER * (speaker == reading.post.sender), PERIOD * is_timely(query, reading.post)
+        alone = (reading.close or 0.0) if by_meaning else reading.own
+        combined = confidence * (score + lent + asked) + (1 - confidence) * alone
+        reading.score = combined * (1 + named) * (1 + timely)
         reading.parts = (session, lent, asked, named, timely)
-
-
-def _score_alone(readings: Sequence[_CandidateFeatures], query: Query) -> None:
-    """Score posts whose words match by chance: each alone, by meaning if possible, as their neighbors are random."""
-    by_meaning = any(reading.close for reading in readings)
-    for reading in readings:
-        named, timely = _asked_for(reading, query)
-        reading.own, reading.around = 0.0 if by_meaning else reading.own, 0.0
-        reading.meaning = reading.close or 0.0
-        reading.score = (reading.own + reading.meaning) * (1 + named) * (1 + timely)
-        reading.parts = (0.0, 0.0, 0.0, named, timely)
-
-
-def _asked_for(reading: _CandidateFeatures, query: Query) -> tuple[float, float]:
-    """Return what a post gains if it is by the one speaker that the query names, and of the time that it names."""
-    speaker = query.named[0] if len(query.named) == 1 else None
-    return SPEAKER * (speaker == reading.post.sender), PERIOD * is_timely(query, reading.post)
 
 
 def is_timely(query: Query, post: RecallCandidate) -> bool:
@@ -518,15 +515,19 @@ def _brevity(length: int) -> float:
 
 
 def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin: float, about: frozenset[str]) -> bool:
-    """Return whether something is known about a query: by words, by meaning, or all names in it."""
-    if max(reading.post.cosine or 0.0 for reading in readings) >= akin:
+    """Return whether something is known about a query: by words, by meaning, or all names in it.
+
+    If no post has a word of the query, less closeness in meaning is enough.
+    """
+    least = akin if any(reading.counts for reading in readings) else NEARLY * akin
+    if max(reading.post.cosine or 0.0 for reading in readings) >= least:
         return True
     if about and about <= {term for reading in readings for term in reading.counts}:
         return True
     return any(weights.has_evidence(reading.counts) for reading in readings)
 
 
-def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: int) -> list[Ranked]:
+def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: int, *, by_chance: bool) -> list[Ranked]:
     """Return the best posts: those that with the posts around them explain as much as a random post, or are close."""
     least = round(sum(weights.chance.values()) / (sum(weights.idf.values()) or 1.0), 9)
     candidate_features = [
@@ -539,7 +540,13 @@ def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: in
         candidate_features[0].score or 1.0
     )
     return [
-        Ranked(each.post, min(1.0, each.score * unit), _why(each), _best_segment(each), _nearby(each, readings))
+        Ranked(
+            each.post,
+            min(1.0, each.score * unit),
+            _why(each, by_chance=by_chance),
+            _best_segment(each),
+            _nearby(each, readings),
+        )
         for each in candidate_features[:limit]
     ]
 
@@ -566,9 +573,14 @@ def _best_segment(reading: _CandidateFeatures) -> int:
     return 2 * reading.post.part if by_meaning else reading.segment
 
 
-def _why(reading: _CandidateFeatures) -> str:
-    text = f"keywords {reading.own:.2f}, with neighboring posts {reading.around:.2f}"
-    text += "" if reading.close is None else f", meaning {reading.meaning:.2f}"
+def _why(reading: _CandidateFeatures, *, by_chance: bool) -> str:
+    if by_chance:
+        text = f"keywords {reading.own:.2f} (by chance)"
+        text += "" if reading.close is None else f", meaning {reading.close:.2f}"
+    else:
+        text = f"keywords {reading.own:.2f}, with neighboring posts {reading.around:.2f}"
+        text += "" if reading.close is None else f", meaning {reading.meaning:.2f}"
     parts = zip(PARTS, reading.parts, strict=True)
-    notes = ", ".join(f"{name} {part:.2f}" for name, part in parts if part > TELLING)
+    counted = PARTS[-2:] if by_chance else PARTS
+    notes = ", ".join(f"{name} {part:.2f}" for name, part in parts if name in counted and part > TELLING)
     return f"{text}; {notes}" if notes else text

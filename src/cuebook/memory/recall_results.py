@@ -28,13 +28,15 @@ def rank_found(
 ) -> list[Hit]:
     """Rank search results, best first, as hits of kind `post`. Without a query, there are none.
 
-    Hits under `min_share` of the best score are omitted, and so are posts without text, such as tool calls beside a
-    match. Versions of a statement are ordered by time. A long post is returned as its best passage, of which `count`
-    counts the tokens. A post that matches only through a hit of about its score is `nearby` of that hit.
+    Hits under `min_share` of the best score are omitted; 0 also shows posts that match by chance. Posts without text,
+    such as tool calls beside a match, are omitted too. Versions of a statement are ordered by time. A long post is
+    returned as its best passage, of which `count` counts the tokens. A post that matches only through a hit of about
+    its score is `nearby` of that hit.
     """
     if query is None or all(each.seq in skip for each in search_result.found):
         return []  # usual case: a window shows a whole short path
-    ranked = rank(query, search_result.found, search_result, limit=max(limit, VERSIONS) + len(skip))
+    most = max(limit, VERSIONS) + len(skip)
+    ranked = rank(query, search_result.found, search_result, limit=most, judged=min_share > 0)
     if query.is_task:
         ranked = _with_rules(query, ranked, search_result)
     ranked, newer = _by_version(query, [each for each in ranked if each[0].text.strip()])

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cuebook.languages import detect, language
 from cuebook.memory.quotes import ALONE, opening_of, signs_of
-from cuebook.memory.recall import FEWEST, Query
+from cuebook.memory.recall import FEWEST, NEARLY, Query
 from cuebook.memory.tokenizer import everyday_stems, is_pair, query_words
 
 #: Maximum tokens of standing memories in a prompt, except those that do harm when forgotten. These may take half of
@@ -27,8 +27,6 @@ HARMFUL: Final = ("health", "rule")
 #: A word of Chinese or Japanese in its script: an ideograph pair, or a run of katakana.
 _IDEOGRAPHS: Final = re.compile(r"[\u3400-\u9fff]{2}")
 _KATAKANA: Final = re.compile(r"[\u30a1-\u30ff]+")
-#: Share of the embedder's threshold that is enough for a memory closer than others.
-NEARLY: Final = 0.7
 _CLAUSE: Final = re.compile(r"(?:[^.!?,;:()\n。！？，、；：（）—]|[.,:](?=\S))+")
 
 

@@ -16,7 +16,7 @@ from functools import cache, lru_cache, partial
 from itertools import chain, pairwise
 from typing import Any, Final
 
-from cuebook.languages import CODES, detect, english, everyday_words, language
+from cuebook.languages import CODES, detect, english, everyday_words, language, months
 from cuebook.records.expression import Expression
 from cuebook.records.memory import Category, Memory
 
@@ -55,6 +55,14 @@ _SENTENCE: Final = Expression(
     rf"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[A-Z]{CONSONANT}\.)(?<!\b[A-Z]{CONSONANT}{{2}}\.)\s+|(?<=[。！？])|\n+"
 )
 _PIECE: Final = Expression(r".{1,200}(?:\s|\Z)|.{200}", re.DOTALL)  # of a sentence or line that is longer
+_NAMED_DATE: Final = Expression(  # 15 August 2023, August 15, 2023, August 2023, 15. August 2023, 15 de agosto de 2023
+    lambda: (
+        r"\b(?:([0-9]{1,2})(?:st|nd|rd|th|er|\.)? (?:of |de )?)?"
+        rf"({'|'.join(sorted(months(), key=len, reverse=True))})\b"
+        r"\.?,? (?:([0-9]{1,2})(?:st|nd|rd|th)?,? )?(?:of |de )?([0-9]{4})\b"
+    ),
+    re.IGNORECASE,
+)
 _ORDINAL: Final = Expression("([0-9]+)(?:st|nd|rd|th)")
 _HUMP: Final = Expression("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -138,14 +146,19 @@ def _date_words(when: float, zone: tzinfo) -> list[str]:
 def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, float] | None:
     """Return the period that a text names, seen from `now`: Unix seconds [from, to), or None.
 
-    A numeric date is a day or a month in any language. The others are English:
+    A date with a year is a day or a month, in numbers or with the month's name in any language that has a list. The
+    others are English:
     Days are those of `zone`, so a day may have 23 or 25 hours. "yesterday", "last Monday", "3 days ago" are a day; "two
     weeks ago" is the week around it; "this month" and "last month" are calendar months.
     """
     try:
         today = datetime.fromtimestamp(now, zone).replace(fold=0, hour=0, minute=0, second=0, microsecond=0)
         if numeric := _NUMERIC.search(text):
-            return _numeric(today, [int(part) if part else None for part in numeric.groups()])
+            year, month, day = (int(part) if part else None for part in _parts(numeric.groups()))
+            return _calendar(today, year, month, day)
+        if named := _NAMED_DATE.search(text):
+            number = named[1] or named[3]
+            return _calendar(today, int(named[4]), months()[named[2].lower()], int(number) if number else None)
         ago, lately = _AGO.search(text), _LATELY.search(text)
         if ago:
             unit = _UNITS[ago[2].lower()]
@@ -158,9 +171,22 @@ def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, fl
     return None
 
 
-def _numeric(today: datetime, parts: Sequence[int | None]) -> tuple[float, float]:
-    """Return the period of a numeric date: its day, or its month. Raises ValueError."""
-    year, month, day = parts[:3] if parts[0] else (parts[5], parts[4], parts[3]) if parts[3] else parts[6:]
+def named_date(text: str) -> frozenset[str]:
+    """Return the words of a date with the name of its month.
+
+    They are searched like other words, because posts soon after a day often tell of it.
+    """
+    match = _NAMED_DATE.search(text)
+    return frozenset(words(match[0])) if match else frozenset()
+
+
+def _parts(groups: Sequence[str | None]) -> Sequence[str | None]:
+    """Return year, month and day of a numeric date's groups."""
+    return groups[:3] if groups[0] else (groups[5], groups[4], groups[3]) if groups[3] else groups[6:]
+
+
+def _calendar(today: datetime, year: int | None, month: int | None, day: int | None) -> tuple[float, float]:
+    """Return the period of a day, or without one of a month. Raises ValueError."""
     first = today.replace(year=year or 0, month=month or 0, day=day or 1)
     return _days(first, 1 if day else monthrange(first.year, first.month)[1])
 

@@ -221,7 +221,7 @@ class Hit(Answer, frozen=True, kw_only=True):
         """Return a hit without messages nearby with these."""
         return replace(
             self,
-            text=self.text + self._lines_of(nearby),
+            text=self.text.rstrip() + self._lines_of(nearby) if nearby else self.text,
             sources=(*self.sources, *(each.id for each in nearby)),
             tokens=self.tokens + sum(each.tokens for each in nearby),
             nearby=tuple(nearby),

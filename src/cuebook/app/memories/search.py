@@ -186,7 +186,7 @@ class Memories(MemoryFiles, PersonalData, Forgetting):
     ) -> Sequence[Hit]:
         """Return the memories and posts that match a query, best first, without a model."""
         dense = await embed_query(self._services, query)
-        now = self._services.clock.now()
+        now = self._services.clock.now() if as_of is None else as_of
         known: Sequence[Hit] = ()
         if user is not None or organization is not None or conversation is None or scopes is None:
             known = await self._matching(
@@ -223,7 +223,7 @@ class Memories(MemoryFiles, PersonalData, Forgetting):
         least: float,
     ) -> Sequence[Hit]:
         """Return the posts of a conversation, or of all of a user, that match a query, best first."""
-        now = self._services.clock.now()
+        now = self._services.clock.now() if as_of is None else as_of
         text = dated(query, now=now, zone=zone)
         result = await self._services.store.search(
             Scope(user=user), SearchLook(text=text, dense=dense), conversation=conversation

@@ -45,7 +45,7 @@ def print_hits(
         bool,
         typer.Option(
             "--explain",
-            help="Show scores from 0 to 1: keywords of the result, keywords with neighboring posts, and meaning.",
+            help="Show the parts of each score: words, meaning, neighboring posts and others (docs/memory.md).",
         ),
     ] = False,
     conversation: str | None = None,
@@ -54,8 +54,8 @@ def print_hits(
     """Print search results, best first."""
     if not hits:
         within = f" within {counted(token_budget, 'token')}. Raise --token-budget" if token_budget else ""
-        unknown = f" in conversation {conversation!r}. Run `cuebook conversation list` to check its ID"
-        screen.say(f"no results{within or (unknown if conversation else '')}")
+        other = f" in conversation {conversation!r}. Try other words. `cuebook conversation list` shows all IDs"
+        screen.say(f"no results{within or (other if conversation else '')}")
     one = len({hit.conversation for hit in hits}) == 1
     for number, hit in enumerate(hits, 1):
         source = hit.speaker or f"{hit.scope}'s {hit.kind} {hit.memory_id}"
@@ -65,8 +65,8 @@ def print_hits(
         screen.heading(f"{number}. {hit.day} {source}{sources} · {hit.score:.2f}{why}")
         screen.say(f"   {screen.line_of(hit.alone.text, 300)}")
         for each in hit.nearby:
-            where = "before" if each.seq < hit.seq else "after"
-            screen.say(f"   {where}: {each.speaker} · {screen.line_of(each.text, 300)}")
+            where = "(before)" if each.seq < hit.seq else "(after)"
+            screen.say(f"   {where} {each.speaker}: {screen.line_of(each.text, 300)}")
 
 
 def print_analysis(found: Judgement) -> None:

@@ -42,7 +42,7 @@ QUERY = 2_000
 AT_ONCE = 64
 _BYTES = 4  # of a float32
 #: The parts of a post's score that a memory does not have: its neighbors, and its session, which is itself.
-_OF_POSTS = re.compile(r", with neighboring posts [0-9.]+|; session [0-9.]+(?:,|$)")
+_OF_POSTS = re.compile(r" \(by chance\)|, with neighboring posts [0-9.]+|; session [0-9.]+(?:,|$)")
 #: Breadth of a kind of place.
 _BREADTH = {"conversation": 0, "persona": 1, "user": 2, "project": 3, "organization": 4}
 
