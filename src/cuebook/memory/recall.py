@@ -62,7 +62,7 @@ LONE: Final = 0.4  # a single post or memory needs this much less closeness than
 MANY: Final = 50  # of them: the more there are, the closer the closest is by chance (docs/design/005)
 SESSION_GAP_S: Final = 3 * 3600.0  # pause that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
-PARTS: Final = ("session", "neighbours", "answer", "speaker", "time")  # named in a hit's `why` if they contribute
+PARTS: Final = ("session", "neighbors", "answer", "speaker", "time")  # named in a hit's `why` if they contribute
 TELLING: Final = 0.05  # more than this
 _MARK: Final = re.compile(f" {MARK} ")
 _PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
