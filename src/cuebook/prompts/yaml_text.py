@@ -24,8 +24,8 @@ MAX_CHARS = 64 * 1024
 #: Levels of nesting; a JSON Schema takes two for each of its own. PyYAML's time grows with their square: 115 s for
 #: 60,000 brackets (measured).
 MAX_DEPTH = 32
-#: Documents whose parsed values are kept. A command reads the same files of a folder several times.
-_CACHED = 256
+#: Documents whose values or texts are kept, and the longest. A command reads and lays out the same files several times.
+_CACHED, _CACHED_CHARS = 256, 4096
 #: Maximum characters of a list on one line.
 _ONE_LINE = 100
 #: Characters that editors do not show or that reorder their line. They are written as escapes.
@@ -42,34 +42,14 @@ class Node(Struct, frozen=True):
     quoted: bool = False
 
 
-@lru_cache(maxsize=_CACHED)
 def load(text: str, *, where: str, first_line: int = 1, what: str = "the front matter") -> Mapping[str, Node]:
     """Parse a document that is a mapping or empty. `where` and `what` name it in errors.
 
-    Lines count from `first_line`. Raises InvalidInput naming the line. The result is cached; do not change it.
+    Lines count from `first_line`. Raises InvalidInput naming the line. The result may be cached; do not change it.
     """
     if len(text) > MAX_CHARS:
         raise TooLarge(f"{where}: {what} has {len(text)} characters; at most {MAX_CHARS} are read", where=where)
-    import yaml
-
-    try:
-        loader = yaml.BaseLoader(text)
-        events = _events(loader)
-        first = next(events, None)
-        root = _node(first, events, first_line) if first else Node({}, first_line)
-        next(events, None)  # refuses a second document
-        if isinstance(root.value, dict):
-            return root.value
-        line, why = root.line, "expected `key: value` lines"
-    except yaml.reader.ReaderError as error:
-        line = first_line + text.count("\n", 0, error.position)
-        why = f"U+{error.character:04X} is not allowed in YAML; remove it, or write its escape in quotes"
-    except yaml.MarkedYAMLError as error:
-        line, why = _explain(error)
-        line += first_line
-    except (ValueError, OverflowError) as error:  # PyYAML raises them for the escape "\UFFFFFFFF"
-        line, why = first_line + loader.line, f"invalid YAML ({error})"
-    raise InvalidInput(f"{where}: line {line}: {why}", where=f"{where}:{line}")
+    return (_load_cached if len(text) <= _CACHED_CHARS else _load)(text, where, first_line)
 
 
 def is_null(node: Node) -> bool:
@@ -109,15 +89,13 @@ def dump(document: Mapping[str, Any], *, where: str) -> str:
 
     Raises InvalidInput naming the key of a value that is not JSON, and TooLarge for a document that `load` rejects.
     """
-    import yaml
-
     strict_json.check(document, where=where)
     # JSON has at most three times the characters, and PyYAML takes seconds for a megabyte.
-    size = len(json.dumps(document, ensure_ascii=False, default=repr)) // 3
+    encoded = json.dumps(document, ensure_ascii=False, default=_builtin)
+    size = len(encoded) // 3
     text = ""
     if document and size <= MAX_CHARS:
-        text = yaml.serialize(_tree(document, where), Dumper=yaml.SafeDumper, allow_unicode=True, width=inf)
-        text = _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+        text = (_dump_cached if len(encoded) <= _CACHED_CHARS else _dump)(encoded, where)
         size = len(text)
     if size > MAX_CHARS:
         raise TooLarge(f"{where}: the front matter has over {MAX_CHARS} characters; shorten it", where=where)
@@ -125,6 +103,32 @@ def dump(document: Mapping[str, Any], *, where: str) -> str:
 
 
 # ---------------------------------------------------------------- parsing
+def _load(text: str, where: str, first_line: int) -> Mapping[str, Node]:
+    import yaml
+
+    try:
+        loader = yaml.BaseLoader(text)
+        events = _events(loader)
+        first = next(events, None)
+        root = _node(first, events, first_line) if first else Node({}, first_line)
+        next(events, None)  # refuses a second document
+        if isinstance(root.value, dict):
+            return root.value
+        line, why = root.line, "expected `key: value` lines"
+    except yaml.reader.ReaderError as error:
+        line = first_line + text.count("\n", 0, error.position)
+        why = f"U+{error.character:04X} is not allowed in YAML; remove it, or write its escape in quotes"
+    except yaml.MarkedYAMLError as error:
+        line, why = _explain(error)
+        line += first_line
+    except (ValueError, OverflowError) as error:  # PyYAML raises them for the escape "\UFFFFFFFF"
+        line, why = first_line + loader.line, f"invalid YAML ({error})"
+    raise InvalidInput(f"{where}: line {line}: {why}", where=f"{where}:{line}")
+
+
+_load_cached = lru_cache(maxsize=_CACHED)(_load)
+
+
 def _explain(error: Any) -> tuple[int, str]:
     """Return the line of a syntax error, counted from 0, and what to do about it."""
     line, context = error.problem_mark.line, error.context or ""
@@ -189,6 +193,23 @@ def _refuse(event: Any, problem: str, advice: str) -> NoReturn:
 
 
 # ---------------------------------------------------------------- writing
+def _builtin(value: Any) -> Any:
+    """Return a mapping or a sequence of another type as the one that JSON has."""
+    return dict(value) if isinstance(value, Mapping) else list(value)
+
+
+def _dump(encoded: str, where: str) -> str:
+    """Return a JSON object as YAML."""
+    import yaml
+
+    tree = _tree(json.loads(encoded), where)
+    text = yaml.serialize(tree, Dumper=yaml.SafeDumper, allow_unicode=True, width=inf)
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+_dump_cached = lru_cache(maxsize=_CACHED)(_dump)
+
+
 def _tree(value: object, where: str, depth: int = 0) -> Any:
     """Return a JSON value as PyYAML's nodes, each with its style."""
     import yaml
