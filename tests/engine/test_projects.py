@@ -1,6 +1,7 @@
 """Tests of project prompts: they override prompts of the same id, by setting, call or conversation."""
 
 import json
+import shutil
 
 import pytest
 from turn_helpers import NAME, Client, config
@@ -29,11 +30,12 @@ def cue_on(folder, **settings):
     return open_cue(folder, dice=SystemDice(), **settings)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "personas").mkdir()
-    (tmp_path / "personas" / "helper.json").write_text(json.dumps(HELPER))
-    with BlockingCuebook.open(config(tmp_path)) as cue:
+@pytest.fixture(scope="module")
+def filled_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("filled")
+    (folder / "personas").mkdir()
+    (folder / "personas" / "helper.json").write_text(json.dumps(HELPER))
+    with BlockingCuebook.open(config(folder)) as cue:
         texts = {
             "default/agent_init": "Begin.", "persona/kind": "Be kind.", "system/fallback": "Say less.",
             "_meta/short": "Short.",
@@ -44,9 +46,14 @@ def folder(tmp_path):
             cue.prompts.save(slug, {"body": text})
         more = {"body": "Never name prices."}
         cue.prompts.save("projects/acme/persona/kind", more, inherits="persona/kind")
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "metaprompt-presets.json").write_text(json.dumps(PRESETS))
-    return tmp_path
+    (folder / "config").mkdir()
+    (folder / "config" / "metaprompt-presets.json").write_text(json.dumps(PRESETS))
+    return folder
+
+
+@pytest.fixture
+def folder(filled_folder, tmp_path):
+    return shutil.copytree(filled_folder, tmp_path, dirs_exist_ok=True)
 
 
 def front(window):

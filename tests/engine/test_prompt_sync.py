@@ -18,10 +18,10 @@ SETTINGS = {"store.synchronous": "OFF", "prompts.autopush": False}
 
 @asynccontextmanager
 async def project(root: Path, name: str, **settings: Any) -> AsyncIterator[Cuebook]:
-    (root / name).mkdir(exist_ok=True)
+    (root / name / ".cuebook").mkdir(parents=True, exist_ok=True)
     (root / name / "cuebook.toml").touch()
-    write_empty_database(root / name / "cuebook.db")
-    write_key(root / name / "cuebook.db")
+    write_empty_database(root / name / ".cuebook/cuebook.db")
+    write_key(root / name / ".cuebook/cuebook.db")
     async with Cuebook.open(root / name, arguments=SETTINGS | settings, worker=False) as cue:
         yield cue
 

@@ -34,22 +34,36 @@ async def record_turns(project: Path) -> None:
             await cue.ask(Ask(f"hello {n}", "c1", user="zoe", persona="kindly"))
 
 
-@pytest.fixture
-def bare(unused_project: Path) -> Path:
-    """A project without prompt files, so no prompts are pushed to its database, and without feedback signals."""
-    settings = unused_project / "cuebook.toml"
+def strip(project: Path) -> Path:
+    """Remove a project's prompt files, so no prompts are pushed to its database, its database and feedback signals."""
+    settings = project / "cuebook.toml"
     settings.write_text(settings.read_text().replace('# observe = "all"', 'observe = "off"'))
-    shutil.rmtree(unused_project / "prompts")
-    (unused_project / "config" / "metaprompt-presets.json").unlink()
-    return unused_project
+    (project / "config" / "metaprompt-presets.json").unlink()
+    for name in ("prompts", ".cuebook", "logs"):
+        shutil.rmtree(project / name)
+    return project
 
 
 @pytest.fixture
-def audited(bare: Path) -> Path:
+def bare(project: Path) -> Path:
+    """A project without prompts and audit records."""
+    return strip(project)
+
+
+@pytest.fixture(scope="module")
+def recorded(new_project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose audit log has one prompt write and two rendered turns."""
-    (bare / "personas" / "kindly.json").write_text(json.dumps(HELPER))
-    asyncio.run(record_turns(bare))
-    return bare
+    folder = strip(shutil.copytree(new_project, tmp_path_factory.mktemp("recorded") / "project"))
+    (folder / "personas" / "kindly.json").write_text(json.dumps(HELPER))
+    asyncio.run(record_turns(folder))
+    return folder
+
+
+@pytest.fixture
+def audited(recorded: Path, project: Path) -> Path:
+    """A copy of that project, in which `here` runs its commands."""
+    shutil.rmtree(project)
+    return shutil.copytree(recorded, project)
 
 
 @pytest.fixture

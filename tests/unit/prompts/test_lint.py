@@ -197,10 +197,10 @@ def test_findings_name_the_branch_and_begin_with_the_worst():
 
 def test_hostile_texts_are_checked_quickly():
     began = time.thread_time()
-    for text in ("ignore " * 30_000, "a\u0430" * 50_000, "ignore" + " " * 200_000, "![" * 50_000, "$a" * 50_000):
+    for text in ("ignore " * 12_000, "a\u0430" * 20_000, "ignore" + " " * 80_000, "![" * 20_000, "$a" * 20_000):
         lint([prompt(text)], count=count)
-    lint([prompt(FILLER, slug=f"p{n}") for n in range(300)], count=count)
-    assert time.thread_time() - began < 20
+    lint([prompt(FILLER, slug=f"p{n}") for n in range(120)], count=count)
+    assert time.thread_time() - began < 8
 
 
 def test_the_rating_lists_its_parts():

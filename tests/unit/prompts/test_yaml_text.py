@@ -167,12 +167,12 @@ def test_unwritable_documents_are_rejected(document, message):
         dump(document, where="x")
 
 
-@pytest.mark.parametrize("value", ["x" * MAX_CHARS, ["x" * 100] * 700, [0] * 1_000_000, "\0" * MAX_CHARS])
+@pytest.mark.parametrize("value", ["x" * MAX_CHARS, ["x" * 100] * 700, [0] * 300_000, "\0" * MAX_CHARS])
 def test_too_large_documents_are_rejected_quickly(value):
     began = time.thread_time()
     with pytest.raises(TooLarge):
         dump({"a": value}, where="x")
-    assert time.thread_time() - began < 10
+    assert time.thread_time() - began < 4
 
 
 def test_invisible_characters_are_written_as_escapes():

@@ -400,8 +400,8 @@ def test_uncertain_secrets_are_not_replaced(text):
     ],
 )  # fmt: skip
 def test_hostile_texts_take_linear_time(unit):
-    """250 kB take under a second. A quadratic scan would take hours."""
-    text = ("password: " + unit * 250_000)[:250_000]
+    """100 kB take under half a second. A quadratic scan would take many minutes."""
+    text = ("password: " + unit * 100_000)[:100_000]
     start = time.thread_time()
     REDACTOR.text(text)
-    assert time.thread_time() - start < 20
+    assert time.thread_time() - start < 8
