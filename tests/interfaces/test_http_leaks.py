@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import httpx
+import pytest
 from api_keys import served
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -111,6 +112,7 @@ def foreign(tenant: str, user: str, call: str) -> list[str]:
     ]
 
 
+@pytest.mark.slow  # test_authorization.py has fast tests of the same
 @settings(max_examples=max(1, settings().max_examples // 5 - 3), suppress_health_check=list(HealthCheck))
 @given(OPERATIONS)
 @example(ALL)

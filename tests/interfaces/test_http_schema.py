@@ -29,7 +29,7 @@ from cuebook.testing.upstream import ScriptedUpstream
 from scripted_answers import completion
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-#: Requests per operation: one of the fast tests, 48 of all tests.
+#: Requests per operation: 48 of all tests.
 EXAMPLES = max(1, settings().max_examples // 6 - 2)
 
 document = deepcopy(openapi_document())
@@ -45,6 +45,7 @@ def live() -> Iterator[Live]:
 
 
 # schemathesis' own pytest fixtures do not work with pytest 9.2; its strategies do.
+@pytest.mark.slow  # the fast tests send a valid request and invalid ones to each route: below, test_bad_requests.py
 @pytest.mark.in_order  # the stored data depends on the earlier requests
 @pytest.mark.parametrize("label", operations)
 def test_responses_match_the_openapi_document(live: Live, label: str) -> None:
