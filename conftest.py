@@ -67,7 +67,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Collect one part of the files if `--part` names it."""
     if part := config.getoption("--part"):
-        config.pluginmanager.register(Part(config.rootpath, *map(int, part.split("/"))))
+        number, count = map(int, part.split("/"))
+        config.pluginmanager.register(Part(config.rootpath, number, count))
+        _stay_on_one_core(number, count)
+
+
+def _stay_on_one_core(number: int, count: int) -> None:
+    """Give each part its own core, where the system can. Waking a thread on another core costs a tenth more."""
+    if hasattr(os, "sched_setaffinity") and len(cores := sorted(os.sched_getaffinity(0))) >= count:
+        os.sched_setaffinity(0, {cores[number - 1]})
 
 
 @pytest.hookimpl(wrapper=True)
