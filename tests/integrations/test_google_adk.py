@@ -138,7 +138,8 @@ async def found_in(service: Any, app: str, user: str, query: str) -> set[Any]:
 
 
 def said(content: types.Content) -> str:
-    return " ".join(part.text for part in (content.parts or []) if part.text)
+    """Return the text of a message. Its other lines are the messages nearby."""
+    return " ".join(part.text.partition("\n")[0] for part in (content.parts or []) if part.text)
 
 
 @settings(max_examples=30, deadline=None)
