@@ -167,7 +167,8 @@ def network_off() -> Iterator[None]:
 class SocketWatch:
     """Finds sockets that a test leaves open, so that this test fails and not the one in which they are collected.
 
-    Accepted server sockets are ignored: they close a moment after the client's side.
+    Accepted server sockets are ignored: they close a moment after the client's side. So are those with which an event
+    loop wakes itself: a loop that is left open warns.
     """
 
     def __init__(self) -> None:
@@ -177,7 +178,7 @@ class SocketWatch:
     def _hear(self, _: str, args: tuple[Any, ...]) -> None:
         frame: Any = inspect.currentframe()
         frame = frame.f_back.f_back.f_back  # the creator of the socket: the caller of socket.__init__
-        if frame.f_code.co_name == "accept":
+        if frame.f_code.co_name == "accept" or frame.f_back.f_code.co_name == "_make_self_pipe":
             return
         while frame.f_back is not None and os.sep + "tests" + os.sep not in frame.f_code.co_filename:
             frame = frame.f_back

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from turn_helpers import cue_on
+from turn_helpers import bot, cue_on, user
 
 from cuebook import Ask
 from cuebook.errors import NotFound
@@ -37,7 +37,10 @@ async def say(cue, clock, *texts, conversation="c1", user="ann"):
 
 async def store_long_conversation(cue, clock, rounds=12):
     """Store an error and enough other posts that a summary covers it."""
-    await say(cue, clock, WRONG, *FILLER, *(f"Step {n} of the garden plan is done." for n in range(rounds)))
+    texts = (WRONG, *FILLER, *(f"Step {n} of the garden plan is done." for n in range(rounds)))
+    messages = [message for text in texts for message in (user(text), bot("Noted."))]
+    await cue.append("c1", messages, user="ann")
+    clock.advance(60 * len(texts))
     await cue.settle()
 
 
