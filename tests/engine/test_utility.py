@@ -5,6 +5,7 @@ import json
 import pytest
 from turn_helpers import NAME, ask_and_settle, open_with_memory
 
+from cuebook import Ask
 from cuebook.engine.replay.memory_use import ANSWER
 from cuebook.errors import InvalidInput, NotFound, UpstreamError
 from cuebook.testing import ScriptedModel
@@ -25,7 +26,9 @@ async def run_conversations(cue, clock, turns=10):
     for number, fact in enumerate(FACTS):
         await ask_and_settle(cue, clock, fact, f"c{number}")
     for number in range(turns):
-        await ask_and_settle(cue, clock, f"What shall I cook in Oslo on day {number}?", f"{NAME}-{number}")
+        await cue.ask(Ask(f"What shall I cook in Oslo on day {number}?", f"{NAME}-{number}", user="ann"))
+        clock.advance(60)
+    await cue.settle()
 
 
 def scores(report):
