@@ -202,7 +202,7 @@ def _dump(encoded: str, where: str) -> str:
     """Return a JSON object as YAML."""
     import yaml
 
-    tree = _tree(json.loads(encoded), where)
+    tree = _tree(strict_json.parse(encoded), where)
     text = yaml.serialize(tree, Dumper=yaml.SafeDumper, allow_unicode=True, width=inf)
     return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
