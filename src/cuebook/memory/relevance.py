@@ -87,10 +87,10 @@ def evidence(
 
     `keys` are the search keys of memories, by number; `held` is the number of memories of the owner, of which
     `frequencies` contain a word. The expected number for the k rarest shared words of a clause of n words is that of
-    all choices of k words: C(n, k) times the product of their shares of the memories. It must be below 1. It is
-    multiplied by the chance of a random memory to be as close in meaning (`as_close`, by number), relative to that of
-    an average one. Then it must be at most the square root of the best one with one of its words, which is half of its
-    evidence. The date of a memory does not count.
+    all choices of k words: C(n, k) times the product of their shares of the memories. It is multiplied by the chance of
+    a random memory to be as close in meaning (`as_close`, by number), relative to that of an average one. It must be
+    below 1 in all clauses together. It must also be at most the square root of the best one with one of its words,
+    which is half of its evidence. The date of a memory does not count.
     """
     heads, present = set[str](), dict[int, set[str]]()
     for no, key in keys.items():
@@ -106,7 +106,8 @@ def evidence(
     anywhere = {term for term, count in counts.items() if count}.union(*present.values())
     everyday = everyday_stems(detect(query.text))
     found: dict[int, Evidence] = {}
-    for clause in _CLAUSE.findall(query.text):
+    clauses = [clause for clause in _CLAUSE.findall(query.text) if query_words(clause)]
+    for clause in clauses:
         # most pairs of characters span two words and occur nowhere
         words = dict.fromkeys(query_words(clause))
         terms = [each for each in words if each in shares and (each in anywhere or not is_pair(each))]
@@ -118,7 +119,8 @@ def evidence(
             least |= {word: min(each.chance, least.get(word, 1.0)) for word in each.words}
         for no, each in here.items():
             most = math.sqrt(min((least[word] for word in each.words), default=1.0))
-            if each.chance < 1 and each.chance <= most and (no not in found or each.chance < found[no].chance):
+            known = found[no].chance if no in found else 1 / len(clauses)
+            if each.chance < known and each.chance <= most:
                 found[no] = each
     return found
 
