@@ -91,7 +91,8 @@ async def test_every_way_in_shows_what_is_nearby(client: httpx.AsyncClient, cue:
     assert not any({"p17", "p18"} & {*each["sources"]} for each in others)
 
     page = (await client.get("/page/memories", params={"q": query, "conversationId": "c1", "userId": "ann"})).text
-    assert "(after) ben: Seven years now." in page
+    assert "(after) ben:" in page
+    assert "Seven years now." in page
     window = await cue.assemble(Ask(query, "c1", user="ann", token_budget=800))
     blocks = [(each.source, each.text) for each in window.blocks if each.kind == "memory"]
     at = [source for source, _ in blocks].index("post:p17")

@@ -64,7 +64,7 @@ async def memories(
     more: str | None = None
     if q:
         found = await cue.memory.search(q, conversation=conversation or None, **named, as_of=at, limit=MAX_RESULTS)
-        hits = [{**to_wire(each), "page": page_of(each.memory_id)} for each in found]
+        hits = [{**to_wire(each), "text": each.alone.text, "page": page_of(each.memory_id)} for each in found]
     elif conversation:
         paged = await cue.memory.items(conversation, user=user, ended=ended, as_of=at, limit=LISTED, cursor=cursor)
         items, more = [_item_row(each, conversation) for each in paged], paged.next
