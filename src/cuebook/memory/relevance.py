@@ -89,8 +89,9 @@ def evidence(
     `frequencies` contain a word. The expected number for the k rarest shared words of a clause of n words is that of
     all choices of k words: C(n, k) times the product of their shares of the memories. It is multiplied by the chance of
     a random memory to be as close in meaning (`as_close`, by number), relative to that of an average one. It must be
-    below 1 in all clauses together. It must also be at most the square root of the best one with one of its words,
-    which is half of its evidence. The date of a memory does not count.
+    below 1 over the root of the number of clauses, as each is an opportunity to match by chance, but several are about
+    one topic. It must also be at most the square root of the best one with one of its words, which is half of its
+    evidence. The date of a memory does not count.
     """
     heads, present = set[str](), dict[int, set[str]]()
     for no, key in keys.items():
@@ -119,7 +120,7 @@ def evidence(
             least |= {word: min(each.chance, least.get(word, 1.0)) for word in each.words}
         for no, each in here.items():
             most = math.sqrt(min((least[word] for word in each.words), default=1.0))
-            known = found[no].chance if no in found else 1 / len(clauses)
+            known = found[no].chance if no in found else 1 / math.sqrt(len(clauses))
             if each.chance < known and each.chance <= most:
                 found[no] = each
     return found
