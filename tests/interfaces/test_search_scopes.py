@@ -106,3 +106,22 @@ def test_search_command_shows_what_is_nearby(here: CommandRunner) -> None:
     here("conversation", "import", str(here.folder / "talk.json"))
     output = here("memory", "search", "How long is the cello played?", "--conversation", "c1")
     assert "(after) ben: Seven years now." in " ".join(output.split())
+
+
+async def test_an_erased_message_is_not_nearby(cue: Cuebook) -> None:
+    said = [*SMALL_TALK, *CELLO, *(4 * SMALL_TALK)]
+    posts = [Posted(sender=by, message=text, id=f"p{n}", created_at=60.0 * n) for n, (by, text) in enumerate(said, 1)]
+    await cue.append("c1", posts, user="ann")
+    await cue.memory.forget(user="ben")
+    first, *_ = await cue.memory.search("How long is the cello played?", user="ann")
+    assert (first.text, first.sources, first.nearby) == (CELLO[0][1], ("p17",), ())
+
+
+async def test_a_message_nearby_is_not_proposed_for_forgetting(cue: Cuebook) -> None:
+    secret = ("ann", "I have been allergic to penicillin since 1999, and I take insulin.")
+    said = [*SMALL_TALK, ("coach", CELLO[0][1]), secret, CELLO[2], *(4 * SMALL_TALK)]
+    posts = [Posted(sender=by, message=text, id=f"p{n}", created_at=60.0 * n) for n, (by, text) in enumerate(said, 1)]
+    await cue.append("c1", posts, user="ann")
+    query = "How long is the cello played?"
+    assert "p18" in (await cue.memory.search(query, user="ann"))[0].sources
+    assert await cue.memory.forgettable(query, user="ann") == []

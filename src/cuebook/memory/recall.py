@@ -2,11 +2,11 @@
 
 The store indexes each post's `key_text` and finds some hundred posts by `match_values`; `rank` reorders them with
 the statistics of the scope alone. A post scores by its own words and by those around it, then by the best post of its
-session. A short post gains from its neighbours, an answer from its question, and a speaker whom the query names
+session. A short post gains from its neighbors, an answer from its question, and a speaker whom the query names
 counts more. A long post scores by its best passage, so long answers and tool outputs neither dominate nor vanish.
-Each sentence of a long query is scored separately. Where posts have vectors, semantic similarity is added to the words,
-which weigh less the less of the query they explain; without vectors, words alone decide. Nothing is returned if no post
-explains more of the query than chance (docs/design/031).
+Each sentence of a long query is scored separately. Where posts have vectors, semantic similarity is added to the words.
+Words count less if no post explains much of a sentence. Nothing is returned if no post explains more of the query than
+chance (docs/design/031).
 """
 
 import json
@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from cuebook.languages import detect, language
 from cuebook.memory.quotes import opening_of
-from cuebook.memory.tokenizer import MARK, date_text, is_pair, named_date, query_words, read_period, spans_of, words
+from cuebook.memory.tokenizer import MARK, date_text, is_pair, names_month, query_words, read_period, spans_of, words
 from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of posts by bm25.
@@ -127,7 +127,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     sentences = [frozenset(query_words(timeless[a:b])).intersection(terms) for a, b in spans_of(timeless)]
     signs = lists.signs(text)
     period = None if now is None else read_period(text, now, zone=zone)
-    of_period = frozenset(words(date_text(period, zone))) if period else frozenset[str]()
+    of_period = frozenset(words(date_text(period, zone)) if period and not names_month(text) else ())
     return Query(
         text=text,
         terms=tuple(terms),
@@ -140,7 +140,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         is_task=lists.signs(opening_of(text, lists))["request"] > 0,
         zone=zone,
         period=period,
-        dates=of_period.intersection(terms) - named_date(text),
+        dates=of_period.intersection(terms),
     )
 
 
@@ -149,9 +149,10 @@ def dated(query: str, *, now: float, zone: tzinfo) -> str:
 
     A query that contains them is unchanged.
     """
-    period = read_period(query, now, zone=zone)
+    text = query[:QUERY_CHARACTERS]
+    period = read_period(text, now, zone=zone)
     date = date_text(period, zone) if period else ""
-    return query if set(words(date)).issubset(query_words(query)) else f"{query}\n{date}"
+    return f"{text}\n{date}" if date and not set(words(date)).issubset(query_words(text)) else query
 
 
 def akin_among(min_similarity: float, count: int) -> float:
@@ -228,11 +229,11 @@ class _Weights(Struct, frozen=True):
         return False
 
     def confidence(self, posts: Iterable[Collection[str]]) -> float:
-        """Return how much words count, in [0, 1], by the terms of the posts: 1 if one is evidence for a whole sentence.
+        """Return how much words count, in [0, 1], by the terms of the posts.
 
-        Every long message shares words with some post by chance. So the best one must explain enough of a sentence of
-        average information. The average is weighted by information: "Hi Tom!" does not decide about the long message
-        behind it (docs/design/031).
+        Every long message shares words with some post by chance. So they count fully only if one post explains enough
+        of a sentence of average information. The average is weighted by information: "Hi Tom!" does not decide about
+        the long message behind it (docs/design/031).
         """
         information = [self.explained(sentence) for sentence in self.sentences]
         least = self.enough * sum(each * each for each in information) / (sum(information) or 1.0)
@@ -294,7 +295,7 @@ def rank(
     _combine(readings, query, confidence=confidence)
     if judged and not _is_known(readings, weights, akin=corpus.akin, about=query.about):
         return []
-    return _choose(readings, weights, limit, by_chance=confidence < SURE)
+    return _choose(readings, weights, limit, by_chance=confidence < SURE, judged=judged)
 
 
 def _places(text: str, terms: Iterable[tuple[str, str]]) -> dict[str, list[int]]:
@@ -466,8 +467,8 @@ def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str,
 def _combine(readings: Sequence[_CandidateFeatures], query: Query, *, confidence: float) -> None:
     """Combine the scores by words with those of session, neighbours, speaker and time.
 
-    Without `confidence`, words match by chance, and neighbours are random. Then each post is scored alone: by meaning
-    if there are vectors, else by its words.
+    Without `confidence`, words match by chance, and neighbors are random. Then each post is scored alone: by meaning
+    if it has a vector, else by its words.
     """
     by_meaning = any(reading.close for reading in readings)
     best: dict[int, float] = {}
@@ -482,7 +483,7 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query, *, confidence
     for reading, score, session in zip(readings, fused, shared, strict=True):
         lent, asked = _lent(reading, readings, fused)
         named, timely = SPEAKER * (speaker == reading.post.sender), PERIOD * is_timely(query, reading.post)
-        alone = (reading.close or 0.0) if by_meaning else reading.own
+        alone = reading.close or 0.0 if by_meaning and reading.post.cosine is not None else reading.own
         combined = confidence * (score + lent + asked) + (1 - confidence) * alone
         reading.score = combined * (1 + named) * (1 + timely)
         reading.parts = (session, lent, asked, named, timely)
@@ -527,9 +528,15 @@ def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin
     return any(weights.has_evidence(reading.counts) for reading in readings)
 
 
-def _choose(readings: Sequence[_CandidateFeatures], weights: _Weights, limit: int, *, by_chance: bool) -> list[Ranked]:
-    """Return the best posts: those that with the posts around them explain as much as a random post, or are close."""
-    least = round(sum(weights.chance.values()) / (sum(weights.idf.values()) or 1.0), 9)
+def _choose(
+    readings: Sequence[_CandidateFeatures], weights: _Weights, limit: int, *, by_chance: bool, judged: bool
+) -> list[Ranked]:
+    """Return the best posts: those that with the posts around them explain as much as a random post, or are close.
+
+    If not `judged`, all that explain anything.
+    """
+    chance = round(sum(weights.chance.values()) / (sum(weights.idf.values()) or 1.0), 9)
+    least = chance if judged else 0.0
     candidate_features = [
         each for each in readings if (each.held and round(each.held, 9) >= least) or (each.close or 0.0) >= CLEAR
     ]

@@ -4,6 +4,8 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
+from msgspec import structs
+
 from cuebook.memory.excerpt import QUOTE_TOKENS, passage
 from cuebook.memory.quotes import signs_of
 from cuebook.memory.recall import Query, Ranked, is_timely, rank, topic_of, unlearned
@@ -45,6 +47,7 @@ def rank_found(
         for each in ranked
         if each.score >= min_share * ranked[0].score
         and each.post.seq not in skip
+        and each.post.key  # an erased post has none
         and not unlearned(each.post.role, each.post.text)
     }
     hits: list[Hit] = []
@@ -73,7 +76,8 @@ def rank_found(
             conversation=post.conversation or None,
             newer=newer.get((post.no, post.seq)),
         )
-        hits.append(hit.beside([_nearby(other, query, count) for other in sorted(beside, key=lambda x: x.post.seq)]))
+        beside.sort(key=lambda other: other.post.seq)
+        hits.append(hit.beside([_nearby(other, query, count, beside=post.seq) for other in beside]))
     return hits
 
 
@@ -101,11 +105,12 @@ def _excerpt(ranked: Ranked, query: Query, count: Callable[[str], int]) -> tuple
     return text, post.tokens if text is post.text else count(text)
 
 
-def _nearby(ranked: Ranked, query: Query, count: Callable[[str], int]) -> Nearby:
+def _nearby(ranked: Ranked, query: Query, count: Callable[[str], int], *, beside: int) -> Nearby:
     post, (text, tokens) = ranked.post, _excerpt(ranked, query, count)
-    return Nearby(
+    nearby = Nearby(
         id=post.id, seq=post.seq, speaker=post.sender, text=text, tokens=tokens, timestamp=Time(post.created_at)
     )
+    return structs.replace(nearby, tokens=tokens + count(nearby.label(beside)))
 
 
 def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], dict[tuple[int, int], str]]:

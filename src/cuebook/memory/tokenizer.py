@@ -16,7 +16,7 @@ from functools import cache, lru_cache, partial
 from itertools import chain, pairwise
 from typing import Any, Final
 
-from cuebook.languages import CODES, detect, english, everyday_words, language, months
+from cuebook.languages import CODES, detect, english, everyday_words, language, months, unmarked
 from cuebook.records.expression import Expression
 from cuebook.records.memory import Category, Memory
 
@@ -57,9 +57,9 @@ _SENTENCE: Final = Expression(
 _PIECE: Final = Expression(r".{1,200}(?:\s|\Z)|.{200}", re.DOTALL)  # of a sentence or line that is longer
 _NAMED_DATE: Final = Expression(  # 15 August 2023, August 15, 2023, August 2023, 15. August 2023, 15 de agosto de 2023
     lambda: (
-        r"\b(?:([0-9]{1,2})(?:st|nd|rd|th|er|\.)? (?:of |de )?)?"
+        r"\b(?:([0-9]{1,2})(?:st|nd|rd|th|er)?\.?\s*(?:(?:of|de)\s+)?)?"
         rf"({'|'.join(sorted(months(), key=len, reverse=True))})\b"
-        r"\.?,? (?:([0-9]{1,2})(?:st|nd|rd|th)?,? )?(?:of |de )?([0-9]{4})\b"
+        r"\.?,?\s+(?:([0-9]{1,2})(?:st|nd|rd|th)?,?\s+)?(?:(?:of|de)\s+)?((?:1[89]|2[01])[0-9]{2})\b"
     ),
     re.IGNORECASE,
 )
@@ -156,9 +156,8 @@ def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, fl
         if numeric := _NUMERIC.search(text):
             year, month, day = (int(part) if part else None for part in _parts(numeric.groups()))
             return _calendar(today, year, month, day)
-        if named := _NAMED_DATE.search(text):
-            number = named[1] or named[3]
-            return _calendar(today, int(named[4]), months()[named[2].lower()], int(number) if number else None)
+        if named := _named_date(text):
+            return _calendar(today, *named)
         ago, lately = _AGO.search(text), _LATELY.search(text)
         if ago:
             unit = _UNITS[ago[2].lower()]
@@ -171,13 +170,22 @@ def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, fl
     return None
 
 
-def named_date(text: str) -> frozenset[str]:
-    """Return the words of a date with the name of its month.
+def names_month(text: str) -> bool:
+    """Return whether a text has a date with the name of its month.
 
-    They are searched like other words, because posts soon after a day often tell of it.
+    Its words are searched like others, because posts soon after a day often tell of it.
     """
-    match = _NAMED_DATE.search(text)
-    return frozenset(words(match[0])) if match else frozenset()
+    return _named_date(text) is not None
+
+
+def _named_date(text: str) -> tuple[int, int, int | None] | None:
+    """Return year, month and day of a date with the name of its month; the day is None for a month."""
+    match = _NAMED_DATE.search(text if text.isascii() else unicodedata.normalize("NFC", text))
+    month = months().get(unmarked(match[2].lower())) if match else None  # `ſ` and `ı` match s and i in any case
+    if match is None or month is None:
+        return None
+    day = match[3] or match[1]
+    return int(match[4]), month, int(day) if day else None
 
 
 def _parts(groups: Sequence[str | None]) -> Sequence[str | None]:
@@ -187,7 +195,7 @@ def _parts(groups: Sequence[str | None]) -> Sequence[str | None]:
 
 def _calendar(today: datetime, year: int | None, month: int | None, day: int | None) -> tuple[float, float]:
     """Return the period of a day, or without one of a month. Raises ValueError."""
-    first = today.replace(year=year or 0, month=month or 0, day=day or 1)
+    first = today.replace(year=year or 0, month=month or 0, day=1 if day is None else day)
     return _days(first, 1 if day else monthrange(first.year, first.month)[1])
 
 

@@ -164,7 +164,10 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 class Nearby(Answer, frozen=True, kw_only=True):
-    """A message next to a hit that belongs to it, such as the question before an answer. A long one is an excerpt."""
+    """A message next to a hit that belongs to it, such as the question before an answer. A long one is an excerpt.
+
+    `tokens` are those of its line in the hit's text.
+    """
 
     id: str  # of the post, in the hit's conversation
     seq: int
@@ -177,6 +180,10 @@ class Nearby(Answer, frozen=True, kw_only=True):
     def source(self) -> str:
         """Return the source of its block in a window."""
         return f"{POST}{self.id}"
+
+    def label(self, seq: int) -> str:
+        """Return what precedes its text in the text of the hit at `seq`."""
+        return f"\n({'before' if self.seq < seq else 'after'}) {self.speaker}: "
 
 
 class Hit(Answer, frozen=True, kw_only=True):
@@ -239,8 +246,7 @@ class Hit(Answer, frozen=True, kw_only=True):
         )
 
     def _lines_of(self, nearby: Sequence[Nearby]) -> str:
-        where = ("(before)" if each.seq < self.seq else "(after)" for each in nearby)
-        return "".join(f"\n{place} {each.speaker}: {each.text}" for place, each in zip(where, nearby, strict=True))
+        return "".join(f"{each.label(self.seq)}{each.text}" for each in nearby)
 
     @property
     def source(self) -> str:

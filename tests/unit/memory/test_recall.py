@@ -176,6 +176,12 @@ def test_the_segments_of_a_text_cover_it_in_order(text):
         ("el 3 de mayo de 2024", "2024-05-03", 1),
         ("en aout 2023", "2023-08-01", 31),
         ("on 31 February 2024", None, 0),
+        ("May 0, 2024", None, 0),
+        ("page 10 May 15, 2024", "2024-05-15", 1),
+        ("5.Mai 2024", "2024-05-05", 1),
+        ("le 15\u00a0aou\u0302t\n2023", "2023-08-15", 1),
+        ("In March 1500 people came yesterday", "2024-05-14", 1),
+        ("Apr\u0131l 2023, APR\u0130L 2023, Augu\u017ft 2023", "2023-04-01", 30),
         ("on 2024-13-01", None, 0),
         ("at last", None, 0),
     ],
@@ -469,7 +475,7 @@ def test_a_post_without_a_word_of_the_query_is_nearby_its_neighbour():
     first, *others = found("How long is the cello played?", *said, gap=60.0)
     assert first.text == "How long have you played the cello?\n(after) Bob: Seven years now."
     assert [(each.id, each.speaker, each.text) for each in first.nearby] == [("p18", "Bob", "Seven years now.")]
-    assert first.tokens == 18
+    assert first.tokens == 18 + count("\n(after) Bob: ")
     assert first.sources == ("p17", "p18")
     assert "p18" not in {post for hit in others for post in hit.sources}
     assert "p19" in {hit.sources[0] for hit in others}  # it has a word of the query
@@ -544,6 +550,13 @@ def test_a_long_message_whose_words_match_by_chance_finds_posts_by_meaning_alone
     first, *_ = rank(read_query(INVITED), candidates, SearchResult(posts=60, mean_cosine=0.1, akin=0.6), limit=9)
     assert "seasick" in first.post.key
     assert first.why == "keywords 0.00 (by chance), meaning 1.00"
+
+
+def test_a_post_without_a_vector_is_found_by_its_words_beside_others_with_one():
+    said = posts(*FILLER, ("Ann", "The tent of the circus is on the islands."), *FILLER)
+    candidates = [post if post.seq == 17 else structs.replace(post, cosine=0.1 + post.seq / 100) for post in said]
+    ranked = rank(read_query(INVITED), candidates, SearchResult(posts=60, mean_cosine=0.1, akin=0.9), limit=9)
+    assert 17 in [each.post.seq for each in ranked[:3]]
 
 
 def test_a_query_of_unknown_words_needs_less_closeness_in_meaning():

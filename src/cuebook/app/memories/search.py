@@ -381,7 +381,7 @@ class Memories(MemoryFiles, PersonalData, Forgetting):
                 names = [hit.memory_id]
                 if hit.kind == "post":
                     items = await self.items(hit.conversation or "", user=user)
-                    names = [item.memory_id for item in items if set(item.sources) & set(hit.sources)]
+                    names = [item.memory_id for item in items if set(item.sources) & set(hit.alone.sources)]
                 for name in names:
                     with suppress(Denied):
                         memory = await self._own(name, user=user, organization=None)
