@@ -29,9 +29,7 @@ from cuebook.integrations.agent_framework import (
     CuebookSessionStore,
 )
 
-TEXTS = st.sampled_from(["", "hello", "é\n\u2028", "hello"]) | st.text(
-    st.characters(exclude_characters="\0"), max_size=9
-)
+TEXTS = st.sampled_from(["", "hello", "é\n\u2028", "a\0b"]) | st.text(max_size=9)
 CONTENTS = st.one_of(
     TEXTS.map(Content.from_text),
     st.just(Content.from_function_call("c", "look", arguments={"at": "map", "n": None})),

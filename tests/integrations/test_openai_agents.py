@@ -14,7 +14,7 @@ from pages import examples_of
 from cuebook import BlockingCuebook
 from cuebook.integrations.openai_agents import CuebookCompactingSession, CuebookSession
 
-TEXTS = st.text(max_size=9)
+TEXTS = st.text(max_size=9) | st.just("a\0b")
 ITEMS = st.one_of(
     st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "developer"]), "content": TEXTS}),
     st.fixed_dictionaries(

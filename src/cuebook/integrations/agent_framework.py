@@ -26,6 +26,7 @@ from cuebook.integrations.connection import (
     fenced,
     place_name,
     posts_of,
+    readable,
     recall,
 )
 from cuebook.records.conversation import Part, Role
@@ -158,7 +159,7 @@ def _posted(message: Message) -> Posted:
     """Return a message as a post: its role, its text, and the message itself as a part."""
     role: Role = _ROLES.get(message.role, "system")
     part = Part(type=_MESSAGE, content=json.dumps(message.to_dict()))
-    return Posted(sender=role, role=role, message=message.text, parts=(part,))
+    return Posted(sender=role, role=role, message=readable(message.text), parts=(part,))
 
 
 def _message(post: PostEntry) -> Message:

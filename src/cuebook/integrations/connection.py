@@ -155,6 +155,11 @@ async def rewrite(cue: Cuebook, conversation: str, posts: Sequence[Posted], *, u
         await cue.append(conversation, posts, user=user)
 
 
+def readable(text: str) -> str:
+    """Return a framework's text for a post, which cannot contain NUL or lone surrogates: they are replaced."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
 def copy_of(post: PostEntry) -> Posted:
     """Return a stored post as one to store again."""
     return Posted(

@@ -12,7 +12,7 @@ from agents.memory.session_settings import SessionSettings, resolve_session_limi
 from cuebook.app.cuebook import Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import NotFound
-from cuebook.integrations.connection import Connection, Where, conversation_id, posts_of
+from cuebook.integrations.connection import Connection, Where, conversation_id, posts_of, readable
 from cuebook.records.conversation import Part, Role
 from cuebook.records.conversation_answers import PostEntry, SummaryState
 
@@ -112,7 +112,7 @@ def _posted(item: Any) -> Posted:
     if isinstance(content, list):
         content = "\n".join(each["text"] for each in content if isinstance(each, dict) and each.get("text"))
     text = content if isinstance(content, str) else json.dumps(content)
-    return Posted(sender=role, role=role, message=text, parts=(Part(type=_ITEM, content=json.dumps(item)),))
+    return Posted(sender=role, role=role, message=readable(text), parts=(Part(type=_ITEM, content=json.dumps(item)),))
 
 
 def _item(post: PostEntry) -> TResponseInputItem:

@@ -23,6 +23,7 @@ from cuebook.integrations.connection import (
     copy_of,
     place_name,
     posts_of,
+    readable,
     rewrite,
 )
 from cuebook.records.conversation import Part, Role
@@ -230,7 +231,7 @@ def _posted(message: SessionMessage) -> Posted:
 
 def _spoken(message: Message, *parts: Part, name: str) -> Posted:
     role: Role = "tool" if any("toolResult" in each for each in message["content"]) else message["role"]
-    return Posted(sender=role, role=role, message=_text(message), parts=parts, id=name)
+    return Posted(sender=role, role=role, message=readable(_text(message)), parts=parts, id=name)
 
 
 def _text(message: Message) -> str:

@@ -4,6 +4,7 @@ from google.adk.events.event import Event
 from google.genai import types
 
 from cuebook.engine.core.drafts import Posted
+from cuebook.integrations.connection import readable
 from cuebook.records.conversation import Part, Role
 
 #: The beginning of the names of conversations and of the places of documents.
@@ -14,9 +15,13 @@ def posted(event: Event, *parts: Part, name: str) -> Posted:
     """Return an event as a post: its text and the parts. Without parts, its author is the post's sender."""
     role: Role = "tool" if event.get_function_responses() else "user" if event.author == "user" else "assistant"
     return Posted(
-        sender=role if parts else event.author or role, role=role, message=text_of(event.content), parts=parts, id=name,
+        sender=role if parts else event.author or role,
+        role=role,
+        message=readable(text_of(event.content)),
+        parts=parts,
+        id=name,
         created_at=event.timestamp,
-    )  # fmt: skip
+    )
 
 
 def text_of(content: types.Content | None) -> str:

@@ -16,7 +16,7 @@ from pydantic_ai.tools import AgentDepsT, RunContext
 from cuebook.app.cuebook import Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.errors import NotFound
-from cuebook.integrations.connection import Connection, Where, conversation_id, fenced, recall
+from cuebook.integrations.connection import Connection, Where, conversation_id, fenced, readable, recall
 from cuebook.records.conversation import Part, Role
 from cuebook.records.conversation_answers import PostEntry
 
@@ -131,7 +131,7 @@ def _post(message: ModelMessage, run: str) -> Posted | None:
         prompts = [_text(part.content) for part in message.parts if isinstance(part, UserPromptPart)]
         results = [part.model_response_str() for part in message.parts if part.part_kind == "tool-return"]
         role, texts = ("user", prompts) if prompts else ("tool", results)
-    text = "\n".join(texts)
+    text = readable("\n".join(texts))
     return Posted(sender=role, role=role, message=text, parts=(Part(type=_RUN, content=run),)) if text.strip() else None
 
 
