@@ -52,7 +52,7 @@ SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, a
 PERIOD: Final = 0.3  # more for posts of the time the query names
 ALONE: Final = 0.3  # minimum share of a sentence's information (idf) of words that are evidence without a second one,
 NAMED: Final = 0.2  # and beside the name of a speaker (docs/design/031)
-STEEPNESS: Final = 8  # power of how close the best post is to that: from 0.3 to 0.2, words hardly count any more
+STEEPNESS: Final = 8  # power of the share of that evidence which the best post has: words with half of it hardly count
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
 BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: without: -0.6 points)
 CLEAR: Final = 0.5  # closeness at which a post needs no word of the query
@@ -465,7 +465,7 @@ def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str,
 
 
 def _combine(readings: Sequence[_CandidateFeatures], query: Query, *, confidence: float) -> None:
-    """Combine the scores by words with those of session, neighbours, speaker and time.
+    """Combine the scores by words with those of session, neighbors, speaker and time.
 
     Without `confidence`, words match by chance, and neighbors are random. Then each post is scored alone: by meaning
     if it has a vector, else by its words.
