@@ -45,6 +45,14 @@ def test_only_listed_statements_scan_a_whole_table():
     assert sorted(WHOLE - whole) == [], "these statements no longer scan a table: remove them from WHOLE"
 
 
+def test_a_waiting_turn_is_found_without_reading_all_turns_of_its_conversation():
+    statements = load_statements()
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(";\n".join(ddl("sqlite")))
+        for name in ("turn_waiting", "conversation_grow"):
+            assert any("INDEX turn_waiting (" in step for step in _plan(connection, statements[name])), name
+
+
 def _plan(connection, sql):
     names = re.findall(r"(?<!:):(\w+)", sql)
     values = dict.fromkeys(names) if names else [None] * sql.count("?")

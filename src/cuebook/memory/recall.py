@@ -237,7 +237,8 @@ class _Weights(Struct, frozen=True):
         """
         information = [self.explained(sentence) for sentence in self.sentences]
         least = self.enough * sum(each * each for each in information) / (sum(information) or 1.0)
-        best = max(self.explained(sentence.intersection(terms)) for sentence, terms in product(self.sentences, posts))
+        shared = (sentence.intersection(terms) for sentence, terms in product(self.sentences, filter(None, posts)))
+        best = max(map(self.explained, shared), default=0.0)
         return min(1.0, best / (least or 1.0)) ** STEEPNESS
 
 
@@ -287,14 +288,14 @@ def rank(
     places = [{term: at for term, at in here.items() if at} for here in places] if query.dates else places
     weights = _weights(query, terms, corpus, places)
     readings = [_read(*parts, weights.idf) for parts in zip(posts, texts, places, strict=True)]
+    if judged and not _is_known(readings, weights, akin=corpus.akin, about=query.about):
+        return []
     _link(readings)
     _weigh(readings, weights)
     if seen:
         _compare(readings, corpus.mean_cosine)
     confidence = weights.confidence([reading.counts for reading in readings])
     _combine(readings, query, confidence=confidence)
-    if judged and not _is_known(readings, weights, akin=corpus.akin, about=query.about):
-        return []
     return _choose(readings, weights, limit, by_chance=confidence < SURE, judged=judged)
 
 
@@ -431,10 +432,10 @@ def _compare(readings: Sequence[_CandidateFeatures], mean: float) -> None:
         reading.meaning = (reading.close + max(0.0, around / most_wide)) / 2
 
 
-def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[dict[str, float], float]:
+def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[Mapping[str, float], float]:
     """Sum up terms and lengths of a post and those around it, weighted by distance (NEAR)."""
     here = readings[at]
-    counts, length = dict(here.counts), float(here.length)
+    counts, length = here.counts, float(here.length)
     older, newer = here.before, here.after
     for weight in NEAR[1:]:
         for other in (older, newer):
@@ -442,8 +443,8 @@ def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[dict[str, 
                 near = readings[other]
                 part = weight * near.brevity
                 length += part * near.length
-                for term, n in near.counts.items():
-                    counts[term] = counts.get(term, 0.0) + part * n
+                if near.counts:
+                    counts = {**counts, **{term: counts.get(term, 0.0) + part * n for term, n in near.counts.items()}}
         older = readings[older].before if older >= 0 else -1
         newer = readings[newer].after if newer >= 0 else -1
     return counts, length
@@ -525,7 +526,7 @@ def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin
         return True
     if about and about <= {term for reading in readings for term in reading.counts}:
         return True
-    return any(weights.has_evidence(reading.counts) for reading in readings)
+    return any(weights.has_evidence(reading.counts) for reading in readings if reading.counts)
 
 
 def _choose(

@@ -28,10 +28,10 @@ ORDER BY r.score DESC, r.no LIMIT :limit;
 SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :last AND words @@ (SELECT any_of(:words));
 
 -- name: found_posts
--- Select posts for recall with their indexed words, by seq.
+-- Select posts for recall with their indexed words, in any order.
 SELECT p.seq, p.id, p.role, p.sender, p.message, p.parts, p.created_at, p.tokens, p.parent, p.body,
     (SELECT t.key FROM post_text t WHERE t.rowid = :base + p.seq) AS key  -- a join may read the whole index
-FROM json_numbers(:seqs) j JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value ORDER BY p.seq;
+FROM json_numbers(:seqs) j JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value;
 
 -- name: optimize_text
 -- Do nothing: the server's vacuum removes erased words.

@@ -44,7 +44,7 @@ CREATE TABLE turn (
     PRIMARY KEY (tenant, conversation, n)
 ) WITHOUT ROWID;
 CREATE INDEX turn_round ON turn (tenant, conversation, round);
-CREATE INDEX turn_waiting ON turn (tenant, conversation) WHERE waiting > 0;
+CREATE INDEX turn_waiting ON turn (tenant, conversation, waiting) WHERE waiting > 0;
 
 CREATE TABLE step (
     tenant TEXT NOT NULL, conversation INTEGER NOT NULL, turn INTEGER NOT NULL, n INTEGER NOT NULL, state TEXT NOT NULL,

@@ -327,14 +327,25 @@ def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> l
     seqs = json.dumps(sorted(direct | around))
     posts = row.run("found_posts", seqs=seqs, base=row.no << SHIFT).fetchall()
     post_matches = []
-    for seq, id_, role, sender, message, parts, created_at, tokens, parent, digest, key in posts:
+    for seq, id_, role, sender, message, parts, created_at, tokens, parent, digest, key in sorted(posts):
         if seq not in direct and key and f" {MARK} " in key:
             continue
         body = (message, parts) if message is not None else read_body(row.transaction, digest)[:2]
         calls = decode(tuple[Part, ...], body[1]) if body[1] and seq in direct else ()
-        text = text_with_calls(body[0], calls)
-        fields = {"id": id_, "role": role, "text": text, "tokens": tokens, "direct": seq in direct}
-        match = PostMatch(seq, sender, created_at, key or "", parent, row.no, conversation=row.id, **fields)
+        match = PostMatch(
+            seq,
+            sender,
+            created_at,
+            key or "",
+            parent,
+            row.no,
+            id=id_,
+            role=role,
+            text=text_with_calls(body[0], calls) if calls else body[0],
+            tokens=tokens,
+            direct=seq in direct,
+            conversation=row.id,
+        )
         post_matches.append(match)
     return post_matches
 

@@ -232,8 +232,8 @@ SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no AND n = :n;
 SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no ORDER BY n DESC LIMIT :limit;
 
 -- name: turn_waiting
--- Select the turn that waits for tool results.
-SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no AND waiting > 0 ORDER BY n DESC LIMIT 1;
+-- Select the turn that waits for tool results. `n + 0` keeps SQLite from reading all turns in the order of their key.
+SELECT * FROM turn WHERE tenant = :tenant AND conversation = :no AND waiting > 0 ORDER BY n + 0 DESC LIMIT 1;
 
 -- name: turns_on_run
 -- Select turns that answered rounds opened in a run of a path, newest round first, newest turn first.
@@ -418,10 +418,10 @@ SELECT rowid FROM post_text WHERE post_text MATCH :match ORDER BY bm25(post_text
 SELECT count(*) FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :first AND :last;
 
 -- name: found_posts
--- Select posts for recall with their indexed words (from FTS5's content table: one lookup), by seq.
+-- Select posts for recall with their indexed words (from FTS5's content table: one lookup), in any order.
 SELECT p.seq, p.id, p.role, p.sender, p.message, p.parts, p.created_at, p.tokens, p.parent, p.body, t.c1 FROM json_each(:seqs) j
 CROSS JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = CAST(j.value AS INTEGER)
-LEFT JOIN post_text_content t ON t.id = :base + j.value ORDER BY p.seq;
+LEFT JOIN post_text_content t ON t.id = :base + j.value;
 
 -- name: post_text_scope
 -- Set where full-text search finds a range of posts.
