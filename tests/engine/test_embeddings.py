@@ -50,6 +50,19 @@ async def test_a_single_post_is_recalled_by_meaning() -> None:
             assert await cue.memory.search("quantum chromodynamics", **owner) == []
 
 
+async def test_a_message_is_compared_by_each_of_its_sentences() -> None:
+    embedder = meaning()
+    async with cue_on(embedder=embedder) as cue:
+        await cue.append("c", posts_of(*SAID, *(f"Nothing new about train {n}" for n in range(30))), user="ann")
+        await cue.settle()
+        embedder.asked.clear()
+        sentences = "Quantum chromodynamics bores my sister.", "They acquire hound.", "Fjords delight grandparents."
+        hits = await cue.memory.search(f"Hi! {' '.join(sentences)}", conversation="c")
+        assert hits[0].sources == ("p1",)
+        assert set(sentences) < set(embedder.asked)
+        assert "Hi!" not in embedder.asked
+
+
 async def test_posts_are_embedded_once_in_the_background(tmp_path: Path) -> None:
     embedder = meaning()
     async with cue_on(tmp_path, embedder=embedder, worker=True, work__interval_s=0.05) as cue:

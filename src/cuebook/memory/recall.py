@@ -33,13 +33,14 @@ REACH: Final = 2  # this many before and this many after (1 loses 0.8 points, no
 # Words are those of a key, without stop words: two thirds of those written.
 TERMS: Final = 32  # words of a query that are searched; the longest are kept
 QUERY_CHARACTERS: Final = 8_000  # of a query that are used; a pasted page is no better query
+SENTENCES: Final = 8  # of a query that are compared by meaning: 10 ms of CPU each
 FEWEST: Final = 16  # minimum size of a scope for idf: a word in both of two posts is still informative
 
 # The ranking: textbook values and round ones. Each halved or doubled moves R@10 on LoCoMo dev by a point or less, on
 # made-up assistant and tool chats by four or less, unless a note says more.
 K1: Final = 1.2  # BM25's saturation and
 B: Final = 0.75  # length normalisation
-NEAR: Final = (1.0, 0.5, 0.25)  # weight of a post's words in a window, by distance
+NEAR: Final = 25  # words that halve the weight of the posts around a post; the weight is at most a half
 WHOLE: Final = 0.2  # share of the whole of a long post beside its best passage
 NEIGHBOUR: Final = 0.15  # of the score of the posts before and after (0.3: 13 points less in tool chats)
 ANSWER: Final = 0.2  # of the score of a question, for the post after it
@@ -142,6 +143,16 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         period=period,
         dates=of_period.intersection(terms),
     )
+
+
+def long_sentences(text: str) -> list[str]:
+    """Return the sentences that are compared by meaning: the SENTENCES with the most words, but at least two, in order.
+
+    "Thanks!" is close to every other thanks.
+    """
+    counted = [(len(set(query_words(text[a:b]))), text[a:b].strip()) for a, b in spans_of(text)]
+    least = max([2, *sorted((count for count, _ in counted), reverse=True)[SENTENCES - 1 : SENTENCES]])
+    return [sentence for count, sentence in counted if count >= least][:SENTENCES]
 
 
 def dated(query: str, *, now: float, zone: tzinfo) -> str:
@@ -294,7 +305,8 @@ def rank(
     _weigh(readings, weights)
     if seen:
         _compare(readings, corpus.mean_cosine)
-    confidence = weights.confidence([reading.counts for reading in readings])
+    has_meaning = any(reading.close for reading in readings)  # otherwise words are all there is
+    confidence = weights.confidence([reading.counts for reading in readings]) if has_meaning else 1.0
     _combine(readings, query, confidence=confidence)
     return _choose(readings, weights, limit, by_chance=confidence < SURE, judged=judged)
 
@@ -433,20 +445,21 @@ def _compare(readings: Sequence[_CandidateFeatures], mean: float) -> None:
 
 
 def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[Mapping[str, float], float]:
-    """Sum up terms and lengths of a post and those around it, weighted by distance (NEAR)."""
+    """Sum up terms and lengths of a post and those around it, weighted by the distance of their ends (NEAR)."""
     here = readings[at]
     counts, length = here.counts, float(here.length)
-    older, newer = here.before, here.after
-    for weight in NEAR[1:]:
-        for other in (older, newer):
-            if other >= 0:
-                near = readings[other]
-                part = weight * near.brevity
-                length += part * near.length
-                if near.counts:
-                    counts = {**counts, **{term: counts.get(term, 0.0) + part * n for term, n in near.counts.items()}}
-        older = readings[older].before if older >= 0 else -1
-        newer = readings[newer].after if newer >= 0 else -1
+    for side in ("before", "after"):
+        distance, other = 0, getattr(here, side)
+        for _ in range(REACH):
+            if other < 0:
+                break
+            near = readings[other]
+            distance += near.length
+            weight = 0.5 ** max(1.0, distance / NEAR)
+            length += weight * near.length
+            if near.counts:
+                counts = {**counts, **{term: counts.get(term, 0.0) + weight * n for term, n in near.counts.items()}}
+            other = getattr(near, side)
     return counts, length
 
 
@@ -519,12 +532,14 @@ def _brevity(length: int) -> float:
 def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin: float, about: frozenset[str]) -> bool:
     """Return whether something is known about a query: by words, by meaning, or all names in it.
 
-    If no post has a word of the query, less closeness in meaning is enough.
+    If no post has a word of the query, less closeness in meaning is enough. If no post has a vector, so is more than
+    half of the words anywhere: people who write short messages say little in each.
     """
-    least = akin if any(reading.counts for reading in readings) else NEARLY * akin
-    if max(reading.post.cosine or 0.0 for reading in readings) >= least:
+    used = {term for reading in readings for term in reading.counts}
+    cosines = [reading.post.cosine for reading in readings if reading.post.cosine is not None]
+    if max(cosines, default=0.0) >= (akin if used else NEARLY * akin):
         return True
-    if about and about <= {term for reading in readings for term in reading.counts}:
+    if (about and about <= used) or (not cosines and 2 * len(used) > len(weights.idf)):
         return True
     return any(weights.has_evidence(reading.counts) for reading in readings if reading.counts)
 

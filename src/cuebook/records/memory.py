@@ -255,11 +255,15 @@ class Hit(Answer, frozen=True, kw_only=True):
 
 
 class Dense(Struct, frozen=True):
-    """A query's vector (float32, little endian, length 1) and its model; `akin` is the embedder's threshold."""
+    """A query's vector (float32, little endian, length 1) and its model; `akin` is the embedder's threshold.
+
+    `sentences` are the vectors of its sentences, if it has several.
+    """
 
     model: str
     vector: bytes
     akin: float
+    sentences: tuple[bytes, ...] = ()
 
 
 class RecallCandidate(Struct, frozen=True):

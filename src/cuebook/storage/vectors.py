@@ -162,7 +162,7 @@ class Matrices:
         matrix = self._matrix(transaction, scope, dense)
         if matrix is None or not len(matrix.seqs):
             return None
-        every = matrix.rows @ np.frombuffer(dense.vector, "<f4")
+        every = _closeness(matrix.rows, dense)
         cosines = np.maximum.reduceat(every, matrix.starts) if len(matrix.starts) < len(every) else every
         return Close(matrix.seqs, cosines, every, matrix.parts, matrix.starts)
 
@@ -190,6 +190,21 @@ class Matrices:
             while len(self._held) > 1 and sum(each.rows.nbytes for each in self._held.values()) > self._memory:
                 self._held.popitem(last=False)
         return matrix
+
+
+def _closeness(rows: Any, dense: Dense) -> Any:
+    """Return the cosine of each row with a query. A query of several sentences is compared by each of them.
+
+    Then a row counts by the Euclidean sum of what it exceeds each sentence's mean cosine by, added to the query's mean:
+    a row close to one sentence outranks a row that is a little closer than others to each (docs/design/031).
+    """
+    import numpy as np
+
+    whole = rows @ np.frombuffer(dense.vector, "<f4")
+    if not dense.sentences:
+        return whole
+    cosines = rows @ np.frombuffer(b"".join(dense.sentences), "<f4").reshape(len(dense.sentences), -1).T
+    return whole.mean() + np.linalg.norm(np.maximum(cosines - cosines.mean(axis=0), 0), axis=1)
 
 
 def _grown(

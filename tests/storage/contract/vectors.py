@@ -87,6 +87,15 @@ class VectorsContract:
             "three candidates are too few: the score assumes sixteen, the others dissimilar"
         )
 
+    async def test_a_query_of_several_sentences_finds_what_is_close_to_one_of_them(self, store: Store) -> None:
+        no = await stored(store)
+        rows = ((1, 0, vector(1, 0)), (2, 0, vector(0, 1)), (3, 0, vector(-1, -1)))
+        await store.vectors.keep(US, *embedded(no, *rows))
+        of_both = replace(dense(1, 1), sentences=(vector(1, 0), vector(0, 1)))
+        found = await find_similar(store, of_both)
+        assert found[1] == found[2] > 0.9, "each is the sentence itself; to the whole query both have 0.707"
+        assert found[3] < 0.2
+
     async def test_another_model_finds_nothing(self, store: Store) -> None:
         no = await stored(store)
         await store.vectors.keep(US, *embedded(no, (1, 0, vector(1, 0))))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cuebook.memory.excerpt import excerpt, pack
-from cuebook.memory.recall import dated, match_values, rank, read_query
+from cuebook.memory.recall import SENTENCES, dated, long_sentences, match_values, rank, read_query
 from cuebook.memory.recall_results import rank_found
 from cuebook.memory.tokenizer import (
     KEY_WORDS,
@@ -533,7 +533,7 @@ def test_short_posts_close_in_meaning_do_not_displace_a_long_one_by_their_sessio
     candidates = [structs.replace(post, cosine=each) for post, each in zip(said, cosines, strict=True)]
     read = read_query("Which value did the failing test of the billing client get?")
     ranked = rank(read, candidates, SearchResult(posts=len(said), mean_cosine=0.1, akin=0.5), limit=9)
-    assert len(kinds) + 1 in [hit.post.seq for hit in ranked[:4]]
+    assert len(kinds) + 1 in [hit.post.seq for hit in ranked[:5]]
 
 
 INVITED = (
@@ -576,14 +576,36 @@ def test_without_a_cutoff_posts_that_match_by_chance_are_shown():
     assert {hit.speaker for hit in found(query, *FILLER, min_share=0.0)} == {"Anna"}
 
 
-def test_a_long_message_whose_words_match_by_chance_does_not_rank_neighbours():
-    both = "We pack the tent."
+def test_words_that_match_by_chance_count_fully_if_no_post_has_a_vector():
+    said = posts(*FILLER, ("Ann", "We pack the tent."), *FILLER, gap=60.0)
+    first, *_ = rank(read_query(INVITED), said, SearchResult(posts=60), limit=9)
+    assert (first.post.seq, "by chance" in first.why) == (17, False)
+
+
+def test_short_messages_answer_together_if_more_than_half_of_the_words_were_used():
     said = posts(
-        *FILLER, ("Ann", both), *FILLER, ("Ann", "Islands!"), ("Bob", "A boat?"), ("Ann", "Saturday."), gap=60.0
+        ("Ann", "proof came back"), *FILLER, ("Ann", "niece born!!"), *FILLER, ("Ann", "zine looks good"), gap=DAY
     )
-    ranked = rank(read_query(INVITED), said, SearchResult(posts=60), limit=9)
-    assert ranked[0].post.seq == 17
-    assert ranked[0].why == "keywords 1.00 (by chance)"
+    assert order("Did she approve the proof of the zine before her niece arrived?", said)
+    assert order("Did she approve the contract of the shop before her niece arrived?", said) == []
+
+
+def test_a_post_counts_with_the_question_before_it_by_the_words_in_between():
+    scores = []
+    for between in ("It rained.", "It rained on the tulips all morning long. " * 10):
+        said = posts(("Ann", "Where is the kayak?"), ("Bob", between), ("Ann", "In the shed."), gap=60.0)
+        ranked = rank(read_query("Where is the kayak?"), said, SearchResult(posts=60), limit=9)
+        scores.append({hit.post.seq: hit.score for hit in ranked}[3])
+    assert scores[0] > 1.3 * scores[1]
+
+
+def test_only_the_longest_sentences_of_a_message_are_compared_by_meaning():
+    assert long_sentences("Hi! Thanks. Which boat did Ann buy last week? It was red.") == [
+        "Which boat did Ann buy last week?"
+    ]
+    many = [f"Sentence {n} has kayaks, tents and tide tables." for n in range(20)]
+    assert long_sentences(" ".join(many)) == many[:SENTENCES]
+    assert long_sentences("") == []
 
 
 def test_counted_word_frequencies_are_used():

@@ -17,7 +17,7 @@ from cuebook.interfaces import Embedder
 from cuebook.interfaces.store import MemoryMatches, Scene
 from cuebook.languages import reads
 from cuebook.memory.owner_memories import priority
-from cuebook.memory.recall import Query, rank, read_query
+from cuebook.memory.recall import Query, long_sentences, rank, read_query
 from cuebook.memory.relevance import (
     HARMFUL,
     as_written,
@@ -309,9 +309,17 @@ def _hit(memory: Memory, *, score: float, why: str, count: Counter) -> Hit:
 
 
 async def embed_query(services: Services, text: str) -> Dense | None:
-    """Return a query's vector, or None without an embedder, for an unsupported language, or after a timeout."""
-    denses = await embed_queries(services, [text])
-    return denses[0] if denses else None
+    """Return the vector of a query and those of its sentences.
+
+    Return None without an embedder, for an unsupported language, or after a timeout.
+    """
+    languages = services.embedder.languages if services.embedder else ()
+    sentences = [each for each in long_sentences(text[:QUERY]) if reads(languages, each)]
+    denses = await embed_queries(services, [text, *(sentences if len(sentences) > 1 else ())])
+    if not denses:
+        return None
+    whole, *others = denses
+    return replace(whole, sentences=tuple(each.vector for each in others))
 
 
 async def embed_queries(services: Services, texts: Sequence[str]) -> list[Dense] | None:
