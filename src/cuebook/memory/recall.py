@@ -14,7 +14,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from itertools import pairwise, product
 from typing import Any, Final, NamedTuple
@@ -240,9 +240,9 @@ class _Weights(Struct, frozen=True):
         return False
 
     def confidence(self, posts: Iterable[Collection[str]]) -> float:
-        """Return how much words count, in [0, 1], by the terms of the posts.
+        """Return how much words count, in [0, 1], by the terms of each post and those beside it.
 
-        Every long message shares words with some post by chance. So they count fully only if one post explains enough
+        Every long message shares words with some post by chance. So they count fully only if one place explains enough
         of a sentence of average information. The average is weighted by information: "Hi Tom!" does not decide about
         the long message behind it (docs/design/031).
         """
@@ -306,7 +306,7 @@ def rank(
     if seen:
         _compare(readings, corpus.mean_cosine)
     has_meaning = any(reading.close for reading in readings)  # otherwise words are all there is
-    confidence = weights.confidence([reading.counts for reading in readings]) if has_meaning else 1.0
+    confidence = weights.confidence(_with_adjacent(readings)) if has_meaning else 1.0
     _combine(readings, query, confidence=confidence)
     return _choose(readings, weights, limit, by_chance=confidence < SURE, judged=judged)
 
@@ -461,6 +461,13 @@ def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[Mapping[st
                 counts = {**counts, **{term: counts.get(term, 0.0) + weight * n for term, n in near.counts.items()}}
             other = getattr(near, side)
     return counts, length
+
+
+def _with_adjacent(readings: Sequence[_CandidateFeatures]) -> Iterator[frozenset[str]]:
+    """Yield the terms of each post with those of the posts before and after it."""
+    for reading in readings:
+        adjacent = (readings[at].counts for at in (reading.before, reading.after) if at >= 0)
+        yield frozenset(reading.counts).union(*adjacent)
 
 
 def _by_sentence(counts: Mapping[str, float], relative_length: float, weights: _Weights) -> float:
