@@ -277,13 +277,13 @@ class RecallCandidate(Struct, frozen=True):
     no: int = 0  # the conversation's row number; sessions and neighbors never cross conversations
     cosine: float | None = None  # between the closest of its vectors and the query's, if both exist
     part: int = 0  # the passage that has this vector
+    role: Role = "user"
 
 
 class PostMatch(RecallCandidate, frozen=True, kw_only=True):
     """A post found by full-text search, or a neighbor of one (`direct` false)."""
 
     id: str
-    role: Role
     text: str
     tokens: int
     direct: bool

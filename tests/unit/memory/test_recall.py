@@ -70,7 +70,14 @@ def search(db, text, scope="c1", speakers=()):
 def posts(*said, gap=60.0):
     """Return the candidates of one path from (speaker, text) pairs, a minute apart."""
     return [
-        RecallCandidate(n, speaker, MONDAY + n * gap, key_text(speaker, MONDAY + n * gap, text), n - 1)
+        RecallCandidate(
+            n,
+            speaker,
+            MONDAY + n * gap,
+            key_text(speaker, MONDAY + n * gap, text),
+            n - 1,
+            role="assistant" if speaker == "assistant" else "user",
+        )
         for n, (speaker, text) in enumerate(said, 1)
     ]
 
@@ -295,6 +302,16 @@ def test_the_named_speaker_ranks_first():
     assert order("Which kayak is Anna's?", candidates)[0] == 17
 
 
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [("Which kayak did I choose?", 17), ("Which kayak did you choose for me?", 34)],
+    ids=["I", "you"],
+)
+def test_a_question_about_its_author_prefers_what_the_user_said(query, first):
+    said = [*FILLER, ("user", "The kayak is red."), *FILLER, ("assistant", "The kayak is red."), *FILLER]
+    assert order(query, posts(*said, gap=4 * 3600.0))[0] == first
+
+
 def test_generic_speakers_are_no_names():
     said = [("user", "The user table has a red column."), *FILLER, ("assistant", "The table has a red column.")]
     both = order("Which column did the user table have, says the assistant?", posts(*said, gap=4 * 3600.0))
@@ -381,7 +398,7 @@ def test_each_sentence_of_a_long_message_is_searched():
 def found(query, *said, tokens=9, gap=DAY, **options):
     """Return the hits among (speaker, text) pairs, a day apart."""
     matches = [
-        PostMatch(**structs.asdict(post), id=f"p{post.seq}", role="user", text=text, tokens=tokens, direct=True)
+        PostMatch(**structs.asdict(post), id=f"p{post.seq}", text=text, tokens=tokens, direct=True)
         for post, (_, text) in zip(posts(*said, gap=gap), said, strict=True)
     ]
     options = {"limit": 9, "count": count, **options}
@@ -503,6 +520,15 @@ def test_a_task_finds_the_rules_that_apply_to_it():
     assert hits[0][1].score > hits[1][1].score
     [only] = found("Write a function with recursion, memoization, iterators and generators.", *said)
     assert only.text == rule
+
+
+def test_what_the_user_asked_of_an_assistant_ranks_higher():
+    stated = ("Ann", "About kayaks, I prefer wooden ones, and never buy a used kayak.")
+    scores = []
+    for listener in ("assistant", "Bob"):
+        said = [*FILLER, stated, *FILLER, (listener, "A kayak course starts in May."), *FILLER]
+        scores.append({hit.text: hit.score for hit in found("Which kayak course starts soon?", *said)}[stated[1]])
+    assert scores[0] > scores[1] + 0.1
 
 
 def test_a_long_post_is_returned_as_its_best_passage_with_its_heading():
