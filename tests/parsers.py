@@ -37,7 +37,7 @@ from cuebook.engine.core.recall_model import _read_numbers, _read_queries
 from cuebook.engine.proxy import messages_wire, request
 from cuebook.errors import BackendError, InvalidInput, Unproven
 from cuebook.memory.experience import read_experience, read_reply
-from cuebook.memory.recall import read_query
+from cuebook.memory.query import read_query
 from cuebook.memory.schema import parse_answer
 from cuebook.memory.scopes import read_control
 from cuebook.prompts import files, presets, registry, revisions, strict_json, template

@@ -23,7 +23,7 @@ from psycopg.sql import SQL, Identifier
 
 from cuebook.app.setup.embedded_postgres import start, stop
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.memory.recall import match_values, read_query
+from cuebook.memory.query import match_values, read_query
 from cuebook.records.key import LongTermMemoryChange, OrganizationMemoryChange
 from cuebook.storage.database.postgres import CONNECT_S, CONNECTIONS, PostgresDatabase, upgrade
 from cuebook.storage.database.statements import FULL_TEXT, ddl, load_statements, prepared

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from cuebook.memory.recall import Query
+from cuebook.memory.query import Query
 from cuebook.memory.tokenizer import segments_of, spans_of, words
 from cuebook.records.memory import Hit
 

@@ -7,8 +7,9 @@ from typing import Any, Final
 from msgspec import structs
 
 from cuebook.memory.excerpt import QUOTE_TOKENS, passage
+from cuebook.memory.query import Query, topic_of
 from cuebook.memory.quotes import signs_of
-from cuebook.memory.recall import Query, Ranked, is_timely, rank, topic_of, unlearned
+from cuebook.memory.recall import Ranked, is_timely, rank, unlearned
 from cuebook.memory.tokenizer import is_pair, spans_of, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import POST, Hit, Nearby, SearchResult

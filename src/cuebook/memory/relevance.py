@@ -16,8 +16,9 @@ from typing import Final
 from msgspec import Struct
 
 from cuebook.languages import detect, language
+from cuebook.memory.query import Query
 from cuebook.memory.quotes import ALONE, opening_of, signs_of
-from cuebook.memory.recall import FEWEST, NEARLY, Query
+from cuebook.memory.recall import FEWEST, NEARLY
 from cuebook.memory.tokenizer import everyday_stems, is_pair, query_words
 
 #: Maximum tokens of standing memories in a prompt, except those that do harm when forgotten. These may take half of

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from cuebook.interfaces.store import MemoryLook, MemoryMatches, MemoryQuery, PlaceChange
 from cuebook.memory.owner_memories import is_earlier_version
-from cuebook.memory.recall import Query, akin_among, match_values, read_query
+from cuebook.memory.query import Query, match_values, read_query
+from cuebook.memory.recall import akin_among
 from cuebook.memory.relevance import asks_about_user, standing_reason
 from cuebook.memory.scopes import KEPT, SHARING_ALLOWED, Participants, effective, owner_of, read_places
 from cuebook.memory.supersede import nearest

@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from cuebook.interfaces.store import MemoryMatches, SearchLook
-from cuebook.memory.recall import NEIGHBOURS_OF, REACH, Query, akin_among, match_values, read_query
+from cuebook.memory.query import Query, match_values, read_query
+from cuebook.memory.recall import NEIGHBOURS_OF, REACH, akin_among
 from cuebook.memory.tokenizer import MARK
 from cuebook.records.conversation import Part, text_with_calls
 from cuebook.records.memory import PostMatch, SearchResult

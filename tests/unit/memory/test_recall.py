@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from cuebook.memory.excerpt import excerpt, pack
-from cuebook.memory.recall import SENTENCES, dated, long_sentences, match_values, rank, read_query
+from cuebook.memory.query import SENTENCES, dated, long_sentences, match_values, read_query
+from cuebook.memory.recall import rank
 from cuebook.memory.recall_results import rank_found
 from cuebook.memory.tokenizer import (
     KEY_WORDS,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuebook.memory.recall import akin_among, read_query
+from cuebook.memory.query import read_query
+from cuebook.memory.recall import akin_among
 from cuebook.memory.relevance import chance_as_close, evidence, is_close
 
 

@@ -34,7 +34,7 @@ from cuebook.interfaces.store import MemoryQuery
 from cuebook.memory.corrections import corrected, correction_of, is_part, says
 from cuebook.memory.judgement import ActionType
 from cuebook.memory.owner_memories import same
-from cuebook.memory.recall import Query
+from cuebook.memory.query import Query
 from cuebook.memory.scopes import PROJECT, SCOPES, owner_of, persona_place
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page

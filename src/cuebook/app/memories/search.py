@@ -45,8 +45,8 @@ from cuebook.errors import Denied, InvalidInput, NotFound
 from cuebook.interfaces.store import SearchLook
 from cuebook.memory.compress import compress, compress_batch, without_accounts
 from cuebook.memory.excerpt import pack
+from cuebook.memory.query import dated, read_query
 from cuebook.memory.quotes import LISTED
-from cuebook.memory.recall import dated, read_query
 from cuebook.memory.recall_results import MIN_SHARE, rank_found
 from cuebook.memory.scopes import SCOPES
 from cuebook.operations import Argument, operation

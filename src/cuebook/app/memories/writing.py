@@ -44,7 +44,7 @@ from cuebook.memory.owner_memories import (
     raised,
     same,
 )
-from cuebook.memory.recall import read_query
+from cuebook.memory.query import read_query
 from cuebook.memory.scopes import PROJECT
 from cuebook.operations import Argument, operation
 from cuebook.records.answer import Page

@@ -17,7 +17,8 @@ from cuebook.interfaces import Embedder
 from cuebook.interfaces.store import MemoryMatches, Scene
 from cuebook.languages import reads
 from cuebook.memory.owner_memories import priority
-from cuebook.memory.recall import Query, long_sentences, rank, read_query
+from cuebook.memory.query import Query, long_sentences, read_query
+from cuebook.memory.recall import rank
 from cuebook.memory.relevance import (
     HARMFUL,
     as_written,

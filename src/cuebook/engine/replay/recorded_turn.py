@@ -19,7 +19,7 @@ from cuebook.engine.turn.plan import WindowPlan, plan_with_tuning
 from cuebook.engine.turn.scene import CANDIDATES, path_query
 from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.interfaces.store import Scene
-from cuebook.memory.recall import Query, read_query
+from cuebook.memory.query import Query, read_query
 from cuebook.memory.scopes import KEPT, Policy, effective
 from cuebook.memory.tokenizer import said_of
 from cuebook.records.answer import Time

@@ -16,7 +16,7 @@ from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.errors import InvalidInput
 from cuebook.interfaces.store import Scene
 from cuebook.memory.excerpt import excerpt
-from cuebook.memory.recall import Query
+from cuebook.memory.query import Query
 from cuebook.memory.recall_results import rank_found
 from cuebook.memory.relevance import HARMFUL, STANDING_TOKENS, standing_reason
 from cuebook.memory.summary import fit

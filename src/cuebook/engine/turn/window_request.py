@@ -14,7 +14,7 @@ from cuebook.engine.turn.history import HistoryPosition, draft_of
 from cuebook.engine.turn.request import TurnRequest
 from cuebook.engine.turn.system_prompt import SystemPrompt
 from cuebook.interfaces.store import Scene
-from cuebook.memory.recall import Query
+from cuebook.memory.query import Query
 from cuebook.memory.rolling import choose
 from cuebook.records.conversation import Draft, PathPost
 from cuebook.records.turn import Block, Dropped

@@ -1,0 +1,122 @@
+"""Read a query of search: its words, sentences, names and time, and what it asks for."""
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from datetime import UTC, tzinfo
+from typing import Final
+
+from msgspec import Struct
+
+from cuebook.languages import detect, language
+from cuebook.memory.quotes import opening_of
+from cuebook.memory.tokenizer import date_text, names_month, query_words, read_period, spans_of, words
+
+# Words are those of a key, without stop words: two thirds of those written.
+TERMS: Final = 32  # words of a query that are searched; the longest are kept
+QUERY_CHARACTERS: Final = 8_000  # of a query that are used; a pasted page is no better query
+SENTENCES: Final = 8  # of a query that are compared by meaning: 10 ms of CPU each
+_PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
+GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
+
+
+class Query(Struct, frozen=True):
+    """A parsed query: `terms` in order, each once."""
+
+    text: str
+    terms: tuple[str, ...]
+    named: tuple[str, ...] = ()  # speakers that it names
+    names: frozenset[str] = frozenset()  # the terms that are part of their names
+    about: frozenset[str] = frozenset()  # the terms that are other names: written with a capital within a sentence
+    period: tuple[float, float] | None = None  # the time it names, Unix seconds
+    dates: frozenset[str] = frozenset()  # the terms that only posts of that time match, in any zone
+    sentences: tuple[frozenset[str], ...] = ()  # the terms of each sentence
+    earliest: bool = False  # it asks for how something was at first, or
+    latest: bool = False  # how it is now
+    is_task: bool = False  # it begins as a request: "Write a function …"
+    is_own: bool = False  # it is about its author: "my", but not "you"
+    zone: tzinfo = UTC  # the time zone of its days
+
+
+def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None, zone: tzinfo = UTC) -> Query:
+    """Return a parsed query. `speakers` are those of the scope; `now` (Unix seconds) resolves "today" in the asker's
+    `zone`.
+    """
+    text = query[:QUERY_CHARACTERS]
+    lists = language(detect(text))
+    timeless = lists.without(text, "earliest", "latest")  # words of time choose a version, they are no topic
+    timeless = timeless if query_words(timeless) else text
+    terms = list(dict.fromkeys(query_words(timeless)))
+    if len(terms) > TERMS:
+        longest = set(sorted(terms, key=len, reverse=True)[:TERMS])
+        terms = [term for term in terms if term in longest]
+    spelled = set(re.findall(r"\b[A-Z][a-z]{2,}\b", text))  # Will is a name where the verb is a stop word
+    parts = {name: set(words(name)) for name in speakers if name.casefold() not in GENERIC}
+    named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
+    names = frozenset(term for term in terms for name in named if term in parts[name])
+    proper = set() if lists.capitalizes_nouns else set(words(" ".join(_PROPER.findall(text))))
+    sentences = [frozenset(query_words(timeless[a:b])).intersection(terms) for a, b in spans_of(timeless)]
+    signs = lists.signs(text)
+    period = None if now is None else read_period(text, now, zone=zone)
+    of_period = frozenset(words(date_text(period, zone)) if period and not names_month(text) else ())
+    return Query(
+        text=text,
+        terms=tuple(terms),
+        named=tuple(named),
+        names=names,
+        about=frozenset(term for term in terms if term in proper) - names,
+        sentences=tuple(dict.fromkeys(filter(None, sentences))),
+        earliest="earliest" in signs,
+        latest="latest" in signs,
+        is_task=lists.signs(opening_of(text, lists))["request"] > 0,
+        is_own="self" in signs and "you" not in signs,
+        zone=zone,
+        period=period,
+        dates=of_period.intersection(terms),
+    )
+
+
+def long_sentences(text: str) -> list[str]:
+    """Return the sentences that are compared by meaning: the SENTENCES with the most words, but at least two, in order.
+
+    "Thanks!" is close to every other thanks.
+    """
+    counted = [(len(set(query_words(text[a:b]))), text[a:b].strip()) for a, b in spans_of(text)]
+    least = max([2, *sorted((count for count, _ in counted), reverse=True)[SENTENCES - 1 : SENTENCES]])
+    return [sentence for count, sentence in counted if count >= least][:SENTENCES]
+
+
+def dated(query: str, *, now: float, zone: tzinfo) -> str:
+    """Return a query with a line of the words of the day or month that it names, which are in the keys of posts.
+
+    A query that contains them is unchanged.
+    """
+    text = query[:QUERY_CHARACTERS]
+    period = read_period(text, now, zone=zone)
+    date = date_text(period, zone) if period else ""
+    return f"{text}\n{date}" if date and not set(words(date)).issubset(query_words(text)) else query
+
+
+def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, str] | None:
+    """Return the values of a full-text search, None without a term: `match` for FTS5, or the list `words`.
+
+    `scope` is a token, or several of which a row has one. Every second post contains a speaker's name, so names are
+    searched only if the query has nothing else. Without a token the caller limits the rows itself: bm25 would scan all
+    posts of a scope to count it.
+    """
+    words = topic_of(query)
+    if not words:
+        return None
+    wanted = " OR ".join(f'"{term}"' for term in words)
+    tokens = (scope,) if isinstance(scope, str) else scope or ()
+    quoted = ['"' + each.replace('"', '""').replace("\0", "") + '"' for each in tokens]
+    within = quoted[0] if len(quoted) == 1 else f"({' OR '.join(quoted)})"
+    return {
+        "match": f"scope : {within} AND " * (scope is not None) + f"key : ({wanted})",
+        "words": json.dumps(list(words)),
+    }
+
+
+def topic_of(query: Query) -> Sequence[str]:
+    """Return the terms of a query without the names of speakers, unless it has no others."""
+    return [term for term in query.terms if term not in query.names] or query.terms
