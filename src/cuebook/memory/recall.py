@@ -431,13 +431,14 @@ def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin
     """Return whether something is known about a query: by words, by meaning, or all names in it.
 
     If no post has a word of the query, less closeness in meaning is enough. If no post has a vector, so is more than
-    half of the words anywhere: people who write short messages say little in each.
+    half of the words anywhere, with the name of a speaker: people who write short messages say little in each.
     """
     used = {term for reading in readings for term in reading.counts}
     cosines = [reading.post.cosine for reading in readings if reading.post.cosine is not None]
     if max(cosines, default=0.0) >= (akin if used else NEARLY * akin):
         return True
-    if (about and about <= used) or (not cosines and 2 * len(used) > len(weights.idf)):
+    missing = len(weights.idf) - len(used)
+    if (about and about <= used) or (not cosines and len(used) + weights.named > missing):
         return True
     return any(weights.has_evidence(reading.counts) for reading in readings if reading.counts)
 
