@@ -295,6 +295,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
 
     found: tuple[PostMatch, ...] = ()
     posts: int = 0  # posts in scope
+    speakers: tuple[str, ...] = ()  # of the conversations with a candidate
     frequencies: Mapping[str, int] = {}  # term -> posts in scope that contain it
     mean_cosine: float = 0.0  # of the posts in scope with a vector
     cosine_deviation: float = 0.0  # their standard deviation

@@ -221,6 +221,7 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
     return SearchResult(
         found=tuple(_placed(post_matches, close)),
         posts=posts,
+        speakers=row.speakers,
         frequencies=frequencies,
         mean_cosine=mean,
         cosine_deviation=deviation,
@@ -268,7 +269,7 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
         for no in (*own, *joined[:CONVERSATIONS]):
             by_conversation.setdefault(no, [])
     post_matches: list[PostMatch] = []
-    posts = 0
+    posts, speakers = 0, dict[str, None]()
     compared: list[Close] = []
     closest = _closest(transaction, by_conversation, search_look, search_cache)
     for no, (row, runs, close, best) in closest.items():
@@ -277,12 +278,14 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
             continue
         post_matches.extend(_placed(_with_neighbours(row, runs, seqs), close))
         posts += row.last_seq
+        speakers |= dict.fromkeys(row.speakers)
         if close is not None:
             compared.append(close)
     mean, deviation = usual(compared) if compared else (0.0, 0.0)
     return SearchResult(
         found=tuple(post_matches),
         posts=posts,
+        speakers=tuple(speakers),
         mean_cosine=mean,
         cosine_deviation=deviation,
         akin=akin_among(search_look.dense.akin, sum(len(each.seqs) for each in compared)) if search_look.dense else 1.0,

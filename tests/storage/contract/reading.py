@@ -206,6 +206,14 @@ class SearchContract:
         assert found.found[1].text == "Walking to Zürich"
         assert found.posts == 5
 
+    async def test_all_speakers_of_the_conversation_are_named(self, store: Store) -> None:
+        said = (("ann", "apples"), *(("ann", f"rain {n}") for n in range(5)), ("bob", "pears"))
+        await say(store, "c", *(draft(f"p{n}", text, sender=who) for n, (who, text) in enumerate(said)))
+        for conversation in ("c", None):
+            found = await store.search(OWNER, words("apples"), conversation=conversation)
+            assert {each.sender for each in found.found} == {"ann"}
+            assert set(found.speakers) == {"ann", "bob"}
+
     async def test_a_large_post_is_found_by_its_text(self, store: Store) -> None:
         text = "needle " + "hay " * 5000
         await say(store, "c", draft("x", text, key="needl"))
