@@ -1,4 +1,4 @@
-"""Read a query of search: its words, sentences, names and time, and what it asks for."""
+"""Parse a search query: its words, sentences, names and time, and what it asks for."""
 
 import json
 import re
@@ -31,10 +31,10 @@ class Query(Struct, frozen=True):
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
     dates: frozenset[str] = frozenset()  # the terms that only posts of that time match, in any zone
     sentences: tuple[frozenset[str], ...] = ()  # the terms of each sentence
-    earliest: bool = False  # it asks for how something was at first, or
-    latest: bool = False  # how it is now
+    earliest: bool = False  # it asks for how something was at first
+    latest: bool = False  # it asks for how something is now
     is_task: bool = False  # it begins as a request: "Write a function …"
-    is_own: bool = False  # it is about its author: "my", but not "you"
+    is_about_author: bool = False  # it is about its author: "my", but not "you"
     zone: tzinfo = UTC  # the time zone of its days
 
 
@@ -69,7 +69,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         earliest="earliest" in signs,
         latest="latest" in signs,
         is_task=lists.signs(opening_of(text, lists))["request"] > 0,
-        is_own="self" in signs and "you" not in signs,
+        is_about_author="self" in signs and "you" not in signs,
         zone=zone,
         period=period,
         dates=of_period.intersection(terms),
@@ -77,13 +77,14 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
 
 
 def long_sentences(text: str) -> list[str]:
-    """Return the sentences that are compared by meaning: the SENTENCES with the most words, but at least two, in order.
+    """Return the sentences that are compared by meaning, each once, in order: the longest, of two words or more.
 
-    "Thanks!" is close to every other thanks.
+    Words are those of a query: "Thanks!" is close to every other thanks.
     """
-    counted = [(len(set(query_words(text[a:b]))), text[a:b].strip()) for a, b in spans_of(text)]
-    least = max([2, *sorted((count for count, _ in counted), reverse=True)[SENTENCES - 1 : SENTENCES]])
-    return [sentence for count, sentence in counted if count >= least][:SENTENCES]
+    sentences = dict.fromkeys(text[a:b].strip() for a, b in spans_of(text))
+    counts = {each: count for each in sentences if (count := len(set(query_words(each)))) > 1}
+    longest = set(sorted(counts, key=lambda each: -counts[each])[:SENTENCES])
+    return [each for each in counts if each in longest]
 
 
 def dated(query: str, *, now: float, zone: tzinfo) -> str:

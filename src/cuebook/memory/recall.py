@@ -5,7 +5,7 @@ statistics of the scope alone. A post scores by its own words and by those aroun
 session. A short post gains from its neighbors, an answer from its question, and the speaker whom the query names
 counts more, or the user if it is about "me". A long post scores by its best passage, so long answers and tool outputs
 neither dominate nor vanish. Each sentence of a long query is scored separately. Where posts have vectors, semantic
-similarity is added to the words. Words count less if no post explains much of a sentence. Nothing is returned if no
+similarity is added to the words, and words count less if no post explains much of a sentence. Nothing is returned if no
 post explains more of the query than chance (docs/design/031).
 """
 
@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from cuebook.memory.query import Query, topic_of
+from cuebook.memory.quotes import signs_of
 from cuebook.memory.tokenizer import MARK, is_pair
 from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
@@ -43,7 +44,8 @@ BRIEF: Final = 30  # words up to which a post gains fully from its neighbours; b
 SESSION: Final = 0.3  # of the best score by words in the session; long posts give and gain little, as by neighbors.
 # With meaning, short posts took the place of tool outputs: R@10 84 instead of 96
 SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, after neighbours (before: 1 point less)
-OWN: Final = 0.3  # more for the user's posts if the query is about its author (0.4: generated chats lose 1.4 points)
+AUTHOR: Final = 0.3  # more for the user's posts if the query is about its author (0.4: generated chats lose 1.4 points)
+RULE: Final = 0.5  # more for a rule or preference that the user told an assistant
 PERIOD: Final = 0.3  # more for posts of the time the query names
 ALONE: Final = 0.3  # minimum share of a sentence's information (idf) of words that are evidence without a second one,
 NAMED: Final = 0.2  # and beside the name of a speaker (docs/design/031)
@@ -57,8 +59,9 @@ LONE: Final = 0.4  # a single post or memory needs this much less closeness than
 MANY: Final = 50  # of them: the more there are, the closer the closest is by chance (docs/design/005)
 SESSION_GAP_S: Final = 3 * 3600.0  # pause that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
-PARTS: Final = ("session", "neighbors", "answer", "speaker", "time")  # named in a hit's `why` if they contribute
-TELLING: Final = 0.05  # more than this
+#: Parts of a score that a hit's `why` names if they contribute.
+PARTS: Final = ("session", "neighbors", "answer", "speaker", "time", "rule")
+TELLING: Final = 0.05  # more than this much
 _MARK: Final = re.compile(f" {MARK} ")
 
 
@@ -195,7 +198,7 @@ def rank(
     if seen:
         _compare(readings, corpus.mean_cosine)
     has_meaning = any(reading.close for reading in readings)  # otherwise words are all there is
-    confidence = weights.confidence(_with_adjacent(readings)) if has_meaning else 1.0
+    confidence = weights.confidence(_terms_with_adjacent(readings)) if has_meaning else 1.0
     _combine(readings, query, confidence=confidence)
     return _choose(readings, weights, limit, by_chance=confidence < SURE, judged=judged)
 
@@ -352,7 +355,7 @@ def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[Mapping[st
     return counts, length
 
 
-def _with_adjacent(readings: Sequence[_CandidateFeatures]) -> Iterator[frozenset[str]]:
+def _terms_with_adjacent(readings: Sequence[_CandidateFeatures]) -> Iterator[frozenset[str]]:
     """Yield the terms of each post with those of the posts before and after it."""
     for reading in readings:
         adjacent = (readings[at].counts for at in (reading.before, reading.after) if at >= 0)
@@ -390,15 +393,34 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query, *, confidence
     shared = [SESSION * reading.brevity * best[reading.session] for reading in readings]
     fused = [reading.score + part for reading, part in zip(readings, shared, strict=True)]
     speaker = query.named[0] if len(query.named) == 1 else None
-    is_own = query.is_own and not query.named and any(reading.post.role == "assistant" for reading in readings)
+    users = _users(readings)
     for reading, score, session in zip(readings, fused, shared, strict=True):
         lent, asked = _lent(reading, readings, fused)
-        named = SPEAKER * (speaker == reading.post.sender) or OWN * (is_own and reading.post.role == "user")
+        is_users = users.get(reading.post.no) == reading.post.sender
+        about_author = is_users and query.is_about_author and not query.named
+        named = SPEAKER * (speaker == reading.post.sender) or AUTHOR * about_author
         timely = PERIOD * is_timely(query, reading.post)
+        rule = RULE * (is_users and _is_match(reading) and states_rule(reading.post.text))
         alone = reading.close or 0.0 if by_meaning and reading.post.cosine is not None else reading.own
         combined = confidence * (score + lent + asked) + (1 - confidence) * alone
-        reading.score = combined * (1 + named) * (1 + timely)
-        reading.parts = (session, lent, asked, named, timely)
+        reading.score = combined * (1 + named) * (1 + timely) * (1 + rule)
+        reading.parts = (session, lent, asked, named, timely, rule)
+
+
+def _users(readings: Sequence[_CandidateFeatures]) -> Mapping[int, str]:
+    """Return the user of each conversation of one person with an assistant, by its number."""
+    people: dict[int, set[str]] = {}
+    for reading in readings:
+        if reading.post.role == "user":
+            people.setdefault(reading.post.no, set()).add(reading.post.sender)
+    assisted = {reading.post.no for reading in readings if reading.post.role == "assistant"}
+    return {no: next(iter(senders)) for no, senders in people.items() if no in assisted and len(senders) == 1}
+
+
+def states_rule(text: str) -> bool:
+    """Return whether a text states a rule or a preference."""
+    signs = signs_of(text)
+    return signs["rule"] + signs["preference"] > 0
 
 
 def is_timely(query: Query, post: RecallCandidate) -> bool:
@@ -503,6 +525,6 @@ def _why(reading: _CandidateFeatures, *, by_chance: bool) -> str:
         text = f"keywords {reading.own:.2f}, with neighboring posts {reading.around:.2f}"
         text += "" if reading.close is None else f", meaning {reading.meaning:.2f}"
     parts = zip(PARTS, reading.parts, strict=True)
-    counted = PARTS[-2:] if by_chance else PARTS
+    counted = PARTS[-3:] if by_chance else PARTS
     notes = ", ".join(f"{name} {part:.2f}" for name, part in parts if name in counted and part > TELLING)
     return f"{text}; {notes}" if notes else text

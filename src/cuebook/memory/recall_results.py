@@ -8,15 +8,13 @@ from msgspec import structs
 
 from cuebook.memory.excerpt import QUOTE_TOKENS, passage
 from cuebook.memory.query import Query, topic_of
-from cuebook.memory.quotes import signs_of
-from cuebook.memory.recall import Ranked, is_timely, rank, unlearned
+from cuebook.memory.recall import Ranked, is_timely, rank, states_rule, unlearned
 from cuebook.memory.tokenizer import is_pair, spans_of, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import POST, Hit, Nearby, SearchResult
 
 MIN_SHARE: Final = 0.2  # of the best hit's score: the highest that costs no set any evidence (docs/design/031)
 NEARBY: Final = 0.9  # of a hit's score: the least of a post shown within it; at 0.8, two sets lose (docs/design/031)
-RULE: Final = 0.3  # of its distance to 1 that the score of a user's rule or preference rises
 VERSIONS: Final = 50  # best hits among which versions of a statement are grouped
 
 
@@ -40,8 +38,8 @@ def rank_found(
         return []  # usual case: a window shows a whole short path
     most = max(limit, VERSIONS) + len(skip)
     ranked = rank(query, search_result.found, search_result, limit=most, judged=min_share > 0)
-    if query.is_task or any(each.role == "assistant" for each in search_result.found):
-        ranked = _with_rules(query, ranked, search_result)
+    if query.is_task and not ranked:
+        ranked = _rules_for(query, search_result)
     ranked, newer = _by_version(query, [each for each in ranked if each[0].text.strip()])
     shown = {
         (each.post.no, each.post.seq): each
@@ -82,26 +80,13 @@ def rank_found(
     return hits
 
 
-def _with_rules(query: Query, ranked: Sequence[Ranked], search_result: SearchResult) -> list[Ranked]:
-    """Rank rules and preferences higher that the user stated to an assistant, because they apply to later questions.
+def _rules_for(query: Query, search_result: SearchResult) -> list[Ranked]:
+    """Return a user's rules and preferences that share a word with a task: "function" in "Write a function".
 
-    They hardly share words with these. For a task, one shared word is enough: "function" in "Write a function".
+    A rule hardly shares more words with a task that it applies to.
     """
-    candidates = ranked
-    if query.is_task and not ranked:
-        candidates = rank(query, search_result.found, search_result, limit=VERSIONS, judged=False)
-    rules = {at for at, each in enumerate(candidates) if each.post.role == "user" and _is_rule(each.post.text)}
-    raised = [
-        each._replace(score=each.score + RULE * (1 - each.score)) if at in rules else each
-        for at, each in enumerate(candidates)
-        if ranked or at in rules
-    ]
-    return sorted(raised, key=lambda each: -each.score)
-
-
-def _is_rule(text: str) -> bool:
-    signs = signs_of(text)
-    return signs["rule"] + signs["preference"] > 0
+    ranked = rank(query, search_result.found, search_result, limit=VERSIONS, judged=False)
+    return [each for each in ranked if each.post.role == "user" and states_rule(each.post.text)]
 
 
 def _excerpt(ranked: Ranked, query: Query, count: Callable[[str], int]) -> tuple[str, int]:

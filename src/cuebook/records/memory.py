@@ -278,13 +278,13 @@ class RecallCandidate(Struct, frozen=True):
     cosine: float | None = None  # between the closest of its vectors and the query's, if both exist
     part: int = 0  # the passage that has this vector
     role: Role = "user"
+    text: str = ""
 
 
 class PostMatch(RecallCandidate, frozen=True, kw_only=True):
     """A post found by full-text search, or a neighbor of one (`direct` false)."""
 
     id: str
-    text: str
     tokens: int
     direct: bool
     conversation: str = ""
@@ -295,7 +295,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
 
     found: tuple[PostMatch, ...] = ()
     posts: int = 0  # posts in scope
-    speakers: tuple[str, ...] = ()  # of the conversations with a candidate
+    speakers: tuple[str, ...] = ()  # the first ones of the conversations, as far as they are stored
     frequencies: Mapping[str, int] = {}  # term -> posts in scope that contain it
     mean_cosine: float = 0.0  # of the posts in scope with a vector
     cosine_deviation: float = 0.0  # their standard deviation

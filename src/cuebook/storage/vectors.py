@@ -193,18 +193,21 @@ class Matrices:
 
 
 def _closeness(rows: Any, dense: Dense) -> Any:
-    """Return the cosine of each row with a query. A query of several sentences is compared by each of them.
+    """Return the cosine of each row with a query, which is at most that of the best sentence if it has several.
 
-    Then a row counts by the Euclidean sum of what it exceeds each sentence's mean cosine by, added to the query's mean:
-    a row close to one sentence outranks a row that is a little closer than others to each (docs/design/031).
+    Then the closeness is the root of the summed squares of a row's excess over the mean cosine of the query and of each
+    sentence. So a row close to one sentence outranks a row that is a little closer than others to each (design/031).
     """
     import numpy as np
 
-    whole = rows @ np.frombuffer(dense.vector, "<f4")
+    queries = np.frombuffer(b"".join((dense.vector, *dense.sentences)), "<f4").reshape(1 + len(dense.sentences), -1)
+    cosines = rows @ queries.T
     if not dense.sentences:
-        return whole
-    cosines = rows @ np.frombuffer(b"".join(dense.sentences), "<f4").reshape(len(dense.sentences), -1).T
-    return whole.mean() + np.linalg.norm(np.maximum(cosines - cosines.mean(axis=0), 0), axis=1)
+        return cosines[:, 0]
+    means = cosines.sum(axis=0) / max(FEW, len(rows))
+    excess = np.maximum(cosines - means, 0)
+    closeness = np.linalg.norm(excess, axis=1)
+    return means[0] + closeness * (excess.max() / (closeness.max() or 1.0))
 
 
 def _grown(

@@ -289,6 +289,7 @@ def test_rank_is_deterministic_bounded_and_sorted(said, query, limit, gap):
 
 
 FILLER = [("Anna", "We talked about the weather and the garden."), ("Bob", "It rained on the tulips all morning.")] * 8
+ASSISTED = [("Ann" if speaker == "Anna" else "assistant", text) for speaker, text in FILLER]
 
 
 def test_an_answer_is_returned_with_its_question():
@@ -309,7 +310,7 @@ def test_the_named_speaker_ranks_first():
     ids=["I", "you"],
 )
 def test_a_question_about_its_author_prefers_what_the_user_said(query, first):
-    said = [*FILLER, ("user", "The kayak is red."), *FILLER, ("assistant", "The kayak is red."), *FILLER]
+    said = [*ASSISTED, ("Ann", "The kayak is red."), *ASSISTED, ("assistant", "The kayak is red."), *ASSISTED]
     assert order(query, posts(*said, gap=4 * 3600.0))[0] == first
 
 
@@ -399,7 +400,7 @@ def test_each_sentence_of_a_long_message_is_searched():
 def found(query, *said, tokens=9, gap=DAY, **options):
     """Return the hits among (speaker, text) pairs, a day apart."""
     matches = [
-        PostMatch(**structs.asdict(post), id=f"p{post.seq}", text=text, tokens=tokens, direct=True)
+        PostMatch(**{**structs.asdict(post), "text": text}, id=f"p{post.seq}", tokens=tokens, direct=True)
         for post, (_, text) in zip(posts(*said, gap=gap), said, strict=True)
     ]
     options = {"limit": 9, "count": count, **options}
@@ -515,10 +516,10 @@ def test_hits_under_a_share_of_the_best_are_omitted():
 
 def test_a_task_finds_the_rules_that_apply_to_it():
     rule = "From now on, start the names in a function with x_."
-    said = [("Ann", rule), *FILLER, ("Ann", "A list of ferries sorts itself."), *FILLER]
+    said = [("Ann", rule), *ASSISTED, ("Ann", "A list of ferries sorts itself."), *ASSISTED]
     hits = [found(f"{begin} a function that sorts a list of ferries.", *said) for begin in ("Write", "I saw")]
     assert [[hit.text for hit in each] for each in hits] == [[said[17][1], rule]] * 2
-    assert hits[0][1].score > hits[1][1].score
+    assert "rule 0.50" in hits[0][1].why
     [only] = found("Write a function with recursion, memoization, iterators and generators.", *said)
     assert only.text == rule
 
@@ -527,7 +528,7 @@ def test_what_the_user_asked_of_an_assistant_ranks_higher():
     stated = ("Ann", "About kayaks, I prefer wooden ones, and never buy a used kayak.")
     scores = []
     for listener in ("assistant", "Bob"):
-        said = [*FILLER, stated, *FILLER, (listener, "A kayak course starts in May."), *FILLER]
+        said = [*ASSISTED, stated, *ASSISTED, ("assistant", "A kayak course starts in May."), (listener, "Good.")]
         scores.append({hit.text: hit.score for hit in found("Which kayak course starts soon?", *said)}[stated[1]])
     assert scores[0] > scores[1] + 0.1
 

@@ -230,7 +230,8 @@ class Memories(MemoryFiles, PersonalData, Forgetting):
         )
         if as_of is not None:
             result = replace(result, found=tuple(each for each in result.found if each.created_at <= as_of))
-        read = read_query(text, speakers=result.speakers, now=now, zone=zone)
+        speakers = {*result.speakers, *(each.sender for each in result.found)}
+        read = read_query(text, speakers=sorted(speakers), now=now, zone=zone)
         hits = rank_found(result, read, limit=most, min_share=least, count=self._services.count)
         return hits if conversation is not None else [replace(hit, scope="user") for hit in hits]
 
