@@ -237,6 +237,13 @@ async def test_sample_project_fills_the_inspector(tmp_path: Path) -> None:
         assert (await cue.audit.verify()).ok
 
 
+def _without_why(report: Any) -> Any:
+    """Return a report without the parts of scores."""
+    if isinstance(report, dict):
+        return {key: _without_why(value) for key, value in report.items() if key != "why"}
+    return [_without_why(each) for each in report] if isinstance(report, list) else report
+
+
 def test_postgresql_gives_the_figures_of_sqlite(capsys: pytest.CaptureFixture[str]) -> None:
     reports: list[dict[str, Any]] = []
     for arguments in ((), ("--postgres",)):
@@ -244,10 +251,10 @@ def test_postgresql_gives_the_figures_of_sqlite(capsys: pytest.CaptureFixture[st
         reports += json.loads(capsys.readouterr().out)["items"]
     sqlite, postgres = reports
     # PostgreSQL selects the candidates of recall by BM25 over the matches of a query, SQLite over its whole index, and
-    # its tokenizer stems the words once more. So prompts have about 0.1% other tokens.
+    # its tokenizer stems the words once more. So prompts have about 0.1% other tokens, and parts of scores differ.
     for name in ("tokens", "lastTokens", "cost", "readShare"):
         assert postgres["ours"].pop(name) == pytest.approx(sqlite["ours"].pop(name), rel=0.005)
     for ours, theirs in zip(sqlite.pop("profiles"), postgres.pop("profiles"), strict=True):
         assert theirs["tokens"] == pytest.approx(ours["tokens"], rel=0.005)
         assert (theirs["summaryTokens"], theirs["recall"]) == (ours["summaryTokens"], ours["recall"])
-    assert postgres == sqlite
+    assert _without_why(postgres) == _without_why(sqlite)

@@ -633,6 +633,9 @@ def test_only_the_longest_sentences_of_a_message_are_compared_by_meaning():
     ]
     many = [f"Sentence {n} has kayaks, tents and tide tables." for n in range(20)]
     assert long_sentences(" ".join(many)) == many[:SENTENCES]
+    asked = "Which of the two canoes in the boathouse at the northern lake did Ann paint green?"
+    assert long_sentences(" ".join([*many, asked])) == [*many[: SENTENCES - 1], asked]
+    assert long_sentences("The red boat sank. " * 3) == ["The red boat sank."]
     assert long_sentences("") == []
 
 
