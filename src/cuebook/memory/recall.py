@@ -53,6 +53,7 @@ STEEPNESS: Final = 8  # power of the share of that evidence which the best post 
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
 BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: without: -0.6 points)
 CLEAR: Final = 0.5  # closeness at which a post needs no word of the query
+SHORT: Final = 2  # times the words of the query that a short message has on average
 NEARLY: Final = 0.7  # of the embedder's threshold: enough where words cannot tell
 SURE: Final = 0.5  # confidence below which `why` says that words match by chance
 LONE: Final = 0.4  # a single post or memory needs this much less closeness than the closest of
@@ -452,17 +453,20 @@ def _brevity(length: int) -> float:
 def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin: float, about: frozenset[str]) -> bool:
     """Return whether something is known about a query: by words, by meaning, or all names in it.
 
-    If no post has a word of the query, less closeness in meaning is enough. If no post has a vector, so is more than
-    half of the words anywhere, with the name of a speaker: people who write short messages say little in each.
+    If no post has a word of the query, less closeness in meaning is enough. If no post has a vector and messages are
+    short, so is more than half of the words anywhere, with the name of a speaker: each message says little.
     """
     used = {term for reading in readings for term in reading.counts}
     cosines = [reading.post.cosine for reading in readings if reading.post.cosine is not None]
-    if max(cosines, default=0.0) >= (akin if used else NEARLY * akin):
+    if max(cosines, default=0.0) >= (akin if used else NEARLY * akin) or (about and about <= used):
+        return True
+    if any(weights.has_evidence(reading.counts) for reading in readings if reading.counts):
         return True
     missing = len(weights.idf) - len(used)
-    if (about and about <= used) or (not cosines and len(used) + weights.named > missing):
-        return True
-    return any(weights.has_evidence(reading.counts) for reading in readings if reading.counts)
+    if cosines or len(used) + weights.named <= missing:
+        return False
+    said = sum(len(reading.post.key.partition(" | ")[2].split()) for reading in readings)
+    return said <= SHORT * len(weights.idf) * len(readings)
 
 
 def _choose(

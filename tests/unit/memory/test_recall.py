@@ -616,6 +616,10 @@ def test_short_messages_answer_together_if_more_than_half_of_the_words_were_used
     )
     assert order("Did she approve the proof of the zine before her niece arrived?", said)
     assert order("Did she approve the contract of the shop before her niece arrived?", said) == []
+    long = posts(
+        *((post.sender, f"{post.key.partition(' | ')[2]} and then so many other stories " * 3) for post in said)
+    )
+    assert order("Did she approve the proof of the zine before her niece arrived?", long) == []
 
 
 def test_a_post_counts_with_the_question_before_it_by_the_words_in_between():
