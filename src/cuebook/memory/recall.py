@@ -44,7 +44,7 @@ BRIEF: Final = 30  # words up to which a post gains fully from its neighbours; b
 SESSION: Final = 0.3  # of the best score by words in the session; long posts give and gain little, as by neighbors.
 # With meaning, short posts took the place of tool outputs: R@10 84 instead of 96
 SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, after neighbours (before: 1 point less)
-AUTHOR: Final = 0.3  # more for the user's posts if the query is about its author (0.4: generated chats lose 1.4 points)
+AUTHOR: Final = 0.3  # more for the user's posts if the query is about its author
 RULE: Final = 0.5  # more for a rule or preference that the user told an assistant
 PERIOD: Final = 0.3  # more for posts of the time the query names
 ALONE: Final = 0.3  # minimum share of a sentence's information (idf) of words that are evidence without a second one,
