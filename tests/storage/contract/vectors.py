@@ -95,6 +95,8 @@ class VectorsContract:
         found = await find_similar(store, of_both)
         assert found[1] == found[2] > 0.9, "each is the sentence itself; to the whole query both have 0.707"
         assert found[3] < 0.2
+        repeated = replace(dense(3, 4), sentences=(vector(3, 4),) * 8)
+        assert max((await find_similar(store, repeated)).values()) == 0.8, "a repeated sentence is not closer"
 
     async def test_another_model_finds_nothing(self, store: Store) -> None:
         no = await stored(store)
