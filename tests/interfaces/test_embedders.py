@@ -19,7 +19,7 @@ from shared_app import app_of
 from cuebook import Cuebook, Posted
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput
-from cuebook.providers.minilm.embedder import MODEL_SHA256, MiniLM, verified
+from cuebook.providers.minilm.embedder import MODEL_SHA256, MiniLM
 from hashing_embedder import HashingEmbedder
 
 TEXTS = ["I adopted a puppy.", "The cat sat on the mat; it was 3 °C outside.", "dog", "word " * 300]
@@ -70,9 +70,9 @@ async def test_similar_texts_have_similar_vectors() -> None:
 def test_modified_weights_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"other weights")
     with pytest.raises(BackendError, match=r"'model.onnx' has sha256 .* set embedder.provider to none"):
-        verified(tmp_path / "model.onnx", MODEL_SHA256)
+        MiniLM().verified(tmp_path / "model.onnx", MODEL_SHA256)
     with pytest.raises(BackendError, match="cannot be read"):
-        verified(tmp_path / "none.onnx", MODEL_SHA256)
+        MiniLM().verified(tmp_path / "none.onnx", MODEL_SHA256)
 
 
 async def test_bundled_model_finds_similar_text_and_readiness_names_it() -> None:

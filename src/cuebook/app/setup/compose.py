@@ -23,7 +23,8 @@ from cuebook.prompts.names import check_project
 from cuebook.providers.clock_and_ids import SystemClock, SystemDice, database_key
 from cuebook.providers.file_sink import FileSink
 from cuebook.providers.llama import LlamaModel
-from cuebook.providers.minilm.embedder import AT_ONCE, MiniLM
+from cuebook.providers.local_embedder import AT_ONCE, LocalEmbedder
+from cuebook.providers.minilm.embedder import MiniLM
 from cuebook.providers.openai import HttpUpstream, OpenAIEmbedder, OpenAIModel
 from cuebook.providers.recalled_answer import RecalledModel
 from cuebook.records.expression import counted
@@ -168,7 +169,7 @@ def _settings(
         limits=limits,
         sets_context=config.sets("budget.context"),
         model_url=model.base_url if isinstance(model, OpenAIModel) else "",
-        embed_at_once=AT_ONCE if isinstance(embedder, MiniLM) else _EMBED_AT_ONCE,
+        embed_at_once=AT_ONCE if isinstance(embedder, LocalEmbedder) else _EMBED_AT_ONCE,
         key=key,
         personas=personas,
         default_persona=default,
