@@ -50,7 +50,7 @@ class ModelConfig(Struct, frozen=True, forbid_unknown_fields=True):
 class EmbedderConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The embedder, which adds semantic search to full-text search."""
 
-    provider: Literal["none", "minilm", "openai"] = "none"  # minilm runs in this process
+    provider: Literal["none", "minilm", "multilingual", "openai"] = "none"  # minilm, multilingual: in this process
     name: str = ""  # openai: the name of the server's model
     base_url: str = "https://api.openai.com/v1"  # openai: any server with an /embeddings endpoint
     api_key_env: str = "OPENAI_API_KEY"  # environment variable of the API key

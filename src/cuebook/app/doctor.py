@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.app.setup.compose import (
+    LOCAL,
     check_key_file,
     check_numpy,
     database_of,
@@ -56,7 +57,6 @@ from cuebook.prompts.digest import digest_of
 from cuebook.prompts.names import check_project, instructions
 from cuebook.providers.clock_and_ids import database_key
 from cuebook.providers.llama import LlamaModel
-from cuebook.providers.minilm.embedder import missing
 from cuebook.providers.openai import HttpUpstream
 from cuebook.records.memory import Scope
 from cuebook.records.prompt import MAIN, Version
@@ -403,7 +403,8 @@ async def _embedder(config: Config) -> AsyncIterator[Check]:
     settings = config.settings.embedder
     embedder = embedder_of(config)
     if embedder is None:
-        advice = "" if missing() else '; its package is installed: set embedder.provider = "minilm" to improve recall'
+        names = " or ".join(f'"{each.provider}"' for each in LOCAL if not each.missing())
+        advice = f"; to improve recall, set embedder.provider = {names}, whose packages are installed" if names else ""
         yield Check("embedder", "ok", f"none: recall uses full-text search only{advice}")
         return
     try:

@@ -25,6 +25,7 @@ from cuebook.providers.file_sink import FileSink
 from cuebook.providers.llama import LlamaModel
 from cuebook.providers.local_embedder import AT_ONCE, LocalEmbedder
 from cuebook.providers.minilm.embedder import MiniLM
+from cuebook.providers.multilingual import Multilingual
 from cuebook.providers.openai import HttpUpstream, OpenAIEmbedder, OpenAIModel
 from cuebook.providers.recalled_answer import RecalledModel
 from cuebook.records.expression import counted
@@ -85,6 +86,8 @@ AUDIT = "logs/prompts_audit.jsonl"
 _EMBED_S = 60.0
 #: Texts that a server embeds per background call; turns run in between.
 _EMBED_AT_ONCE = 64
+#: The embedders that run in this process.
+LOCAL = (MiniLM, Multilingual)
 
 
 def compose(
@@ -381,8 +384,9 @@ def embedder_of(config: Config) -> Embedder | None:
     settings = config.settings.embedder
     if settings.provider == "none":
         return None
-    if settings.provider == "minilm":
-        return MiniLM()
+    for local in LOCAL:
+        if local.provider == settings.provider:
+            return local()
     upstream = HttpUpstream(
         settings.base_url, forward_auth=False, api_key_env=settings.api_key_env, read_timeout_s=_EMBED_S
     )
