@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from cuebook.memory.query import Query
-from cuebook.memory.tokenizer import segments_of, spans_of, words
+from cuebook.memory.tokenizer import segments_of, spans_of, terms_in, words
 from cuebook.records.memory import Hit
 
 #: Characters of a text that are scored by sentence; of a longer text, only the best stretch.
@@ -47,7 +47,7 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
         right = " …" if content and first + STRETCH < len(text) and not content.endswith(" …") else ""
         return f"{left}{content}{right}"
     spans, terms = spans_of(text), set(query.terms)
-    span_terms = [terms.intersection(words(text[first:last])) for first, last in spans]
+    span_terms = [terms_in(terms, words(text[first:last])) for first, last in spans]
     often = Counter(term for results in span_terms for term in results)
     value = [sum(1 / often[term] for term in results) for results in span_terms]
     if not spans:
@@ -66,7 +66,7 @@ def excerpt(text: str, query: Query, tokens: int, count: Callable[[str], int]) -
 def _stretch(text: str, terms: set[str]) -> tuple[int, str]:
     """Return the stretch of a long text with most of the query's terms, and its start position."""
     places = range(0, len(text), STRETCH)
-    span_terms = [terms.intersection(words(text[first : first + STRETCH])) for first in places]
+    span_terms = [terms_in(terms, words(text[first : first + STRETCH])) for first in places]
     often = Counter(term for results in span_terms for term in results)
     first = max(zip(places, span_terms, strict=True), key=lambda each: sum(1 / often[term] for term in each[1]))[0]
     return first, text[first : first + STRETCH]

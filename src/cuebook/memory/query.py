@@ -10,13 +10,14 @@ from msgspec import Struct
 
 from cuebook.languages import detect, language
 from cuebook.memory.quotes import opening_of
-from cuebook.memory.tokenizer import date_text, names_month, query_words, read_period, spans_of, words
+from cuebook.memory.tokenizer import date_text, names_month, opening, query_words, read_period, spans_of, words
 
 # Words are those of a key, without stop words: two thirds of those written.
 TERMS: Final = 32  # words of a query that are searched; the longest are kept
 QUERY_CHARACTERS: Final = 8_000  # of a query that are used; a pasted page is no better query
 SENTENCES: Final = 8  # of a query that are compared by meaning: 10 ms of CPU each
 _PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
+STEMMED: Final = ("en", "")  # languages whose words are compared by their stems: English, and code or names
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
 
 
@@ -35,7 +36,12 @@ class Query(Struct, frozen=True):
     latest: bool = False  # it asks for how something is now
     is_task: bool = False  # it begins as a request: "Write a function …"
     is_about_author: bool = False  # it is about its author: "my", but not "you"
+    by_opening: bool = False  # words are compared by their first letters: it is not in English
     zone: tzinfo = UTC  # the time zone of its days
+
+    def words_in(self, part: str) -> list[str]:
+        """Return the search words of a part of it, in order."""
+        return _words_in(part, by_opening=self.by_opening)
 
 
 def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None, zone: tzinfo = UTC) -> Query:
@@ -43,22 +49,25 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     `zone`.
     """
     text = query[:QUERY_CHARACTERS]
-    lists = language(detect(text))
+    code = detect(text)
+    lists, by_opening = language(code), code not in STEMMED
     timeless = lists.without(text, "earliest", "latest")  # words of time choose a version, they are no topic
     timeless = timeless if query_words(timeless) else text
-    terms = list(dict.fromkeys(query_words(timeless)))
+    terms = list(dict.fromkeys(_words_in(timeless, by_opening=by_opening)))
     if len(terms) > TERMS:
         longest = set(sorted(terms, key=len, reverse=True)[:TERMS])
         terms = [term for term in terms if term in longest]
     spelled = set(re.findall(r"\b[A-Z][a-z]{2,}\b", text))  # Will is a name where the verb is a stop word
-    parts = {name: set(words(name)) for name in speakers if name.casefold() not in GENERIC}
+    form = opening if by_opening else str
+    parts = {name: set(map(form, words(name))) for name in speakers if name.casefold() not in GENERIC}
     named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
     names = frozenset(term for term in terms for name in named if term in parts[name])
-    proper = set() if lists.capitalizes_nouns else set(words(" ".join(_PROPER.findall(text))))
-    sentences = [frozenset(query_words(timeless[a:b])).intersection(terms) for a, b in spans_of(timeless)]
+    proper = set() if lists.capitalizes_nouns else set(map(form, words(" ".join(_PROPER.findall(text)))))
+    spans = spans_of(timeless)
+    sentences = [frozenset(_words_in(timeless[a:b], by_opening=by_opening)).intersection(terms) for a, b in spans]
     signs = lists.signs(text)
     period = None if now is None else read_period(text, now, zone=zone)
-    of_period = frozenset(words(date_text(period, zone)) if period and not names_month(text) else ())
+    of_period = frozenset(map(form, words(date_text(period, zone))) if period and not names_month(text) else ())
     return Query(
         text=text,
         terms=tuple(terms),
@@ -70,10 +79,15 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         latest="latest" in signs,
         is_task=lists.signs(opening_of(text, lists))["request"] > 0,
         is_about_author="self" in signs and "you" not in signs,
+        by_opening=by_opening,
         zone=zone,
         period=period,
         dates=of_period.intersection(terms),
     )
+
+
+def _words_in(text: str, *, by_opening: bool) -> list[str]:
+    return [opening(word) for word in query_words(text)] if by_opening else query_words(text)
 
 
 def long_sentences(text: str) -> list[str]:
@@ -108,7 +122,7 @@ def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, s
     words = topic_of(query)
     if not words:
         return None
-    wanted = " OR ".join(f'"{term}"' for term in words)
+    wanted = " OR ".join(f'"{term[:-1]}"*' if term.endswith("*") else f'"{term}"' for term in words)
     tokens = (scope,) if isinstance(scope, str) else scope or ()
     quoted = ['"' + each.replace('"', '""').replace("\0", "") + '"' for each in tokens]
     within = quoted[0] if len(quoted) == 1 else f"({' OR '.join(quoted)})"

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from cuebook.memory.query import Query, topic_of
 from cuebook.memory.quotes import signs_of
-from cuebook.memory.tokenizer import MARK, is_pair
+from cuebook.memory.tokenizer import MARK, in_key, is_pair
 from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of posts by bm25.
@@ -184,7 +184,7 @@ def rank(
         return []
     terms = topic_of(query)
     texts = [f" {post.key} " for post in posts]
-    spaced = [(term, f" {term} ") for term in terms]
+    spaced = [(term, in_key(term)) for term in terms]
     places = [_places(text, spaced) for text in texts]
     for post, here in zip(posts, places, strict=True):
         for date in query.dates:

@@ -19,7 +19,7 @@ from cuebook.languages import detect, language
 from cuebook.memory.query import Query
 from cuebook.memory.quotes import ALONE, opening_of, signs_of
 from cuebook.memory.recall import FEWEST, NEARLY
-from cuebook.memory.tokenizer import everyday_stems, is_pair, query_words
+from cuebook.memory.tokenizer import everyday_stems, in_key, is_pair, opening, query_words
 
 #: Maximum tokens of standing memories in a prompt, except those that do harm when forgotten. These may take half of
 #: the room for recalled text.
@@ -63,7 +63,8 @@ def as_written(text: str, terms: Iterable[str]) -> list[str]:
     """Return how a text spells some of its terms, which are stems."""
     spelled: dict[str, str] = {}
     for word in reversed(text.split()):
-        spelled |= dict.fromkeys(query_words(word), word.strip(".,;:!?()\"'"))
+        stems = query_words(word)
+        spelled |= dict.fromkeys((*stems, *map(opening, stems)), word.strip(".,;:!?()\"'"))
     return list(dict.fromkeys(term if is_pair(term) else spelled.get(term, term) for term in terms))
 
 
@@ -94,24 +95,25 @@ def evidence(
     one topic. It must also be at most the square root of the best one with one of its words, which is half of its
     evidence. The date of a memory does not count.
     """
-    heads, present = set[str](), dict[int, set[str]]()
+    heads, present = " ", dict[int, set[str]]()
     for no, key in keys.items():
         head, _, body = key.partition(" | ")
-        heads.update(head.split())
-        present[no] = {term for term in query.terms if f" {term} " in f" {body} "}
+        heads += f"{head} "
+        present[no] = {term for term in query.terms if in_key(term) in f" {body} "}
     counts = {
-        term: sum(term in each for each in present.values()) if term in heads else frequencies.get(term, 0)
+        term: sum(term in each for each in present.values()) if in_key(term) in heads else frequencies.get(term, 0)
         for term in query.terms
     }
     total = max(held, FEWEST, *counts.values())
     shares = {term: max(1, count) / total for term, count in counts.items()}
     anywhere = {term for term, count in counts.items() if count}.union(*present.values())
     everyday = everyday_stems(detect(query.text))
+    everyday = frozenset(map(opening, everyday)) if query.by_opening else everyday
     found: dict[int, Evidence] = {}
     clauses = [clause for clause in _CLAUSE.findall(query.text) if query_words(clause)]
     for clause in clauses:
         # most pairs of characters span two words and occur nowhere
-        words = dict.fromkeys(query_words(clause))
+        words = dict.fromkeys(query.words_in(clause))
         terms = [each for each in words if each in shares and (each in anywhere or not is_pair(each))]
         runs = [set(query_words(run)) for run in _KATAKANA.findall(clause)]
         weigh = _Clause({term: shares[term] for term in terms}, everyday).least_chance

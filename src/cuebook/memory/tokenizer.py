@@ -10,7 +10,7 @@ import hashlib
 import re
 import unicodedata
 from calendar import monthrange
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache, partial
 from itertools import chain, pairwise
@@ -25,6 +25,7 @@ KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each other
 MOST_WORDS: Final = 50_000  # indexed words of a post; its text is stored whole
 SEGMENT: Final = 300  # bytes of half a passage: 45 English words; a text of up to five halves is one passage
 MARK: Final = "/"  # between the segments of a key
+OPENING: Final = 5  # letters that forms and compounds of a word have in common in other languages (docs/design/031)
 
 _APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\uff07": "'", "_": " "})
 _MARKS: Final = Expression("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff]+")
@@ -91,6 +92,26 @@ def query_words(text: str) -> list[str]:
             else:
                 results += _stems(run[:LONGEST_WORD])
     return results
+
+
+def opening(word: str) -> str:
+    """Return a search word that stands for all words with the same first letters: "verlo*" for "verloren".
+
+    Of these letters the stem is compared, as of every word: "katz*" for "katzen", since the stem of "katze" is "katz".
+    Shorter words and numbers stand for themselves.
+    """
+    return f"{_stem(word[:OPENING])}*" if len(word) >= OPENING and word.isalpha() else word
+
+
+def in_key(term: str) -> str:
+    """Return the part of a key, between spaces, that shows that it contains a search word."""
+    return f" {term[:-1]}" if term.endswith("*") else f" {term} "
+
+
+def terms_in(terms: Iterable[str], found: Iterable[str]) -> set[str]:
+    """Return the search words that are among some words."""
+    text = f" {' '.join(found)} "
+    return {term for term in terms if in_key(term) in text}
 
 
 def key_text(speaker: str, when: float, text: str, *, zone: tzinfo = UTC) -> str:

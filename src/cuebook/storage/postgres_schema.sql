@@ -20,9 +20,10 @@ CREATE FUNCTION iif(condition BOOLEAN, one TEXT, other TEXT) RETURNS TEXT LANGUA
 CREATE FUNCTION words_of(key TEXT) RETURNS TSVECTOR LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN array_to_tsvector(array_remove(string_to_array(key, ' '), ''));
 
--- A query of any of these words.
+-- A query of any of these words. One that ends with * stands for all words that begin like it.
 CREATE FUNCTION any_of(words TEXT) RETURNS TSQUERY LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN (SELECT string_agg('''' || replace(replace(value, '\', '\\'), '''', '''''') || '''', ' | ')::tsquery FROM json_each(words));
+    RETURN (SELECT string_agg('''' || replace(replace(rtrim(value, '*'), '\', '\\'), '''', '''''')
+        || CASE WHEN value LIKE '%*' THEN ''':*' ELSE '''' END, ' | ')::tsquery FROM json_each(words));
 
 -- The BM25 score of a word that occurs `count` times in a text of `length` words, and in `found` of `all_texts` with this average length.
 CREATE FUNCTION bm25(count BIGINT, found BIGINT, length INTEGER, all_texts BIGINT, average DOUBLE PRECISION) RETURNS DOUBLE PRECISION
@@ -37,6 +38,10 @@ AS $$
     ), counted AS MATERIALIZED (
         SELECT f.no, cardinality(f.terms) AS length, w.value AS term, cardinality(array_positions(f.terms, w.value))::bigint AS count
         FROM (SELECT DISTINCT value FROM json_each(words)) w JOIN found f ON w.value = ANY (f.terms)
+        UNION ALL
+        SELECT f.no, cardinality(f.terms), w.value, count(*)
+        FROM (SELECT DISTINCT value FROM json_each(words) WHERE value LIKE '%*') w, found f, unnest(f.terms) t
+        WHERE starts_with(t, rtrim(w.value, '*')) GROUP BY f.no, cardinality(f.terms), w.value
     ), usual AS (SELECT count(*) AS posts, avg(cardinality(terms)) AS length FROM found)
     SELECT c.no, sum(bm25(c.count, t.posts, c.length, u.posts, u.length)) FROM counted c
     JOIN (SELECT term, count(*) AS posts FROM counted GROUP BY term) t ON t.term = c.term, usual u GROUP BY c.no

@@ -284,5 +284,5 @@ CREATE TABLE seal_total (
 ) WITHOUT ROWID;
 
 -- Full-text indexes of (scope, key) rows, by rowid of what they index.
-CREATE VIRTUAL TABLE post_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');
-CREATE VIRTUAL TABLE memory_text USING fts5(scope, key, tokenize = 'porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE post_text USING fts5(scope, key, tokenize = 'unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE memory_text USING fts5(scope, key, tokenize = 'unicode61 remove_diacritics 2');

@@ -13,7 +13,7 @@ from msgspec import Struct
 from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.query import Query, match_values, read_query
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, akin_among
-from cuebook.memory.tokenizer import MARK
+from cuebook.memory.tokenizer import MARK, in_key
 from cuebook.records.conversation import Part, text_with_calls
 from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
@@ -64,12 +64,20 @@ class Words(Struct):
 def sharing(words: Words, query: Query, limit: int) -> MemoryMatches:
     """Find the memories of a small place that share words with a query."""
     holding = words.holding or {}
-    counts = {term: len(holding[term]) for term in query.terms if term in holding}
-    shared = Counter(no for term in counts for no in holding[term])
+    matching = {term: nos for term in query.terms if (nos := _holding(words, holding, term))}
+    counts = {term: len(nos) for term, nos in matching.items()}
+    shared = Counter(no for nos in matching.values() for no in nos)
     best = sorted(((count, no) for no, count in shared.items()), reverse=True)
     results = [no for _, no in best[:limit]]
     keys = {no: words.keys[no] for no in results}
     return MemoryMatches(found=tuple(results), held=words.held, frequencies=counts, keys=keys)
+
+
+def _holding(words: Words, holding: Mapping[str, Sequence[int]], term: str) -> Sequence[int]:
+    """Return the memories with a search word, which may stand for several words."""
+    if not term.endswith("*"):
+        return holding.get(term, ())
+    return [no for no, key in words.keys.items() if in_key(term) in f" {key} "]
 
 
 class PlaceWords:

@@ -720,7 +720,7 @@ SELECT m.* FROM json_each(:said) j CROSS JOIN memory m
 
 -- name: memory_counts
 -- Count the index rows of a place with each of some words. PostgreSQL also selects those of a rare word.
-SELECT value, (SELECT count(*) FROM memory_text WHERE memory_text MATCH 'scope : "' || :token || '" AND key : "' || value || '"'), NULL
+SELECT value, (SELECT count(*) FROM memory_text WHERE memory_text MATCH 'scope : "' || :token || '" AND key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"')), NULL
 FROM json_each(:words);
 
 -- name: memory_held

@@ -3,9 +3,12 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from cuebook.interfaces.store import Batch, MemoryLook, MemoryQuery, PathQuery, PlaceChange
 from cuebook.memory.scopes import PROJECT
 from cuebook.records.memory import Memory, Place, Scope, Source
+from cuebook.storage import search
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.contract.posts import OWNER
@@ -82,6 +85,18 @@ class PlacesContract:
         assert [each.id for each in matched.memories if each.no in matched.found] == ["2"]
         assert {each.id for each in matched.memories} == {"2", "3"}, "memories that apply always are returned too"
         assert (await store.memories.find(OTHERS, [BOB], memory_query("lamp"))).memories == ()
+
+    @pytest.mark.parametrize("size", [search.SMALL_PLACE, 1])
+    async def test_other_languages_match_words_that_begin_alike(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch, size: int
+    ) -> None:
+        monkeypatch.setattr(search, "SMALL_PLACE", size)
+        texts = ("die Verletzung heilt", "der Verlag zahlt", "eine Brille und eine Lampe")
+        await put(store, *(memory(ANN, str(n), text) for n, text in enumerate(texts)))
+        for asked, ids in (("Wann hat sie sich denn verletzt?", ["0"]), ("Wo sind denn die Brillen?", ["2"])):
+            matched = await store.memories.find(OWNER, [ANN], memory_query(asked))
+            assert [each.id for each in matched.memories if each.no in matched.found] == ids
+            assert set(matched.frequencies.values()) <= {0, 1}
 
     async def test_a_change_based_on_an_older_state_is_rejected(self, store: Store) -> None:
         generation, _ = await store.memories.place(OWNER, ANN)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.interfaces.store import Batch, PathQuery, PostSpot, Scene, SearchLook
@@ -251,6 +252,14 @@ class SearchContract:
         found = await store.search(OWNER, words("apples", "pears", limit=4), conversation="c")
         assert len(direct(found)) == 4
         assert found.frequencies == {"appl": 10, "pear": 5}
+
+    async def test_other_languages_match_words_that_begin_alike(self, store: Store) -> None:
+        await say(store, "c", draft("x", "der Verlobte"), draft("y", "der Verlag zahlt"), draft("z", "verloren"))
+        look = SearchLook(text="Wann hat er sich denn verloben wollen?", limit=400)
+        for conversation in ("c", None):
+            assert direct(await store.search(OWNER, look, conversation=conversation)) == {"x", "z"}
+        found = await store.search(OWNER, structs.replace(look, limit=2), conversation="c")
+        assert found.frequencies["verlo*"] == 2
 
     @pytest.mark.parametrize("text", ["scope : {scope} AND", '"apples', "nocolumn : apples", "apples : (", "apples *"])
     async def test_any_text_can_be_searched(self, store: Store, text: str) -> None:
