@@ -120,7 +120,7 @@ def _bare_appends(connection: sqlite3.Connection, said: list[Draft]) -> list[Bar
             draft.small_tokens or draft.tokens, tokens, count, draft.digest, chain(b"", [draft.digest]),
         )  # fmt: skip
         grown = {
-            "head": seq, "last_seq": seq, "now": draft.created_at, "mark": 0, "backlog": count,
+            "tenant": tenant, "head": seq, "last_seq": seq, "now": draft.created_at, "mark": 0, "backlog": count,
             "backlog_tokens": tokens, "speakers": row["speakers"], "no": no,
         }  # fmt: skip
         here = {"tenant": tenant, "no": no}

@@ -13,7 +13,7 @@ from typing import Any
 
 from bench.measure import Figure, Run
 from cuebook import Cuebook
-from cuebook.providers.minilm.embedder import missing
+from cuebook.app.evaluate.compare import local_embedders
 
 SETS = Path(__file__).with_name("memory_sets")
 HITS = 10
@@ -24,9 +24,9 @@ def memories(run: Run) -> Iterator[Figure]:
     _ = run
     for file in sorted(SETS.glob("*.json")):
         questions = json.loads(file.read_text())
-        for embedder in ("none", "minilm") if not missing() else ("none",):
+        for embedder in ("none", *local_embedders()):
             default, without = asyncio.run(_answers(questions, embedder))
-            name = "words and MiniLM" if embedder == "minilm" else "words"
+            name = "words" if embedder == "none" else f"words and {embedder}"
             yield Figure(what=f"{file.stem}, {name}", ours=default, against=f"minShare 0: {without}")
 
 
