@@ -43,8 +43,8 @@ BRIEF: Final = 30  # words up to which a post gains fully from its neighbours; b
 # Without it long answers take the place of what users said: R@10 78 instead of 92 in assistant chats.
 SESSION: Final = 0.3  # of the best score by words in the session; long posts give and gain little, as by neighbors.
 # With meaning, short posts took the place of tool outputs: R@10 84 instead of 96
-SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, after neighbours (before: 1 point less)
-AUTHOR: Final = 0.3  # more for the user's posts if the query is about its author (docs/design/031)
+SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, or of the user if it is about its author,
+# after neighbours (before: 1 point less)
 RULE: Final = 0.5  # more for a rule or preference that the user told an assistant (docs/design/031)
 PERIOD: Final = 0.3  # more for posts of the time the query names
 ALONE: Final = 0.3  # minimum share of a sentence's information (idf) of words that are evidence without a second one,
@@ -399,7 +399,7 @@ def _combine(readings: Sequence[_CandidateFeatures], query: Query, *, confidence
         lent, asked = _lent(reading, readings, fused)
         is_users = users.get(reading.post.no) == reading.post.sender
         about_author = is_users and query.is_about_author and not query.named
-        named = SPEAKER * (speaker == reading.post.sender) or AUTHOR * about_author
+        named = SPEAKER * (about_author or speaker == reading.post.sender)
         timely = PERIOD * is_timely(query, reading.post)
         rule = RULE * (is_users and _is_match(reading) and states_rule(reading.post.text))
         alone = reading.close or 0.0 if by_meaning and reading.post.cosine is not None else reading.own
