@@ -34,14 +34,14 @@ CREATE FUNCTION bm25(count BIGINT, found BIGINT, length INTEGER, all_texts BIGIN
 -- The BM25 scores of texts by their words. The matches of a query are all that is counted.
 CREATE FUNCTION ranked(nos BIGINT[], keys TEXT[], words TEXT) RETURNS TABLE (no BIGINT, score DOUBLE PRECISION) LANGUAGE sql IMMUTABLE PARALLEL SAFE
 AS $$
-    WITH found AS MATERIALIZED (SELECT t.no, string_to_array(t.key, ' ') AS terms FROM unnest(nos, keys) AS t (no, key)
+    WITH found AS MATERIALIZED (SELECT t.no, string_to_array(t.key, ' ') AS terms, ' ' || t.key AS text FROM unnest(nos, keys) AS t (no, key)
     ), counted AS MATERIALIZED (
         SELECT f.no, cardinality(f.terms) AS length, w.value AS term, cardinality(array_positions(f.terms, w.value))::bigint AS count
         FROM (SELECT DISTINCT value FROM json_each(words)) w JOIN found f ON w.value = ANY (f.terms)
         UNION ALL
-        SELECT f.no, cardinality(f.terms), w.value, count(*)
-        FROM (SELECT DISTINCT value FROM json_each(words) WHERE value LIKE '%*') w, found f, unnest(f.terms) t
-        WHERE starts_with(t, rtrim(w.value, '*')) GROUP BY f.no, cardinality(f.terms), w.value
+        SELECT f.no, cardinality(f.terms), w.value, n.count
+        FROM (SELECT DISTINCT value, ' ' || rtrim(value, '*') AS beginning FROM json_each(words) WHERE value LIKE '%*') w, found f,
+            LATERAL (SELECT (length(f.text) - length(replace(f.text, w.beginning, ''))) / length(w.beginning) AS count) n WHERE n.count > 0
     ), usual AS (SELECT count(*) AS posts, avg(cardinality(terms)) AS length FROM found)
     SELECT c.no, sum(bm25(c.count, t.posts, c.length, u.posts, u.length)) FROM counted c
     JOIN (SELECT term, count(*) AS posts FROM counted GROUP BY term) t ON t.term = c.term, usual u GROUP BY c.no
