@@ -58,10 +58,12 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         longest = set(sorted(terms, key=len, reverse=True)[:TERMS])
         terms = [term for term in terms if term in longest]
     spelled = set(re.findall(r"\b[A-Z][a-z]{2,}\b", text))  # Will is a name where the verb is a stop word
-    form = opening if by_opening else str
-    parts = {name: set(map(form, words(name))) for name in speakers if name.casefold() not in GENERIC}
-    named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
-    names = frozenset(term for term in terms for name in named if term in parts[name])
+    form, stems = opening if by_opening else str, set(query_words(timeless))
+    parts = {name: words(name) for name in speakers if name.casefold() not in GENERIC}
+    exact = [name for name, of in parts.items() if not stems.isdisjoint(of) or name in spelled]
+    others = set(terms).difference(form(word) for name in exact for word in parts[name])  # "Inkens", but not Marion
+    named = [name for name, of in parts.items() if name in exact or not others.isdisjoint(map(form, of))]
+    names = frozenset(form(word) for name in named for word in parts[name]).intersection(terms)
     proper = set() if lists.capitalizes_nouns else set(map(form, words(" ".join(_PROPER.findall(text)))))
     spans = spans_of(timeless)
     sentences = [frozenset(_words_in(timeless[a:b], by_opening=by_opening)).intersection(terms) for a, b in spans]

@@ -513,6 +513,9 @@ def test_a_name_is_recognized_in_any_case():
     query = read_query("Was wollte Inkens Bruder mit Valentin kaufen?", speakers=["Inken", "Valentin"])
     assert query.named == ("Inken", "Valentin")
     assert set(query.terms) - query.names == {"brude*", "kauf*"}
+    assert read_query("Wie alt ist denn Mario?", speakers=["Marion", "Mario"]).named == ("Mario",)
+    assert read_query("Wer ist denn Marions Bruder?", speakers=["Inken", "Marion"]).named == ("Marion",)
+    assert read_query("Wann sah Mario denn Inkens Haus?", speakers=["Inken", "Mario"]).named == ("Inken", "Mario")
 
 
 CELLO = [
