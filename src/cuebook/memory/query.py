@@ -41,7 +41,7 @@ class Query(Struct, frozen=True):
 
     def words_in(self, part: str) -> list[str]:
         """Return the search words of a part of it, in order."""
-        return _words_in(part, by_opening=self.by_opening)
+        return [opening(word) for word in query_words(part)] if self.by_opening else query_words(part)
 
 
 def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None, zone: tzinfo = UTC) -> Query:
@@ -53,20 +53,19 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     lists, by_opening = language(code), code not in STEMMED
     timeless = lists.without(text, "earliest", "latest")  # words of time choose a version, they are no topic
     timeless = timeless if query_words(timeless) else text
-    terms = list(dict.fromkeys(_words_in(timeless, by_opening=by_opening)))
+    form, stems = opening if by_opening else str, query_words(timeless)
+    terms = list(dict.fromkeys(map(form, stems)))
     if len(terms) > TERMS:
         longest = set(sorted(terms, key=len, reverse=True)[:TERMS])
         terms = [term for term in terms if term in longest]
     spelled = set(re.findall(r"\b[A-Z][a-z]{2,}\b", text))  # Will is a name where the verb is a stop word
-    form, stems = opening if by_opening else str, set(query_words(timeless))
     parts = {name: words(name) for name in speakers if name.casefold() not in GENERIC}
-    exact = [name for name, of in parts.items() if not stems.isdisjoint(of) or name in spelled]
+    exact = [name for name, of in parts.items() if not set(stems).isdisjoint(of) or name in spelled]
     others = set(terms).difference(form(word) for name in exact for word in parts[name])  # "Inkens", but not Marion
     named = [name for name, of in parts.items() if name in exact or not others.isdisjoint(map(form, of))]
     names = frozenset(form(word) for name in named for word in parts[name]).intersection(terms)
     proper = set() if lists.capitalizes_nouns else set(map(form, words(" ".join(_PROPER.findall(text)))))
-    spans = spans_of(timeless)
-    sentences = [frozenset(_words_in(timeless[a:b], by_opening=by_opening)).intersection(terms) for a, b in spans]
+    sentences = [frozenset(map(form, query_words(timeless[a:b]))).intersection(terms) for a, b in spans_of(timeless)]
     signs = lists.signs(text)
     period = None if now is None else read_period(text, now, zone=zone)
     of_period = frozenset(map(form, words(date_text(period, zone))) if period and not names_month(text) else ())
@@ -86,10 +85,6 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         period=period,
         dates=of_period.intersection(terms),
     )
-
-
-def _words_in(text: str, *, by_opening: bool) -> list[str]:
-    return [opening(word) for word in query_words(text)] if by_opening else query_words(text)
 
 
 def long_sentences(text: str) -> list[str]:
