@@ -372,4 +372,4 @@ async def test_the_words_that_make_a_memory_relevant(tmp_path, query, expected):
         hits = await search(cue, query)
         assert sorted(stated.index(hit.text) for hit in hits) == expected
         if query == "Which Dentist?":
-            assert hits[0].why.startswith("relevant: shares Dentist (chance 0.062)")
+            assert hits[0].why.startswith("relevant: shares dentist (chance 0.062)")

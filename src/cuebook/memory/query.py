@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, tzinfo
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
-from cuebook.languages import detect, language
+from cuebook.languages import UNDETERMINED, detect, language
 from cuebook.memory.quotes import opening_of
 from cuebook.memory.tokenizer import date_text, names_month, opening, query_words, read_period, spans_of, words
 
@@ -17,7 +18,7 @@ TERMS: Final = 32  # words of a query that are searched; the longest are kept
 QUERY_CHARACTERS: Final = 8_000  # of a query that are used; a pasted page is no better query
 SENTENCES: Final = 8  # of a query that are compared by meaning: 10 ms of CPU each
 _PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
-STEMMED: Final = ("en", "")  # languages whose words are compared by their stems: English, and code or names
+ENDING: Final = 3  # most letters of an ending of a name: "Szymonowi" is Szymon
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
 
 
@@ -36,12 +37,13 @@ class Query(Struct, frozen=True):
     latest: bool = False  # it asks for how something is now
     is_task: bool = False  # it begins as a request: "Write a function …"
     is_about_author: bool = False  # it is about its author: "my", but not "you"
-    by_opening: bool = False  # words are compared by their first letters: it is not in English
+    forms: Mapping[str, tuple[str, ...]] = {}  # its words by term, if those are first letters: it is not in English
     zone: tzinfo = UTC  # the time zone of its days
 
     def words_in(self, part: str) -> list[str]:
-        """Return the search words of a part of it, in order."""
-        return [opening(word) for word in query_words(part)] if self.by_opening else query_words(part)
+        """Return the terms of a part of it, in order."""
+        term_of = {word: term for term, words in self.forms.items() for word in words}
+        return [term_of.get(word, word) for word in query_words(part)]
 
 
 def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None, zone: tzinfo = UTC) -> Query:
@@ -50,25 +52,31 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     """
     text = query[:QUERY_CHARACTERS]
     code = detect(text)
-    lists, by_opening = language(code), code not in STEMMED
-    timeless = lists.without(text, "earliest", "latest")  # words of time choose a version, they are no topic
-    timeless = timeless if query_words(timeless) else text
-    form, stems = opening if by_opening else str, query_words(timeless)
-    terms = list(dict.fromkeys(map(form, stems)))
-    if len(terms) > TERMS:
-        longest = set(sorted(terms, key=len, reverse=True)[:TERMS])
-        terms = [term for term in terms if term in longest]
+    lists = language(code)
+    by_opening = code not in ("en", "") and (code != UNDETERMINED or not text.isascii())  # not English, code or names
+    opening_words = opening_of(text, lists)
+    request = lists.signs(opening_words)["request"] > 0
+    asked = lists.without(opening_words, "request") + text[len(opening_words) :]
+    topic = lists.without(asked, "earliest", "latest")  # words of time choose a version, they are no topic
+    topic = topic if query_words(topic) else text
+    stems = list(dict.fromkeys(query_words(topic)))
+    if len(stems) > TERMS:
+        longest = set(sorted(stems, key=len, reverse=True)[:TERMS])
+        stems = [stem for stem in stems if stem in longest]
     spelled = set(re.findall(r"\b[A-Z][a-z]{2,}\b", text))  # Will is a name where the verb is a stop word
-    parts = {name: words(name) for name in speakers if name.casefold() not in GENERIC}
-    exact = [name for name, of in parts.items() if not set(stems).isdisjoint(of) or name in spelled]
-    others = set(terms).difference(form(word) for name in exact for word in parts[name])  # "Inkens", but not Marion
-    named = [name for name, of in parts.items() if name in exact or not others.isdisjoint(map(form, of))]
-    names = frozenset(form(word) for name in named for word in parts[name]).intersection(terms)
+    parts = {name: set(words(name)) for name in speakers if name.casefold() not in GENERIC}
+    form = partial(_opening, names=set().union(*parts.values())) if by_opening else str
+    forms: dict[str, tuple[str, ...]] = {}
+    for stem in stems:
+        forms[form(stem)] = (*forms.get(form(stem), ()), stem)
+    terms = list(forms)
+    named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
+    names = frozenset(term for term in terms for name in named if term in parts[name])
     proper = set() if lists.capitalizes_nouns else set(map(form, words(" ".join(_PROPER.findall(text)))))
-    sentences = [frozenset(map(form, query_words(timeless[a:b]))).intersection(terms) for a, b in spans_of(timeless)]
+    sentences = [frozenset(map(form, query_words(topic[a:b]))).intersection(terms) for a, b in spans_of(topic)]
     signs = lists.signs(text)
     period = None if now is None else read_period(text, now, zone=zone)
-    of_period = frozenset(map(form, words(date_text(period, zone))) if period and not names_month(text) else ())
+    of_period = frozenset(words(date_text(period, zone)) if period and not names_month(text) else ())
     return Query(
         text=text,
         terms=tuple(terms),
@@ -78,13 +86,20 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         sentences=tuple(dict.fromkeys(filter(None, sentences))),
         earliest="earliest" in signs,
         latest="latest" in signs,
-        is_task=lists.signs(opening_of(text, lists))["request"] > 0,
-        is_about_author="self" in signs and "you" not in signs,
-        by_opening=by_opening,
+        is_task=request,
+        is_about_author="self" in signs and "you" not in lists.signs(asked),  # "Can you list my …" is about "my"
+        forms=forms if by_opening else {},
         zone=zone,
         period=period,
         dates=of_period.intersection(terms),
     )
+
+
+def _opening(stem: str, *, names: Collection[str]) -> str:
+    """Return the search word of a stem: the name of a speaker, which may have an ending ("Inkens"), or its opening."""
+    begun = (each for each in names if stem.startswith(each) and len(stem) - len(each) <= ENDING)
+    name = max(begun, key=len, default="")
+    return name if stem == name or len(name) > ENDING else opening(stem)
 
 
 def long_sentences(text: str) -> list[str]:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 from cuebook.languages import Language, detect, language
@@ -92,6 +92,7 @@ _FENCE: Final = re.compile(
 _END: Final = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？]+[」』”]*|\n+")
 #: Not an end: a full stop after an initial, an ordinal number or an abbreviation, or before a small letter.
 _NO_END: Final = re.compile(rf"(?:^|[\s(])(?:\d{{1,2}}|[^\W\d_]|[A-Z]{CONSONANT}{{1,2}})\.$")
+_SPACED: Final = re.compile(r"\s*\S+\s*")  # a word with the spaces around it
 _LAST_WORD: Final = re.compile(r"([^\W\d_]+)\.$")
 _BULLET: Final = re.compile(r"\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})?\s*")
 #: More than three words in quotation marks are another person's.
@@ -209,8 +210,10 @@ def read_signs(sentence: str, lists: Language) -> Counter[str]:
 
 
 def opening_of(sentence: str, lists: Language) -> str:
-    """Return the first words of a sentence."""
-    return " ".join(sentence.split()[:OPENING]) if lists.spaced else sentence[: 2 * OPENING]
+    """Return the first words of a sentence, as written."""
+    if not lists.spaced:
+        return sentence[: 2 * OPENING]
+    return "".join(match[0] for match in islice(_SPACED.finditer(sentence), OPENING))
 
 
 def values_of(text: str) -> list[tuple[str, str]]:

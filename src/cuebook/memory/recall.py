@@ -49,6 +49,7 @@ RULE: Final = 0.5  # more for a rule or preference that the user told an assista
 PERIOD: Final = 0.3  # more for posts of the time the query names
 ALONE: Final = 0.3  # minimum share of a sentence's information (idf) of words that are evidence without a second one,
 NAMED: Final = 0.2  # and beside the name of a speaker (docs/design/031)
+ALIKE: Final = 0.8  # occurrences of a word of a query, where a post has only words with the same first letters
 STEEPNESS: Final = 8  # power of the share of that evidence which the best post has: words with half of it hardly count
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
 BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: without: -0.6 points)
@@ -191,7 +192,7 @@ def rank(
             here[date] = here.get(date, [0]) if is_timely(query, post) else []
     places = [{term: at for term, at in here.items() if at} for here in places] if query.dates else places
     weights = _weights(query, terms, corpus, places)
-    readings = [_read(*parts, weights.idf) for parts in zip(posts, texts, places, strict=True)]
+    readings = [_read(*parts, weights.idf, query) for parts in zip(posts, texts, places, strict=True)]
     if judged and not _is_known(readings, weights, akin=corpus.akin, about=query.about):
         return []
     _link(readings)
@@ -205,13 +206,15 @@ def rank(
 
 
 def _places(text: str, terms: Iterable[tuple[str, str]]) -> dict[str, list[int]]:
-    """Return the character positions of each term in a key; `terms` are pairs of a term and it between spaces.
+    """Return the character positions of each term in a key; `terms` are pairs of a term and its `in_key`.
 
-    Searching the string is ten times faster than splitting.
+    The first letters of a word are not searched in the date and the speaker. Searching the string is ten times faster
+    than splitting.
     """
     results: dict[str, list[int]] = {}
+    body = text.find(" | ")
     for term, word in terms:
-        at = text.find(word)
+        at = text.find(word, body if term.endswith("*") else 0)
         if at >= 0:
             results[term] = here = [at]
             while (at := text.find(word, at + len(word) - 1)) >= 0:
@@ -234,10 +237,14 @@ def _weights(query: Query, terms: Sequence[str], corpus: SearchResult, places: S
 
 
 def _read(
-    post: RecallCandidate, text: str, places: Mapping[str, list[int]], idf: Mapping[str, float]
+    post: RecallCandidate, text: str, places: Mapping[str, list[int]], idf: Mapping[str, float], query: Query
 ) -> _CandidateFeatures:
-    """Count the terms of a post: in all of it, or in the date, the speaker and the best passage of a long one."""
-    counts = {term: float(len(here)) for term, here in places.items()}
+    """Count the terms of a post: in all of it, or in the date, the speaker and the best passage of a long one.
+
+    A term of which the post has only other words with the same first letters counts ALIKE.
+    """
+    alike = {term: ALIKE for term in places if term in query.forms and not _has_form(text, query.forms[term])}
+    counts = {term: float(len(here)) for term, here in places.items()} | alike
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
     if f" {MARK} " not in text:
@@ -245,7 +252,7 @@ def _read(
     best, best_length, segment = _best_passage(places, text, idf)
     return _CandidateFeatures(
         post=post,
-        counts=best,
+        counts={term: alike.get(term, n) for term, n in best.items()} if alike else best,
         length=best_length,
         brevity=_brevity(length),
         asks=asks,
@@ -253,6 +260,11 @@ def _read(
         whole_length=length,
         segment=segment,
     )
+
+
+def _has_form(text: str, forms: Iterable[str]) -> bool:
+    """Return whether a key contains one of some words."""
+    return any(f" {form} " in text for form in forms)
 
 
 def _best_passage(
@@ -458,7 +470,8 @@ def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin
     """
     used = {term for reading in readings for term in reading.counts}
     cosines = [reading.post.cosine for reading in readings if reading.post.cosine is not None]
-    if max(cosines, default=0.0) >= (akin if used else NEARLY * akin) or (about and about <= used):
+    exact = {term for reading in readings for term, count in reading.counts.items() if count > ALIKE}
+    if max(cosines, default=0.0) >= (akin if used else NEARLY * akin) or (about and about <= exact):
         return True
     if any(weights.has_evidence(reading.counts) for reading in readings if reading.counts):
         return True

@@ -9,7 +9,7 @@ from msgspec import structs
 from cuebook.memory.excerpt import QUOTE_TOKENS, passage
 from cuebook.memory.query import Query, topic_of
 from cuebook.memory.recall import Ranked, is_timely, rank, states_rule, unlearned
-from cuebook.memory.tokenizer import in_key, is_pair, spans_of, terms_in, words
+from cuebook.memory.tokenizer import is_pair, spans_of, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import POST, Hit, Nearby, SearchResult
 
@@ -115,16 +115,16 @@ def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], d
     are. Also return the id of the next newer version by conversation number and seq.
     """
     keys = [f" {post.key} " for post, *_ in ranked[:VERSIONS]]
-    spaced = {term: in_key(term) for term in topic_of(query)}
+    spaced = {word: f" {word} " for term in topic_of(query) for word in query.forms.get(term, (term,))}
     # most pairs of characters span two words and occur nowhere
     spaced = {term: word for term, word in spaced.items() if not is_pair(term) or any(word in key for key in keys)}
     topic, is_dated = frozenset(spaced), query.earliest or query.latest
     groups: dict[tuple[Any, ...], list[int]] = {}
     for at, ((post, *_), key) in enumerate(zip(ranked, keys, strict=False)):
         if post.role == "user" and 2 * sum(map(key.__contains__, spaced.values())) > len(topic):
-            shared = max((frozenset(terms_in(topic, words(post.text[a:b]))) for a, b in spans_of(post.text)), key=len)
+            shared = max((topic.intersection(words(post.text[a:b])) for a, b in spans_of(post.text)), key=len)
             if 2 * len(shared) > len(topic) and (len(shared) > 1 or is_dated):
-                dated_by = frozenset(terms_in(topic, post.key.partition(" | ")[0].split()))
+                dated_by = topic.intersection(post.key.partition(" | ")[0].split())
                 same = frozenset() if is_dated else shared
                 groups.setdefault((post.sender, same, dated_by, is_timely(query, post)), []).append(at)
     ordered, newer = list(ranked), dict[tuple[int, int], str]()

@@ -19,7 +19,7 @@ from cuebook.languages import detect, language
 from cuebook.memory.query import Query
 from cuebook.memory.quotes import ALONE, opening_of, signs_of
 from cuebook.memory.recall import FEWEST, NEARLY
-from cuebook.memory.tokenizer import everyday_stems, in_key, is_pair, opening, query_words
+from cuebook.memory.tokenizer import everyday_stems, in_key, is_pair, query_words, terms_in
 
 #: Maximum tokens of standing memories in a prompt, except those that do harm when forgotten. These may take half of
 #: the room for recalled text.
@@ -59,12 +59,11 @@ class Evidence(Struct, frozen=True):
     chance: float
 
 
-def as_written(text: str, terms: Iterable[str]) -> list[str]:
-    """Return how a text spells some of its terms, which are stems."""
+def as_written(text: str, terms: Collection[str]) -> list[str]:
+    """Return how a text spells some terms that it contains."""
     spelled: dict[str, str] = {}
     for word in reversed(text.split()):
-        stems = query_words(word)
-        spelled |= dict.fromkeys((*stems, *map(opening, stems)), word.strip(".,;:!?()\"'"))
+        spelled |= dict.fromkeys(terms_in(terms, query_words(word)), word.strip(".,;:!?()\"'"))
     return list(dict.fromkeys(term if is_pair(term) else spelled.get(term, term) for term in terms))
 
 
@@ -95,20 +94,20 @@ def evidence(
     one topic. It must also be at most the square root of the best one with one of its words, which is half of its
     evidence. The date of a memory does not count.
     """
-    heads, present = " ", dict[int, set[str]]()
+    heads, present = set[str](), dict[int, set[str]]()
     for no, key in keys.items():
         head, _, body = key.partition(" | ")
-        heads += f"{head} "
+        heads.update(head.split())
         present[no] = {term for term in query.terms if in_key(term) in f" {body} "}
     counts = {
-        term: sum(term in each for each in present.values()) if in_key(term) in heads else frequencies.get(term, 0)
+        term: sum(term in each for each in present.values()) if term in heads else frequencies.get(term, 0)
         for term in query.terms
     }
     total = max(held, FEWEST, *counts.values())
     shares = {term: max(1, count) / total for term, count in counts.items()}
     anywhere = {term for term, count in counts.items() if count}.union(*present.values())
     everyday = everyday_stems(detect(query.text))
-    everyday = frozenset(map(opening, everyday)) if query.by_opening else everyday
+    everyday = everyday.union(term for term, forms in query.forms.items() if not everyday.isdisjoint(forms))
     found: dict[int, Evidence] = {}
     clauses = [clause for clause in _CLAUSE.findall(query.text) if query_words(clause)]
     for clause in clauses:

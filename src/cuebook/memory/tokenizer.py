@@ -13,7 +13,8 @@ from calendar import monthrange
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache, partial
-from itertools import chain, pairwise
+from itertools import chain, pairwise, takewhile
+from operator import eq
 from typing import Any, Final
 
 from cuebook.languages import CODES, detect, english, everyday_words, language, months, unmarked
@@ -97,21 +98,31 @@ def query_words(text: str) -> list[str]:
 def opening(word: str) -> str:
     """Return a search word that stands for all words with the same first letters: "verlo*" for "verloren".
 
-    Of these letters the stem is compared, as of every word: "katz*" for "katzen", since the stem of "katze" is "katz".
-    Shorter words and numbers stand for themselves.
+    The index stores stems, so a letter that the stemmer removes does not count: "katz*" for "katzen", since the stem of
+    "katze" is "katz". Shorter words, numbers, and the words of dates stand for themselves.
     """
-    return f"{_stem(word[:OPENING])}*" if len(word) >= OPENING and word.isalpha() else word
+    if len(word) < OPENING or not word.isalpha() or word in _calendar_stems():
+        return word
+    first = word[:OPENING]
+    shared = sum(1 for _ in takewhile(bool, map(eq, first, _stem(first))))
+    return f"{first[:shared] if shared == OPENING - 1 else first}*"
 
 
 def in_key(term: str) -> str:
-    """Return the part of a key, between spaces, that shows that it contains a search word."""
+    """Return the substring that a key, padded with spaces, has if it contains a search word."""
     return f" {term[:-1]}" if term.endswith("*") else f" {term} "
 
 
-def terms_in(terms: Iterable[str], found: Iterable[str]) -> set[str]:
+def terms_in(terms: Iterable[str], words: Iterable[str]) -> set[str]:
     """Return the search words that are among some words."""
-    text = f" {' '.join(found)} "
+    text = f" {' '.join(words)} "
     return {term for term in terms if in_key(term) in text}
+
+
+@cache
+def _calendar_stems() -> frozenset[str]:
+    """Return the words of dates in keys, which are English."""
+    return frozenset(words(" ".join([*_MONTHS, *_DAYS])))
 
 
 def key_text(speaker: str, when: float, text: str, *, zone: tzinfo = UTC) -> str:

@@ -20,7 +20,7 @@ CREATE FUNCTION iif(condition BOOLEAN, one TEXT, other TEXT) RETURNS TEXT LANGUA
 CREATE FUNCTION words_of(key TEXT) RETURNS TSVECTOR LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN array_to_tsvector(array_remove(string_to_array(key, ' '), ''));
 
--- A query of any of these words. One that ends with * stands for all words that begin like it.
+-- A query of any of these words. One that ends with * stands for all words that begin with it.
 CREATE FUNCTION any_of(words TEXT) RETURNS TSQUERY LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (SELECT string_agg('''' || replace(replace(rtrim(value, '*'), '\', '\\'), '''', '''''')
         || CASE WHEN value LIKE '%*' THEN ''':*' ELSE '''' END, ' | ')::tsquery FROM json_each(words));

@@ -77,7 +77,7 @@ def _holding(words: Words, holding: Mapping[str, Sequence[int]], term: str) -> S
     """Return the memories with a search word, which may stand for several words."""
     if not term.endswith("*"):
         return holding.get(term, ())
-    return [no for no, key in words.keys.items() if in_key(term) in f" {key} "]
+    return [no for no, key in words.keys.items() if in_key(term) in key.partition(" |")[2]]
 
 
 class PlaceWords:

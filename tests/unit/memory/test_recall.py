@@ -20,9 +20,11 @@ from cuebook.memory.tokenizer import (
     MOST_WORDS,
     in_key,
     key_text,
+    opening,
     query_words,
     read_period,
     segments_of,
+    terms_in,
     words,
 )
 from cuebook.records.answer import Time
@@ -509,6 +511,65 @@ def test_english_words_are_compared_by_their_stems():
     assert read_query("fix parseConfig").terms == ("fix", "parseconfig", "pars", "config")
 
 
+@given(st.text(st.sampled_from("abcdeéghiknorstuyz"), min_size=1, max_size=12))
+def test_a_word_begins_like_itself(text):
+    for word in words(text):
+        assert terms_in([opening(word)], [word]) == {opening(word)}
+        assert len(opening(word)) >= min(5, len(word))
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("Wann macht der Friedhof am Berg zu?", "der friedhof am berg schließt um acht"),
+        ("Kim jest Patrycja?", "patrycja to moja siostra"),
+        ("Wer ist unser Babysitter?", "babysitter ist jetzt die jana"),
+        ("Où sont les photographies ?", "les photographies sont chez ma mère"),
+        ("Was für ein Märchen liest sie vor?", "sie liest das märchen vom wolf"),
+        ("Was hat denn Frida gesagt?", "frida kommt nicht"),
+    ],
+)
+def test_words_that_begin_like_others_are_found(query, answer):
+    said = [("user", "na dann, schönen freitag"), ("assistant", "das kind ist krank"), ("user", answer)] * 1
+    said += [("assistant", f"etwas anderes, nummer {n}") for n in range(20)]
+    assert [hit.text for hit in found(query, *said)][:1] == [answer]
+
+
+def test_the_first_letters_are_not_compared_with_date_and_speaker():
+    said = [("assistant", f"nichts neues an tag {n}") for n in range(20)]
+    assert found("Wer ist denn der Assistenzarzt?", *said) == []
+    assert found("Was hat denn Frida gesagt?", *said) == []  # on Fridays
+
+
+def test_words_that_only_begin_alike_are_no_versions():
+    doctor, garden = "Der Kinderarzt von Emil heißt Dr. Braun.", "Der Kindergarten von Emil heißt Sonnenhof."
+    talk = [("Ann", doctor), *FILLER, ("Ann", garden), *FILLER]
+    hits = found("Wie heißt denn der Kinderarzt von Emil?", *talk)
+    assert hits[0].text == doctor
+    assert hits[0].newer is None
+    hits = found(
+        "Was ist denn mein Lieblingsfilm?",
+        ("Ann", "Lieblingsessen, Lieblingsmusik"),
+        *FILLER,
+        ("Ann", "Lieblingsfilm: Alien"),
+    )
+    assert hits[0].text == "Lieblingsfilm: Alien"
+
+
+def test_keywords_in_english_are_compared_by_their_stems():
+    query = read_query("Caroline adoption agency interviews")
+    assert query.terms == ("carolin", "adopt", "agenc", "interview")
+
+
+def test_the_longest_words_of_a_long_query_are_kept():
+    query = read_query("Wie hoch ist denn das? " + " ".join(f"wort{'x' * n}" for n in range(9, 50)) + " Haftpflicht")
+    assert "haftp*" not in query.terms
+    query = read_query(
+        "Wie ist denn die? " + " ".join(f"klein{a}" for a in "abcdefghijklmnopqrstuvwxyzäöü12345678") + " Haftpflicht"
+    )
+    assert "haftp*" in query.terms
+
+
 def test_a_name_is_recognized_in_any_case():
     query = read_query("Was wollte Inkens Bruder mit Valentin kaufen?", speakers=["Inken", "Valentin"])
     assert query.named == ("Inken", "Valentin")
@@ -516,6 +577,9 @@ def test_a_name_is_recognized_in_any_case():
     assert read_query("Wie alt ist denn Mario?", speakers=["Marion", "Mario"]).named == ("Mario",)
     assert read_query("Wer ist denn Marions Bruder?", speakers=["Inken", "Marion"]).named == ("Marion",)
     assert read_query("Wann sah Mario denn Inkens Haus?", speakers=["Inken", "Mario"]).named == ("Inken", "Mario")
+    for other in ("Wer ist denn Christine?", "Wann ist denn die Christmette?"):
+        assert read_query(other, speakers=["Christian", "Eva"]).named == ()
+    assert read_query("Gdzie jest pies Szymonowi?", speakers=["Szymon", "Ewa"]).named == ("Szymon",)
 
 
 CELLO = [

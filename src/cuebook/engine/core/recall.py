@@ -162,7 +162,7 @@ def _relevant(
     by_words = bool(hits) or speaks_of_self(query.text)  # words like "my" are evidence enough for a search
     if not hits and (by_words or matched.cosines):
         hits = _by_query(memories, matched, query, limit, count, judged=False)
-    numbers = {each.id: each.no for each in memories}
+    numbers, texts = {each.id: each.no for each in memories}, {each.no: said_of(each) for each in memories}
     keys = matched.keys if query.zone == UTC else {}
     by_no = {each.no: keys.get(each.no) or memory_key(each, zone=query.zone) for each in memories}
     chances = {
@@ -177,7 +177,7 @@ def _relevant(
             by = f"threshold {matched.akin:.2f}" if cosine >= matched.akin else f"chance {chances[no]:.2g}"
             reasons[hit.memory_id] = f"relevant: close in meaning, {cosine:.2f} ({by})"
         elif by_words and no in found:
-            shared = ", ".join(as_written(query.text, found[no].words))
+            shared = ", ".join(as_written(texts[no], found[no].words))
             reasons[hit.memory_id] = f"relevant: shares {shared} (chance {found[no].chance:.2g})"
     if asks_about_user(query.text):
         hits = [*hits, *_foremost(memories, {each.memory_id for each in hits}, count)]

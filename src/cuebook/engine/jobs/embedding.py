@@ -30,12 +30,12 @@ PASSAGES: Final = 32
 
 
 def passages_of(speaker: str, text: str) -> list[tuple[int, str]]:
-    """Return the passages to embed for a post or a memory, each with its number; none for an empty one.
+    """Return the passages to embed for a post or a memory, each with its number; none without a letter or digit: "???".
 
     A passage is two segments (`segments_of`). `speaker` is the author of a post or the name of a memory: it adds 13
     points of R@10 (notes).
     """
-    if not text.strip():
+    if not any(map(str.isalnum, text)):
         return []
     head, spans = f"{speaker}: " if speaker else "", segments_of(text)
     numbers = list(range(-(-len(spans) // 2)))
