@@ -38,12 +38,13 @@ class Query(Struct, frozen=True):
     is_task: bool = False  # it begins as a request: "Write a function …"
     is_about_author: bool = False  # it is about its author: "my", but not "you"
     forms: Mapping[str, tuple[str, ...]] = {}  # its words by term, if those are first letters: it is not in English
+    language: str = ""  # the code that `detect` found
     zone: tzinfo = UTC  # the time zone of its days
 
     def words_in(self, part: str) -> list[str]:
         """Return the terms of a part of it, in order."""
         term_of = {word: term for term, words in self.forms.items() for word in words}
-        return [term_of.get(word, word) for word in query_words(part)]
+        return [term_of.get(word, word) for word in query_words(part, self.language)]
 
 
 def read_query(query: str, *, speakers: Collection[str] = (), now: float | None = None, zone: tzinfo = UTC) -> Query:
@@ -58,8 +59,8 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     request = lists.signs(opening_words)["request"] > 0
     asked = lists.without(opening_words, "request") + text[len(opening_words) :]
     topic = lists.without(asked, "earliest", "latest")  # words of time choose a version, they are no topic
-    topic = topic if query_words(topic) else text
-    stems = list(dict.fromkeys(query_words(topic)))
+    topic = topic if query_words(topic, code) else text
+    stems = list(dict.fromkeys(query_words(topic, code)))
     if len(stems) > TERMS:
         longest = set(sorted(stems, key=len, reverse=True)[:TERMS])
         stems = [stem for stem in stems if stem in longest]
@@ -73,8 +74,8 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
     names = frozenset(term for term in terms for name in named if term in parts[name])
     proper = set() if lists.capitalizes_nouns else set(map(form, words(" ".join(_PROPER.findall(text)))))
-    sentences = [frozenset(map(form, query_words(topic[a:b]))).intersection(terms) for a, b in spans_of(topic)]
-    signs = lists.signs(text)
+    sentences = [frozenset(map(form, query_words(topic[a:b], code))).intersection(terms) for a, b in spans_of(topic)]
+    signs, said = lists.signs(text), lists.signs(lists.without(text, "request"))  # "Can you tell me" is about neither
     period = None if now is None else read_period(text, now, zone=zone)
     of_period = frozenset(words(date_text(period, zone)) if period and not names_month(text) else ())
     return Query(
@@ -87,8 +88,9 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         earliest="earliest" in signs,
         latest="latest" in signs,
         is_task=request,
-        is_about_author="self" in signs and "you" not in lists.signs(asked),  # "Can you list my …" is about "my"
+        is_about_author="self" in said and "you" not in said,
         forms=forms if by_opening else {},
+        language=code,
         zone=zone,
         period=period,
         dates=of_period.intersection(terms),

@@ -83,10 +83,13 @@ def words(text: str) -> list[str]:
     return results
 
 
-def query_words(text: str) -> list[str]:
-    """Return the search words of a query: only the pairs of an unspaced run, without stop words of its language."""
+def query_words(text: str, code: str = "") -> list[str]:
+    """Return the search words of a query: only the pairs of an unspaced run, without stop words of its language.
+
+    Without the language's `code`, two stop words in `text` show it.
+    """
     results: list[str] = []
-    for token in _drop_foreign(_TOKEN.findall(_fold(text, plain=text.isascii()))):
+    for token in _drop_foreign(_TOKEN.findall(_fold(text, plain=text.isascii())), code):
         for run in _runs(token):
             if _UNSPACED.match(run):
                 results += _pairs(run) or [run]
@@ -376,14 +379,18 @@ def _pairs(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)]
 
 
-def _drop_foreign(tokens: list[str]) -> list[str]:
-    """Return a query's tokens without German, French or Spanish stop words, if two or more outnumber the English."""
+def _drop_foreign(tokens: list[str], code: str) -> list[str]:
+    """Return a query's tokens without German, French or Spanish stop words: those of its language, if that is given,
+    else if two or more outnumber the English.
+    """
     lowered = [token.casefold() for token in tokens]
-    counts = {code: sum(word in stop_words(code) for word in lowered) for code in CODES}
-    most = max(CODES, key=lambda code: counts[code])  # English in a tie
-    if most == "en" or counts[most] < 2:
+    if code not in CODES:
+        counts = {each: sum(word in stop_words(each) for word in lowered) for each in CODES}
+        most = max(CODES, key=lambda each: counts[each])  # English in a tie
+        code = most if counts[most] >= 2 else "en"
+    if code == "en":
         return tokens
-    return [token for token, word in zip(tokens, lowered, strict=True) if word not in stop_words(most)]
+    return [token for token, word in zip(tokens, lowered, strict=True) if word not in stop_words(code)]
 
 
 # ---- identity of items ----------------------------------------------------------------------------------------------

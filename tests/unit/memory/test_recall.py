@@ -485,6 +485,24 @@ def test_words_of_time_are_searched_if_a_query_has_no_others():
     assert read_query("Is the originality of the current measured?").terms == ("origin", "current", "measur")
 
 
+@pytest.mark.parametrize(
+    ("query", "terms", "about_author"),
+    [
+        ("Can you list the trips I brought up?", ("trip", "bring"), True),
+        ("Please summarize how my plans for the boat developed", ("plan", "boat", "develop"), True),
+        ("Can you remind me of the name of the venue?", ("remind", "name", "venu"), False),
+        ("What did you tell me about my car?", ("tell", "car"), False),
+        ("Kannst du meine Reisen auflisten?", ("reis*", "aufli*"), True),
+        ("Peux-tu lister mes voyages ?", ("list*", "voyag*"), True),
+        ("Write a list", ("write", "list"), False),
+        ("Who wrote the request to list the shares?", ("write", "request", "list", "share"), False),
+    ],
+)
+def test_the_words_of_a_request_are_not_searched(query, terms, about_author):
+    result = read_query(query)
+    assert (result.terms, result.is_about_author) == (terms, about_author)
+
+
 # ---- forms of words in other languages ------------------------------------------------------------------------------
 
 
