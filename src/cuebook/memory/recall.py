@@ -243,7 +243,7 @@ def _read(
 
     A term of which the post has only other words with the same first letters counts ALIKE.
     """
-    alike = {term: ALIKE for term in places if term in query.forms and not _has_form(text, query.forms[term])}
+    alike = {term: ALIKE for term in places if term.endswith("*") and not _has_form(text, query.forms[term])}
     counts = {term: float(len(here)) for term, here in places.items()} | alike
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
