@@ -56,6 +56,7 @@ BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half o
 CLEAR: Final = 0.5  # closeness at which a post needs no word of the query
 SHORT: Final = 2  # times the query's words: the most that short messages have on average (docs/design/031)
 NEARLY: Final = 0.7  # of the embedder's threshold: enough where words cannot tell
+ALMOST: Final = 0.9  # of it: enough for short messages with more than half of the words (docs/design/031)
 SURE: Final = 0.5  # confidence below which `why` says that words match by chance
 LONE: Final = 0.4  # a single post or memory needs this much less closeness than the closest of
 MANY: Final = 50  # of them: the more there are, the closer the closest is by chance (docs/design/005)
@@ -465,18 +466,19 @@ def _brevity(length: int) -> float:
 def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin: float, about: frozenset[str]) -> bool:
     """Return whether something is known about a query: by words, by meaning, or all names in it.
 
-    If no post has a word of the query, less closeness in meaning is enough. If no post has a vector and messages are
-    short, so is more than half of the words anywhere, with the name of a speaker: each message says little.
+    If no post has a word of the query, less closeness in meaning is enough. A short message says little: so more than
+    half of the words anywhere, with the name of a speaker, are enough if a post is almost close or none has a vector.
     """
     used = {term for reading in readings for term in reading.counts}
     cosines = [reading.post.cosine for reading in readings if reading.post.cosine is not None]
     exact = {term for reading in readings for term, count in reading.counts.items() if count > ALIKE}
-    if max(cosines, default=0.0) >= (akin if used else NEARLY * akin) or (about and about <= exact):
+    closest = max(cosines, default=0.0)
+    if closest >= (akin if used else NEARLY * akin) or (about and about <= exact):
         return True
     if any(weights.has_evidence(reading.counts) for reading in readings if reading.counts):
         return True
     missing = len(weights.idf) - len(used)
-    if cosines or len(used) + weights.named <= missing:
+    if (cosines and closest < ALMOST * akin) or len(used) + weights.named <= missing:
         return False
     said = sum(len(reading.post.key.partition(" | ")[2].split()) for reading in readings)
     return said <= SHORT * len(weights.idf) * len(readings)

@@ -738,6 +738,11 @@ def test_short_messages_answer_together_if_more_than_half_of_the_words_were_used
         *((post.sender, f"{post.key.partition(' | ')[2]} and then so many other stories " * 3) for post in said)
     )
     assert order("Did she approve the proof of the zine before her niece arrived?", long) == []
+    read = read_query("Did she approve the proof of the zine before her niece arrived?")
+    for cosine, is_found in ((0.44, False), (0.46, True)):
+        near = [structs.replace(post, cosine=cosine) for post in said]
+        corpus = SearchResult(posts=len(said), mean_cosine=0.1, akin=0.5)
+        assert bool(rank(read, near, corpus, limit=9)) == is_found
 
 
 def test_a_post_counts_with_the_question_before_it_by_the_words_in_between():
