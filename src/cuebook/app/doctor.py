@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from cuebook.app.prompts.folder import PromptFolder
 from cuebook.app.setup.compose import (
-    LOCAL,
+    LOCAL_EMBEDDERS,
     check_key_file,
     check_numpy,
     database_of,
@@ -403,7 +403,7 @@ async def _embedder(config: Config) -> AsyncIterator[Check]:
     settings = config.settings.embedder
     embedder = embedder_of(config)
     if embedder is None:
-        names = " or ".join(f'"{each.provider}"' for each in LOCAL if not each.missing())
+        names = " or ".join(f'"{each.provider}"' for each in LOCAL_EMBEDDERS if not each.missing())
         advice = f"; to improve recall, set embedder.provider = {names}, whose packages are installed" if names else ""
         yield Check("embedder", "ok", f"none: recall uses full-text search only{advice}")
         return

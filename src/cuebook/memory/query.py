@@ -11,14 +11,14 @@ from msgspec import Struct
 
 from cuebook.languages import UNDETERMINED, detect, language
 from cuebook.memory.quotes import opening_of
-from cuebook.memory.tokenizer import date_text, names_month, opening, query_words, read_period, spans_of, words
+from cuebook.memory.tokenizer import date_text, names_month, prefix_term, query_words, read_period, spans_of, words
 
 # Words are those of a key, without stop words: two thirds of those written.
 TERMS: Final = 32  # words of a query that are searched; the longest are kept
 QUERY_CHARACTERS: Final = 8_000  # of a query that are used; a pasted page is no better query
 SENTENCES: Final = 8  # of a query that are compared by meaning: 10 ms of CPU each
 _PROPER: Final = re.compile(r"(?<=[\w,;:)’'] )[A-Z][a-z]{2,}\b")
-ENDING: Final = 3  # most letters of an ending of a name: "Szymonowi" is Szymon
+ENDING: Final = 3  # longest ending of an inflected name: "Szymonowi" is a form of "Szymon"
 GENERIC: Final = frozenset("user assistant human ai bot agent model tool system function summary unknown".split())
 
 
@@ -37,13 +37,13 @@ class Query(Struct, frozen=True):
     latest: bool = False  # it asks for how something is now
     is_task: bool = False  # it begins as a request: "Write a function …"
     is_about_author: bool = False  # it is about its author: "my", but not "you"
-    forms: Mapping[str, tuple[str, ...]] = {}  # its words by term, if those are first letters: it is not in English
-    language: str = ""  # the code that `detect` found
+    stems_by_term: Mapping[str, tuple[str, ...]] = {}  # the stems of each term if words match by prefix, else empty
+    language: str = ""  # its language code, from `detect`
     zone: tzinfo = UTC  # the time zone of its days
 
-    def words_in(self, part: str) -> list[str]:
-        """Return the terms of a part of it, in order."""
-        term_of = {word: term for term, words in self.forms.items() for word in words}
+    def terms_of(self, part: str) -> list[str]:
+        """Return the search terms of a part of the query, in order."""
+        term_of = {word: term for term, words in self.stems_by_term.items() for word in words}
         return [term_of.get(word, word) for word in query_words(part, self.language)]
 
 
@@ -54,11 +54,12 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     text = query[:QUERY_CHARACTERS]
     code = detect(text)
     lists = language(code)
-    by_opening = code not in ("en", "") and (code != UNDETERMINED or not text.isascii())  # not English, code or names
+    # Neither English, nor source code or names, nor ASCII text in an unknown language.
+    by_prefix = code not in ("en", "") and (code != UNDETERMINED or not text.isascii())
     opening_words = opening_of(text, lists)
-    request = lists.signs(opening_words)["request"] > 0
-    asked = lists.without(opening_words, "request") + text[len(opening_words) :]
-    topic = lists.without(asked, "earliest", "latest")  # words of time choose a version, they are no topic
+    is_request = lists.signs(opening_words)["request"] > 0
+    without_request = lists.without(opening_words, "request") + text[len(opening_words) :]
+    topic = lists.without(without_request, "earliest", "latest")  # words of time choose a version, they are no topic
     topic = topic if query_words(topic, code) else text
     stems = list(dict.fromkeys(query_words(topic, code)))
     if len(stems) > TERMS:
@@ -66,16 +67,16 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         stems = [stem for stem in stems if stem in longest]
     spelled = set(re.findall(r"\b[A-Z][a-z]{2,}\b", text))  # Will is a name where the verb is a stop word
     parts = {name: set(words(name)) for name in speakers if name.casefold() not in GENERIC}
-    form = partial(_opening, names=set().union(*parts.values())) if by_opening else str
-    forms: dict[str, tuple[str, ...]] = {}
+    term_of = partial(_search_term, names=set().union(*parts.values())) if by_prefix else str
+    stems_by_term: dict[str, tuple[str, ...]] = {}
     for stem in stems:
-        forms[form(stem)] = (*forms.get(form(stem), ()), stem)
-    terms = list(forms)
+        stems_by_term[term_of(stem)] = (*stems_by_term.get(term_of(stem), ()), stem)
+    terms = list(stems_by_term)
     named = [name for name, of in parts.items() if not of.isdisjoint(terms) or name in spelled]
     names = frozenset(term for term in terms for name in named if term in parts[name])
-    proper = set() if lists.capitalizes_nouns else set(map(form, words(" ".join(_PROPER.findall(text)))))
-    sentences = [frozenset(map(form, query_words(topic[a:b], code))).intersection(terms) for a, b in spans_of(topic)]
-    signs, said = lists.signs(text), lists.signs(lists.without(text, "request"))  # "Can you tell me" is about neither
+    proper = set() if lists.capitalizes_nouns else set(map(term_of, words(" ".join(_PROPER.findall(text)))))
+    sentences = [frozenset(map(term_of, query_words(topic[a:b], code))).intersection(terms) for a, b in spans_of(topic)]
+    signs, signs_without_request = lists.signs(text), lists.signs(lists.without(text, "request"))
     period = None if now is None else read_period(text, now, zone=zone)
     of_period = frozenset(words(date_text(period, zone)) if period and not names_month(text) else ())
     return Query(
@@ -87,9 +88,10 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         sentences=tuple(dict.fromkeys(filter(None, sentences))),
         earliest="earliest" in signs,
         latest="latest" in signs,
-        is_task=request,
-        is_about_author="self" in said and "you" not in said,
-        forms=forms if by_opening else {},
+        is_task=is_request,
+        # ignores "you" and "me" in "Can you tell me"
+        is_about_author="self" in signs_without_request and "you" not in signs_without_request,
+        stems_by_term=stems_by_term if by_prefix else {},
         language=code,
         zone=zone,
         period=period,
@@ -97,11 +99,14 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     )
 
 
-def _opening(stem: str, *, names: Collection[str]) -> str:
-    """Return the search word of a stem: the name of a speaker, which may have an ending ("Inkens"), or its opening."""
-    begun = (each for each in names if stem.startswith(each) and len(stem) - len(each) <= ENDING)
-    name = max(begun, key=len, default="")
-    return name if stem == name or len(name) > ENDING else opening(stem)
+def _search_term(stem: str, *, names: Collection[str]) -> str:
+    """Return the search term of a stem: its prefix, or a speaker's name.
+
+    A name of more than ENDING letters may have an ending ("Inkens"); a shorter one must match exactly.
+    """
+    candidates = (each for each in names if stem.startswith(each) and len(stem) - len(each) <= ENDING)
+    name = max(candidates, key=len, default="")
+    return name if stem == name or len(name) > ENDING else prefix_term(stem)
 
 
 def long_sentences(text: str) -> list[str]:

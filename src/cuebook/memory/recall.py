@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from cuebook.memory.query import Query, topic_of
 from cuebook.memory.quotes import signs_of
-from cuebook.memory.tokenizer import MARK, in_key, is_pair
+from cuebook.memory.tokenizer import MARK, is_pair, key_pattern
 from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of posts by bm25.
@@ -43,20 +43,20 @@ BRIEF: Final = 30  # words up to which a post gains fully from its neighbours; b
 # Without it long answers take the place of what users said: R@10 78 instead of 92 in assistant chats.
 SESSION: Final = 0.3  # of the best score by words in the session; long posts give and gain little, as by neighbors.
 # With meaning, short posts took the place of tool outputs: R@10 84 instead of 96
-SPEAKER: Final = 0.4  # more for the posts of the one speaker the query names, or of the user if it is about its author,
-# after neighbours (before: 1 point less)
+SPEAKER: Final = 0.4  # added for posts of the one speaker whom the query names, or of the user if the query is about
+# its author; after neighbors (before them: 1 point less)
 RULE: Final = 0.5  # more for a rule or preference that the user told an assistant (docs/design/031)
 PERIOD: Final = 0.3  # more for posts of the time the query names
 ALONE: Final = 0.3  # minimum share of a sentence's information (idf) of words that are evidence without a second one,
 NAMED: Final = 0.2  # and beside the name of a speaker (docs/design/031)
-ALIKE: Final = 0.8  # occurrences of a word of a query, where a post has only words with the same first letters
+PREFIX_COUNT: Final = 0.8  # count of a prefix term if a post has only other words with this prefix (docs/design/031)
 STEEPNESS: Final = 8  # power of the share of that evidence which the best post has: words with half of it hardly count
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
 BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: without: -0.6 points)
 CLEAR: Final = 0.5  # closeness at which a post needs no word of the query
 SHORT: Final = 2  # times the query's words: the most that short messages have on average (docs/design/031)
 NEARLY: Final = 0.7  # of the embedder's threshold: enough where words cannot tell
-ALMOST: Final = 0.9  # of it: enough for short messages with more than half of the words (docs/design/031)
+CLOSENESS_OF_SHORT: Final = 0.9  # of it: enough for short messages with more than half of the query's terms
 SURE: Final = 0.5  # confidence below which `why` says that words match by chance
 LONE: Final = 0.4  # a single post or memory needs this much less closeness than the closest of
 MANY: Final = 50  # of them: the more there are, the closer the closest is by chance (docs/design/005)
@@ -186,7 +186,7 @@ def rank(
         return []
     terms = topic_of(query)
     texts = [f" {post.key} " for post in posts]
-    spaced = [(term, in_key(term)) for term in terms]
+    spaced = [(term, key_pattern(term)) for term in terms]
     places = [_places(text, spaced) for text in texts]
     for post, here in zip(posts, places, strict=True):
         for date in query.dates:
@@ -207,10 +207,10 @@ def rank(
 
 
 def _places(text: str, terms: Iterable[tuple[str, str]]) -> dict[str, list[int]]:
-    """Return the character positions of each term in a key; `terms` are pairs of a term and its `in_key`.
+    """Return the character positions of each term in a key; `terms` are pairs of a term and its `key_pattern`.
 
-    The first letters of a word are not searched in the date and the speaker. Searching the string is ten times faster
-    than splitting.
+    A prefix is not searched in the date and the speaker of a key. Searching the string is ten times faster than
+    splitting.
     """
     results: dict[str, list[int]] = {}
     body = text.find(" | ")
@@ -242,10 +242,11 @@ def _read(
 ) -> _CandidateFeatures:
     """Count the terms of a post: in all of it, or in the date, the speaker and the best passage of a long one.
 
-    A term of which the post has only other words with the same first letters counts ALIKE.
+    A prefix term counts PREFIX_COUNT if the post has none of the query's own words for it.
     """
-    alike = {term: ALIKE for term in places if term.endswith("*") and not _has_form(text, query.forms[term])}
-    counts = {term: float(len(here)) for term, here in places.items()} | alike
+    prefixes = (term for term in places if term.endswith("*"))
+    inexact = {term: PREFIX_COUNT for term in prefixes if not _has_any(text, query.stems_by_term[term])}
+    counts = {term: float(len(here)) for term, here in places.items()} | inexact
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
     if f" {MARK} " not in text:
@@ -253,7 +254,7 @@ def _read(
     best, best_length, segment = _best_passage(places, text, idf)
     return _CandidateFeatures(
         post=post,
-        counts={term: alike.get(term, n) for term, n in best.items()} if alike else best,
+        counts={term: inexact.get(term, n) for term, n in best.items()} if inexact else best,
         length=best_length,
         brevity=_brevity(length),
         asks=asks,
@@ -263,9 +264,9 @@ def _read(
     )
 
 
-def _has_form(text: str, forms: Iterable[str]) -> bool:
+def _has_any(text: str, stems: Iterable[str]) -> bool:
     """Return whether a key contains one of some words."""
-    return any(f" {form} " in text for form in forms)
+    return any(f" {stem} " in text for stem in stems)
 
 
 def _best_passage(
@@ -466,19 +467,20 @@ def _brevity(length: int) -> float:
 def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin: float, about: frozenset[str]) -> bool:
     """Return whether something is known about a query: by words, by meaning, or all names in it.
 
-    If no post has a word of the query, less closeness in meaning is enough. A short message says little: so more than
-    half of the words anywhere, with the name of a speaker, are enough if a post is almost close or none has a vector.
+    If no post has a word of the query, less closeness in meaning is enough. Short messages say little each. For them it
+    is enough that the posts together have more than half of the query's terms (a speaker's name counts as one). If any
+    post has a vector, one must also reach CLOSENESS_OF_SHORT of the threshold.
     """
     used = {term for reading in readings for term in reading.counts}
     cosines = [reading.post.cosine for reading in readings if reading.post.cosine is not None]
-    exact = {term for reading in readings for term, count in reading.counts.items() if count > ALIKE}
+    exact = {term for reading in readings for term, count in reading.counts.items() if count > PREFIX_COUNT}
     closest = max(cosines, default=0.0)
     if closest >= (akin if used else NEARLY * akin) or (about and about <= exact):
         return True
     if any(weights.has_evidence(reading.counts) for reading in readings if reading.counts):
         return True
     missing = len(weights.idf) - len(used)
-    if (cosines and closest < ALMOST * akin) or len(used) + weights.named <= missing:
+    if (cosines and closest < CLOSENESS_OF_SHORT * akin) or len(used) + weights.named <= missing:
         return False
     said = sum(len(reading.post.key.partition(" | ")[2].split()) for reading in readings)
     return said <= SHORT * len(weights.idf) * len(readings)

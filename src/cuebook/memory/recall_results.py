@@ -115,7 +115,7 @@ def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], d
     are. Also return the id of the next newer version by conversation number and seq.
     """
     keys = [f" {post.key} " for post, *_ in ranked[:VERSIONS]]
-    spaced = {word: f" {word} " for term in topic_of(query) for word in query.forms.get(term, (term,))}
+    spaced = {word: f" {word} " for term in topic_of(query) for word in query.stems_by_term.get(term, (term,))}
     # most pairs of characters span two words and occur nowhere
     spaced = {term: word for term, word in spaced.items() if not is_pair(term) or any(word in key for key in keys)}
     topic, is_dated = frozenset(spaced), query.earliest or query.latest

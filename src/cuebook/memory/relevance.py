@@ -19,7 +19,7 @@ from cuebook.languages import detect, language
 from cuebook.memory.query import Query
 from cuebook.memory.quotes import ALONE, opening_of, signs_of
 from cuebook.memory.recall import FEWEST, NEARLY
-from cuebook.memory.tokenizer import everyday_stems, in_key, is_pair, query_words, terms_in
+from cuebook.memory.tokenizer import everyday_stems, is_pair, key_pattern, query_words, terms_in
 
 #: Maximum tokens of standing memories in a prompt, except those that do harm when forgotten. These may take half of
 #: the room for recalled text.
@@ -60,7 +60,7 @@ class Evidence(Struct, frozen=True):
 
 
 def as_written(text: str, terms: Collection[str]) -> list[str]:
-    """Return how a text spells some terms that it contains."""
+    """Return the spelling of each term in a text that contains it."""
     spelled: dict[str, str] = {}
     for word in reversed(text.split()):
         spelled |= dict.fromkeys(terms_in(terms, query_words(word)), word.strip(".,;:!?()\"'"))
@@ -98,7 +98,7 @@ def evidence(
     for no, key in keys.items():
         head, _, body = key.partition(" | ")
         heads.update(head.split())
-        present[no] = {term for term in query.terms if in_key(term) in f" {body} "}
+        present[no] = {term for term in query.terms if key_pattern(term) in f" {body} "}
     counts = {
         term: sum(term in each for each in present.values()) if term in heads else frequencies.get(term, 0)
         for term in query.terms
@@ -107,12 +107,12 @@ def evidence(
     shares = {term: max(1, count) / total for term, count in counts.items()}
     anywhere = {term for term, count in counts.items() if count}.union(*present.values())
     everyday = everyday_stems(detect(query.text))
-    everyday = everyday.union(term for term, forms in query.forms.items() if not everyday.isdisjoint(forms))
+    everyday = everyday.union(term for term, stems in query.stems_by_term.items() if not everyday.isdisjoint(stems))
     found: dict[int, Evidence] = {}
     clauses = [clause for clause in _CLAUSE.findall(query.text) if query_words(clause)]
     for clause in clauses:
         # most pairs of characters span two words and occur nowhere
-        words = dict.fromkeys(query.words_in(clause))
+        words = dict.fromkeys(query.terms_of(clause))
         terms = [each for each in words if each in shares and (each in anywhere or not is_pair(each))]
         runs = [set(query_words(run)) for run in _KATAKANA.findall(clause)]
         weigh = _Clause({term: shares[term] for term in terms}, everyday).least_chance

@@ -1,9 +1,10 @@
 """Tokenize: split text into words for the store's full-text index and the ranking, and make keys of posts and items.
 
-Words are lower-cased, stripped of diacritics and stemmed (Snowball English; other languages keep their forms). Scripts
-without spaces (Chinese, Japanese, Thai …) and Hangul yield single characters and pairs, like Lucene's CJKAnalyzer, so
-that a name inside a run is found. Identifiers yield their parts and the whole: `getUserId` is `getuserid`, `user`,
-`id`. A word has only letters and digits, so FTS5's `unicode61` keeps it in one piece.
+Words are lower-cased, stripped of diacritics and stemmed with Snowball's English stemmer, in every language. A query in
+another language searches by prefix (`prefix_term`). Scripts without spaces (Chinese, Japanese, Thai …) and Hangul yield
+single characters and pairs, like Lucene's CJKAnalyzer, so that a name inside a run is found. Identifiers yield their
+parts and the whole: `getUserId` is `getuserid`, `user`, `id`. A word has only letters and digits, so FTS5's `unicode61`
+keeps it in one piece.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ KEY_WORDS: Final = 4_000  # words of a post indexed in order; beyond, each other
 MOST_WORDS: Final = 50_000  # indexed words of a post; its text is stored whole
 SEGMENT: Final = 300  # bytes of half a passage: 45 English words; a text of up to five halves is one passage
 MARK: Final = "/"  # between the segments of a key
-OPENING: Final = 5  # letters that forms and compounds of a word have in common in other languages (docs/design/031)
+PREFIX_LETTERS: Final = 5  # of a word in a query that is not in English (docs/design/031)
 
 _APOSTROPHES: Final = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\uff07": "'", "_": " "})
 _MARKS: Final = Expression("[\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff]+")
@@ -86,7 +87,7 @@ def words(text: str) -> list[str]:
 def query_words(text: str, code: str = "") -> list[str]:
     """Return the search words of a query: only the pairs of an unspaced run, without stop words of its language.
 
-    Without the language's `code`, two stop words in `text` show it.
+    If `code` has no word list, the stop words in `text` decide the language.
     """
     results: list[str] = []
     for token in _drop_foreign(_TOKEN.findall(_fold(text, plain=text.isascii())), code):
@@ -98,28 +99,28 @@ def query_words(text: str, code: str = "") -> list[str]:
     return results
 
 
-def opening(word: str) -> str:
-    """Return a search word that stands for all words with the same first letters: "verlo*" for "verloren".
+def prefix_term(word: str) -> str:
+    """Return the prefix term of a word, which matches all words with the same first letters: "verlo*" for "verloren".
 
-    The index stores stems, so a letter that the stemmer removes does not count: "katz*" for "katzen", since the stem of
-    "katze" is "katz". Shorter words, numbers, and the words of dates stand for themselves.
+    The index stores stems, so a fifth letter that the stemmer removes is not part of it: "katz*" for "katzen", as the
+    stem of "katze" is "katz". Shorter words, numbers, and the words of dates are returned unchanged.
     """
-    if len(word) < OPENING or not word.isalpha() or word in _calendar_stems():
+    if len(word) < PREFIX_LETTERS or not word.isalpha() or word in _calendar_stems():
         return word
-    first = word[:OPENING]
+    first = word[:PREFIX_LETTERS]
     shared = sum(1 for _ in takewhile(bool, map(eq, first, _stem(first))))
-    return f"{first[:shared] if shared == OPENING - 1 else first}*"
+    return f"{first[:shared] if shared == PREFIX_LETTERS - 1 else first}*"
 
 
-def in_key(term: str) -> str:
-    """Return the substring that a key, padded with spaces, has if it contains a search word."""
+def key_pattern(term: str) -> str:
+    """Return the substring to look for in a key that is padded with spaces."""
     return f" {term[:-1]}" if term.endswith("*") else f" {term} "
 
 
 def terms_in(terms: Iterable[str], words: Iterable[str]) -> set[str]:
-    """Return the search words that are among some words."""
+    """Return the terms that match one of `words`."""
     text = f" {' '.join(words)} "
-    return {term for term in terms if in_key(term) in text}
+    return {term for term in terms if key_pattern(term) in text}
 
 
 @cache
@@ -380,8 +381,10 @@ def _pairs(run: str) -> list[str]:
 
 
 def _drop_foreign(tokens: list[str], code: str) -> list[str]:
-    """Return a query's tokens without German, French or Spanish stop words: those of its language, if that is given,
-    else if two or more outnumber the English.
+    """Return a query's tokens without the stop words of its language. `_stems` drops the English ones.
+
+    If `code` has no list, the language with the most stop words counts, if there are at least two and more than in
+    English.
     """
     lowered = [token.casefold() for token in tokens]
     if code not in CODES:

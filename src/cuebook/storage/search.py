@@ -13,7 +13,7 @@ from msgspec import Struct
 from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.query import Query, match_values, read_query
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, akin_among
-from cuebook.memory.tokenizer import MARK, in_key
+from cuebook.memory.tokenizer import MARK, key_pattern
 from cuebook.records.conversation import Part, text_with_calls
 from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
@@ -64,7 +64,7 @@ class Words(Struct):
 def sharing(words: Words, query: Query, limit: int) -> MemoryMatches:
     """Find the memories of a small place that share words with a query."""
     holding = words.holding or {}
-    matching = {term: nos for term in query.terms if (nos := _holding(words, holding, term))}
+    matching = {term: nos for term in query.terms if (nos := _memories_with(words, holding, term))}
     counts = {term: len(nos) for term, nos in matching.items()}
     shared = Counter(no for nos in matching.values() for no in nos)
     best = sorted(((count, no) for no, count in shared.items()), reverse=True)
@@ -73,11 +73,11 @@ def sharing(words: Words, query: Query, limit: int) -> MemoryMatches:
     return MemoryMatches(found=tuple(results), held=words.held, frequencies=counts, keys=keys)
 
 
-def _holding(words: Words, holding: Mapping[str, Sequence[int]], term: str) -> Sequence[int]:
-    """Return the memories with a search word, which may stand for several words."""
+def _memories_with(words: Words, holding: Mapping[str, Sequence[int]], term: str) -> Sequence[int]:
+    """Return the numbers of the memories that contain a search term, which may be a prefix."""
     if not term.endswith("*"):
         return holding.get(term, ())
-    return [no for no, key in words.keys.items() if in_key(term) in key.partition(" |")[2]]
+    return [no for no, key in words.keys.items() if key_pattern(term) in key.partition(" |")[2]]
 
 
 class PlaceWords:

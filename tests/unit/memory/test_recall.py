@@ -18,9 +18,9 @@ from cuebook.memory.tokenizer import (
     KEY_WORDS,
     MARK,
     MOST_WORDS,
-    in_key,
+    key_pattern,
     key_text,
-    opening,
+    prefix_term,
     query_words,
     read_period,
     segments_of,
@@ -233,7 +233,7 @@ def test_full_text_and_ranking_match_the_same_posts(texts, query):
     keys = [key_text("Anna", MONDAY, text) for text in texts]
     with closing(table([(n, "c1", key) for n, key in enumerate(keys)])) as db:
         for term in read_query(query).terms:
-            by_words = {n for n, key in enumerate(keys) if in_key(term) in f" {key} "}
+            by_words = {n for n, key in enumerate(keys) if key_pattern(term) in f" {key} "}
             rows = db.execute("SELECT rowid FROM f WHERE f MATCH :match", match_values(Query("", (term,)), None))
             assert by_words == {row for (row,) in rows}
 
@@ -532,8 +532,8 @@ def test_english_words_are_compared_by_their_stems():
 @given(st.text(st.sampled_from("abcdeéghiknorstuyz"), min_size=1, max_size=12))
 def test_a_word_begins_like_itself(text):
     for word in words(text):
-        assert terms_in([opening(word)], [word]) == {opening(word)}
-        assert len(opening(word)) >= min(5, len(word))
+        assert terms_in([prefix_term(word)], [word]) == {prefix_term(word)}
+        assert len(prefix_term(word)) >= min(5, len(word))
 
 
 @pytest.mark.parametrize(

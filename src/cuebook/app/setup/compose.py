@@ -87,7 +87,7 @@ _EMBED_S = 60.0
 #: Texts that a server embeds per background call; turns run in between.
 _EMBED_AT_ONCE = 64
 #: The embedders that run in this process.
-LOCAL = (MiniLM, Multilingual)
+LOCAL_EMBEDDERS = (MiniLM, Multilingual)
 
 
 def compose(
@@ -384,7 +384,7 @@ def embedder_of(config: Config) -> Embedder | None:
     settings = config.settings.embedder
     if settings.provider == "none":
         return None
-    for local in LOCAL:
+    for local in LOCAL_EMBEDDERS:
         if local.provider == settings.provider:
             return local()
     upstream = HttpUpstream(

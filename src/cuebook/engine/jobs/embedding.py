@@ -30,7 +30,7 @@ PASSAGES: Final = 32
 
 
 def passages_of(speaker: str, text: str) -> list[tuple[int, str]]:
-    """Return the passages to embed for a post or a memory, each with its number; none without a letter or digit: "???".
+    """Return the numbered passages to embed for a post or memory. A text without a letter or digit ("???") has none.
 
     A passage is two segments (`segments_of`). `speaker` is the author of a post or the name of a memory: it adds 13
     points of R@10 (notes).
