@@ -61,7 +61,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     without_request = lists.without(opening_words, "request") + text[len(opening_words) :]
     topic = lists.without(without_request, "earliest", "latest")  # words of time choose a version, they are no topic
     topic = topic if query_words(topic, code) else text
-    stems = list(dict.fromkeys(query_words(topic, code)))
+    stems = list(dict.fromkeys(query_words(topic, code) or query_words(topic)))  # "war" alone may be English
     if len(stems) > TERMS:
         longest = set(sorted(stems, key=len, reverse=True)[:TERMS])
         stems = [stem for stem in stems if stem in longest]

@@ -579,6 +579,11 @@ def test_keywords_in_english_are_compared_by_their_stems():
     assert query.terms == ("carolin", "adopt", "agenc", "interview")
 
 
+@pytest.mark.parametrize("word", ["Y", "war", "sobre", "Wer"])
+def test_a_stop_word_alone_is_searched(word):
+    assert read_query(word).terms == tuple(query_words(word))
+
+
 def test_the_longest_words_of_a_long_query_are_kept():
     query = read_query("Wie hoch ist denn das? " + " ".join(f"wort{'x' * n}" for n in range(9, 50)) + " Haftpflicht")
     assert "haftp*" not in query.terms
