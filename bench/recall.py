@@ -23,7 +23,7 @@ from bench.recall_peers import PEERS, Line, Question, found_by_peers, score
 from bench.recall_tools import tools
 from cuebook import Cuebook
 from cuebook.engine.core.drafts import Posted
-from cuebook.providers.minilm.embedder import missing
+from cuebook.providers.minilm.embedder import MiniLM
 
 _LIMIT, _BUDGET = 50, 1_000
 #: R@10 and rec@1000t below which a kind of data counts as collapsed (docs/design/005).
@@ -38,13 +38,13 @@ def recall(run: Run) -> Iterator[Figure]:
     sets = {"chats": chats(), "tools": tools(rounds=40 if run.quick else 120)}
     if named := os.environ.get("RECALL_DATA"):
         sets["file"] = json.loads(Path(named).read_text("utf-8"))
-    providers = ["none", *([] if missing() else ["minilm"])]
+    providers = ["none", *([] if MiniLM.missing() else ["minilm"])]
     for name, data in sets.items():
         others = [sample for other, samples in sets.items() if other != name for sample in samples]
         unknown = [text for sample in others for _, text, _ in _questions(sample)]
         for provider in providers:
             yield from asyncio.run(_measured(name, data, provider, unknown[:: -(-len(unknown) // _UNKNOWN)]))
-        if run.peers and not missing():
+        if run.peers and not MiniLM.missing():
             yield from _peers(run, name, data)
         else:
             names = ", ".join(peer for peer, _ in PEERS)

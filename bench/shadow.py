@@ -18,7 +18,7 @@ import msgspec
 from bench.measure import AsyncRound, Figure, Run, Sample, compared, interleave_async, quartiles
 from bench.relay import Server, quiet, serving
 from bench.stores import copy, store
-from cuebook.providers.minilm.embedder import missing
+from cuebook.providers.minilm.embedder import MiniLM
 
 _STREAMS = 32  # concurrent: start times are spread so that this many streams overlap
 _EVENTS, _PACE_US = 50, 20_000
@@ -59,7 +59,7 @@ def shadow(run: Run) -> Iterator[Figure]:
         live = stack.enter_context(serving("cuebook", str(copy(path, "live")), base))
         servers = {_NONE: upstream, _BARE: bare, "shadow": shadowed, "live": live}
         yield from _figures(rounds, servers)
-        if not missing():  # separate, because it embeds in the background after each round
+        if not MiniLM.missing():  # separate, because it embeds in the background after each round
             embedding = stack.enter_context(serving("embedding", str(run.fast / "embedding.db"), base))
             yield from _figures(1 if run.quick else 2, {_NONE: upstream, _BARE: bare, "live, embeddings": embedding})
 

@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Final
 
 from cuebook.errors import BackendError, InvalidInput
 
-#: Recommended texts per call; between two calls others may go first.
+#: Recommended texts per call; other callers may run between two calls.
 AT_ONCE: Final = 8
 
 
 class LocalEmbedder(ABC):
-    """An `Embedder` with a model in this process. It prepares each text as a row and computes rows in batches.
+    """An `Embedder` that runs a model in this process. It converts each text to a row, and embeds rows in batches.
 
-    The model is loaded with the first text. It uses one thread, because turns need the other cores.
+    The first text loads the model. It uses one thread, because turns need the other cores.
     """
 
     name: str
@@ -28,8 +28,8 @@ class LocalEmbedder(ABC):
 
     provider: ClassVar[str]
     extra: ClassVar[str]
-    package: ClassVar[str]  # the pinned package of the model's files
-    needed: ClassVar[Sequence[str]]  # packages as they are imported
+    package: ClassVar[str]  # name and version of the package with the model's files, for error messages
+    needed: ClassVar[Sequence[str]]  # modules that must be importable
     piece: ClassVar[int]  # most elements of a batch's rows, padding included; a longer row is a batch of its own
 
     def __init__(self) -> None:

@@ -77,7 +77,8 @@ def _memories_with(words: Words, holding: Mapping[str, Sequence[int]], term: str
     """Return the numbers of the memories that contain a search term, which may be a prefix."""
     if not term.endswith("*"):
         return holding.get(term, ())
-    return [no for no, key in words.keys.items() if key_pattern(term) in key.partition(" |")[2]]
+    pattern = key_pattern(term)
+    return [no for no, key in words.keys.items() if pattern in key.partition(" |")[2]]
 
 
 class PlaceWords:

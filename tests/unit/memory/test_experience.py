@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cuebook.errors import InvalidInput
 from cuebook.memory.experience import choose, clauses, offered, read_experience, score
-from cuebook.providers.minilm.embedder import MiniLM, missing
+from cuebook.providers.minilm.embedder import MiniLM
 from cuebook.records.persona import Experience
 
 FILE = "experience/handcrafted_exp_x.yaml"
@@ -137,7 +137,7 @@ def test_selection_by_words_is_precise() -> None:
         assert some <= 0.1
 
 
-@pytest.mark.skipif(bool(missing()), reason="needs cuebook[embeddings]")
+@pytest.mark.skipif(bool(MiniLM.missing()), reason="needs cuebook[embeddings]")
 @pytest.mark.slow
 def test_selection_by_similarity_has_higher_recall() -> None:
     texts = sorted(

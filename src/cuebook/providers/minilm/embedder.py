@@ -53,9 +53,6 @@ class MiniLM(LocalEmbedder):
         return (self._model[1](ids, mask) * mask[:, :, None]).sum(axis=1)
 
 
-missing = MiniLM.missing  # for callers that need no instance
-
-
 def _model_file() -> Path:
     """Return the path of the weights without running the package's code."""
     from importlib.metadata import PackageNotFoundError, distribution  # imports the e-mail parser
