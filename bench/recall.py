@@ -1,21 +1,25 @@
 """Recall benchmark: how many of the posts with the evidence rank first, with and without embeddings.
 
 Two synthetic data sets differ from LoCoMo: chats with long answers, and a transcript full of tool results. A file in
-LoCoMo's format (RECALL_DATA) is measured too.
+LoCoMo's format (RECALL_DATA) is measured too, once more as one long conversation among other posts with its words.
 """
 
 import asyncio
 import json
 import math
 import os
+import random
 import re
 import statistics
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from bench.measure import Figure, Run
 from bench.recall_chats import chats
@@ -25,7 +29,8 @@ from cuebook import Cuebook
 from cuebook.engine.core.drafts import Posted
 from cuebook.providers.minilm.embedder import MiniLM
 
-_LIMIT, _BUDGET = 50, 1_000
+_LIMIT, _BUDGET, _BATCH = 50, 1_000, 1_000
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 #: R@10 and rec@1000t below which a kind of data counts as collapsed (docs/design/005).
 _FLOORS = {"chats": (85.0, 85.0), "tools": (75.0, 75.0)}
 _UNKNOWN = 100  # questions of the other sets
@@ -44,6 +49,8 @@ def recall(run: Run) -> Iterator[Figure]:
         unknown = [text for sample in others for _, text, _ in _questions(sample)]
         for provider in providers:
             yield from asyncio.run(_measured(name, data, provider, unknown[:: -(-len(unknown) // _UNKNOWN)]))
+        if name == "file":
+            yield from asyncio.run(_among(name, data, run.many))
         if run.peers and not MiniLM.missing():
             yield from _peers(run, name, data)
         else:
@@ -130,6 +137,36 @@ async def _measured(name: str, data: list[dict[str, Any]], provider: str, unknow
         if each
     ]
     return [*_figures(name, provider, rows, statistics.median(took), embedded), *empty]
+
+
+async def _among(name: str, data: list[dict[str, Any]], many: int) -> list[Figure]:
+    """Return the figures of a set whose conversations are one of `many` posts, by full text.
+
+    The other posts, between its sessions, are halves of two of the set's sentences, said by the speakers of the session
+    before. At most _STRANGERS questions are asked.
+    """
+    told = [(n, post) for n, sample in enumerate(data) for post in _posts(sample["conversation"])]
+    halves = [words for _, post in told for part in _SENTENCE.split(post.message) if len(words := part.split()) > 1]
+    sessions = [list(posts) for _, posts in groupby(told, lambda each: (each[0], each[1].id.partition(":")[0]))]
+    dice = random.Random(1)  # noqa: S311  # every run needs the same text
+    posts: list[Posted] = []
+    for session in sessions:
+        posts += [replace(post, id=f"{n}/{post.id}") for n, post in session]
+        for _ in range((many - len(told)) // len(sessions)):
+            one, other, (_, post) = dice.choice(halves), dice.choice(halves), dice.choice(session)
+            text = " ".join(one[: (len(one) + 1) // 2] + other[len(other) // 2 :])
+            posts.append(replace(post, message=text, id=""))
+    asked = [(n, each) for n, sample in enumerate(data) for each in _questions(sample)]
+    rows, took = list[tuple[int, float, float]](), list[float]()
+    async with Cuebook.open(worker=False) as cue:
+        for first in range(0, len(posts), _BATCH):
+            await cue.append(name, posts[first : first + _BATCH], user=name)
+        for n, (kind, question, evidence) in asked[:: -(-len(asked) // _STRANGERS)]:
+            began = time.perf_counter()
+            hits = await cue.memory.search(question, conversation=name, user=name, limit=_LIMIT)
+            took.append(time.perf_counter() - began)
+            rows.append((kind, *_score(hits, {f"{n}/{each}" for each in evidence})))
+    return list(_figures(f"{name}, among {len(posts):,} posts", "none", rows, statistics.median(took), 0.0))
 
 
 def _figures(

@@ -131,26 +131,22 @@ def dated(query: str, *, now: float, zone: tzinfo) -> str:
     return f"{text}\n{date}" if date and not set(words(date)).issubset(query_words(text)) else query
 
 
-def match_values(query: Query, scope: str | Sequence[str] | None) -> dict[str, str] | None:
-    """Return the values of a full-text search, None without a term: `match` for FTS5, or the list `words`.
+def match_values(query: Query, scope: str) -> dict[str, str] | None:
+    """Return the values of a full-text search in a scope, a token: `match` for FTS5, or the list `words`.
 
-    `scope` is a token, or several of which a row has one. Every second post contains a speaker's name, so names are
-    searched only if the query has nothing else. Without a token the caller limits the rows itself: bm25 would scan all
-    posts of a scope to count it.
+    Return None without a term. Speakers' names are searched only if the query has nothing else (`topic_of`).
     """
     words = topic_of(query)
     if not words:
         return None
     wanted = " OR ".join(f'"{term[:-1]}"*' if term.endswith("*") else f'"{term}"' for term in words)
-    tokens = (scope,) if isinstance(scope, str) else scope or ()
-    quoted = ['"' + each.replace('"', '""').replace("\0", "") + '"' for each in tokens]
-    within = quoted[0] if len(quoted) == 1 else f"({' OR '.join(quoted)})"
-    return {
-        "match": f"scope : {within} AND " * (scope is not None) + f"key : ({wanted})",
-        "words": json.dumps(list(words)),
-    }
+    within = scope.replace('"', '""').replace("\0", "")
+    return {"match": f'scope : "{within}" AND key : ({wanted})', "words": json.dumps(list(words))}
 
 
 def topic_of(query: Query) -> Sequence[str]:
-    """Return the terms of a query without the names of speakers, unless it has no others."""
+    """Return the terms of a query without the names of speakers, unless it has no others.
+
+    Every second post contains a speaker's name.
+    """
     return [term for term in query.terms if term not in query.names] or query.terms

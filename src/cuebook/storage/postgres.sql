@@ -3,29 +3,31 @@
 -- prepared statement would compute it for each row.
 
 -- name: search_posts
--- Select the best full-text matches of a conversation, by BM25 over all matches there.
-SELECT r.no FROM (SELECT array_agg(rowid) AS nos, array_agg(key) AS keys FROM post_text
-    WHERE rowid BETWEEN :first AND :last AND words @@ (SELECT any_of(:words))) f, ranked(f.nos, f.keys, :words) r
-ORDER BY r.score DESC, r.no LIMIT :limit;
+-- Select the newest posts of a range of rows with each of some words, as JSON.
+SELECT w.value, (SELECT CAST(json_agg(f.rowid) AS TEXT) FROM (SELECT t.rowid FROM (SELECT rowid FROM post_text
+    WHERE rowid BETWEEN :first AND :last AND words @@ w.query OFFSET 0) t ORDER BY t.rowid DESC LIMIT :limit) f)
+FROM (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words) OFFSET 0) w;
 
 -- name: search_posts_of_owner
--- Select the best full-text matches in the conversations of a user and those that they joined, by BM25 over all matches there.
-SELECT r.no FROM (SELECT array_agg(rowid) AS nos, array_agg(key) AS keys FROM (
-    SELECT rowid, key FROM post_text WHERE tenant = :tenant AND owner = :owner AND words @@ (SELECT any_of(:words))
+-- Select the newest posts with each of some words, in the conversations of a user and those that they joined, as JSON.
+SELECT w.value, (SELECT CAST(json_agg(f.rowid) AS TEXT) FROM (SELECT t.rowid FROM (
+    SELECT rowid FROM post_text WHERE tenant = :tenant AND owner = :owner AND words @@ w.query
     UNION ALL
-    SELECT t.rowid, t.key FROM (SELECT value << 32 AS first, (value << 32) + 4294967295 AS last FROM json_numbers(:joined) OFFSET 0) j
-    JOIN post_text t ON t.rowid BETWEEN j.first AND j.last WHERE t.tenant = :tenant AND t.words @@ (SELECT any_of(:words))) t
-) f, ranked(f.nos, f.keys, :words) r ORDER BY r.score DESC, r.no LIMIT :limit;
+    SELECT t.rowid FROM (SELECT value << 32 AS first, (value << 32) + 4294967295 AS last FROM json_numbers(:joined) OFFSET 0) j
+    JOIN post_text t ON t.rowid BETWEEN j.first AND j.last WHERE t.tenant = :tenant AND t.words @@ w.query) t
+    ORDER BY t.rowid DESC LIMIT :limit) f)
+FROM (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words) OFFSET 0) w;
 
 -- name: search_posts_of_tenant
--- Select the best full-text matches in a tenant, by BM25 over all matches there.
-SELECT r.no FROM (SELECT array_agg(rowid) AS nos, array_agg(key) AS keys FROM post_text
-    WHERE tenant = :tenant AND owner <> '' AND words @@ (SELECT any_of(:words))) f, ranked(f.nos, f.keys, :words) r
-ORDER BY r.score DESC, r.no LIMIT :limit;
+-- Select the newest posts of a tenant with each of some words, as JSON.
+SELECT w.value, (SELECT CAST(json_agg(f.rowid) AS TEXT) FROM (SELECT t.rowid FROM (SELECT rowid FROM post_text
+    WHERE tenant = :tenant AND owner <> '' AND words @@ w.query OFFSET 0) t ORDER BY t.rowid DESC LIMIT :limit) f)
+FROM (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words) OFFSET 0) w;
 
--- name: search_count
--- Count the matches of a full-text query in a row range.
-SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :last AND words @@ (SELECT any_of(:words));
+-- name: search_counts
+-- Count the posts of a range of rows with each of some words.
+SELECT w.value, (SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :last AND words @@ w.query)
+FROM (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words) OFFSET 0) w;
 
 -- name: found_posts
 -- Select posts for recall with their indexed words, in any order.

@@ -1,17 +1,20 @@
 """Search posts by full text and vectors, with caches; the cost depends on the search scope, not on the store's size."""
 
 import json
+import math
 import threading
 from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
 from itertools import islice
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from cuebook.interfaces.store import MemoryMatches, SearchLook
-from cuebook.memory.query import Query, match_values, read_query
+from cuebook.memory.query import Query, read_query, topic_of
 from cuebook.memory.recall import NEIGHBOURS_OF, REACH, akin_among
 from cuebook.memory.tokenizer import MARK, key_pattern
 from cuebook.records.conversation import Part, text_with_calls
@@ -27,8 +30,10 @@ _SEQ = (1 << SHIFT) - 1
 #: A conversation with at most so many posts is searched for every query word.
 SMALL = 2_000
 #: A larger one is searched for the rarest words, up to about so many posts in total: a word that occurs everywhere
-#: is no use, and scoring its posts would make a search cost the whole conversation (docs/design/005).
+#: is no use, and reading its posts would make a search cost the whole conversation (docs/design/005).
 MATCHES = 2_000
+#: Share of the words of the two posts before and after a match that counts: evidence is often split among posts.
+ADJACENT = 0.5
 #: Newest conversations of a user whose vectors are searched if no conversation is named.
 CONVERSATIONS = 200
 #: Newest joined conversations of others that are searched.
@@ -178,17 +183,17 @@ class SearchCache:
         self.matrices = Matrices()
         self.words = PlaceWords()
 
-    def count(self, row: ConversationRow, term: str) -> int:
-        """Return a word's count; it is counted again after the conversation has grown by a quarter."""
-        known = self._known.get((row.no, term))
-        if known is not None and row.last_seq <= known[1] * 1.25 + 100:
-            return known[0]
-        values = match_values(Query(text="", terms=(term,)), None) or {}
-        found: int = row.transaction.value("search_count", **values, **rows_of(row.no))
+    def counts(self, row: ConversationRow, terms: Sequence[str]) -> dict[str, int]:
+        """Return the counts of terms; one is counted again after the conversation has grown by a quarter."""
+        known = {term: self._known.get((row.no, term)) for term in terms}
+        old = [term for term, each in known.items() if each is None or row.last_seq > each[1] * 1.25 + 100]
+        counts = {term: each[0] for term, each in known.items() if each is not None}
+        if old:
+            counts |= dict(row.transaction.run("search_counts", words=json.dumps(old), **rows_of(row.no)).fetchall())
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known[row.no, term] = (found, row.last_seq)
-        return found
+        self._known |= {(row.no, term): (counts[term], row.last_seq) for term in old}
+        return counts
 
 
 def rarest(counts: Mapping[str, int]) -> list[str]:
@@ -209,19 +214,13 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
     """Find posts of one path, each with its neighbors."""
     posts = row.last_seq
     query = read_query(search_look.text, speakers=row.speakers)
-    frequencies: dict[str, int] = {}
+    terms, frequencies = topic_of(query), dict[str, int]()
     if posts > SMALL:
-        frequencies = {term: search_cache.count(row, term) for term in query.terms}
-        topic = {term: count for term, count in frequencies.items() if term not in query.names}
-        if chosen := rarest(topic):  # speakers' names alone are not searched
-            query = Query(text=query.text, terms=tuple(chosen))
-    values = match_values(query, None)
-    matched = (
-        row.transaction.run("search_posts", **values, **rows_of(row.no), limit=search_look.limit) if values else ()
-    )
-    hits = [rowid & _SEQ for (rowid,) in matched]
-    if posts <= SMALL and len(hits) >= search_look.limit:
-        frequencies = {term: search_cache.count(row, term) for term in query.terms}
+        frequencies = search_cache.counts(row, query.terms)
+        terms = rarest({term: frequencies[term] for term in terms})
+    matched = _matched(row.transaction, "search_posts", terms, **rows_of(row.no))
+    frequencies = frequencies or {term: len(nos) for term, nos in matched.items()}
+    hits = [no & _SEQ for no in _best(matched, search_look.limit)]
     close = _close(row, search_look, search_cache)
     if close is not None:
         hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
@@ -236,6 +235,31 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
         cosine_deviation=deviation,
         akin=akin_among(search_look.dense.akin, len(close.seqs) if close else 0) if search_look.dense else 1.0,
     )
+
+
+def _matched(transaction: Transaction, statement: str, terms: Iterable[str], **place: Any) -> dict[str, list[int]]:
+    """Return the rows in a place with each term that has some: of a term in more than MATCHES, the newest."""
+    rows = transaction.run(statement, words=json.dumps(list(terms)), limit=MATCHES, **place)
+    return {term: nos for term, listed in rows if listed and (nos := json.loads(listed))}
+
+
+def _best(matched: Mapping[str, Sequence[int]], limit: int) -> list[int]:
+    """Return the `limit` rows that explain most of a query by their words and those of adjacent posts.
+
+    Of equal ones, the newest is first. The rarer a word, the more it explains.
+    """
+    scores: dict[int, float] = {}
+    for nos in matched.values():
+        information = math.log(1 + MATCHES / len(nos))
+        for no in nos:
+            scores[no] = scores.get(no, 0.0) + information
+    total, order = dict(scores), sorted(scores)
+    for distance in range(1, REACH + 1):
+        pairs = zip(order, order[distance:], strict=False)
+        for no, other in [(no, other) for no, other in pairs if other - no <= REACH]:
+            total[no] += ADJACENT * scores[other]
+            total[other] += ADJACENT * scores[no]
+    return nlargest(limit, reversed(order), key=total.__getitem__)
 
 
 def _close(row: ConversationRow, search_look: SearchLook, search_cache: SearchCache) -> Close | None:
@@ -268,10 +292,12 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
     if user is not None:
         joined = [no for (no,) in transaction.run("conversations_joined", limit=JOINED)]
         statement, owner = "search_posts_of_owner", owner_token(tenant, user)
-    values = match_values(read_query(search_look.text), [owner, *(f"c{no}" for no in joined)])
-    place = {"owner": owner, "joined": json.dumps(joined), "limit": search_look.limit}
+    scope = " OR ".join([f'"{owner}"', *(f'"c{no}"' for no in joined)])
+    place = {"scope": scope, "owner": owner, "joined": json.dumps(joined)}
+    matched = _matched(transaction, statement, topic_of(read_query(search_look.text)), **place)
+    terms = rarest({term: len(nos) for term, nos in matched.items()})
     by_conversation: dict[int, list[int]] = {}
-    for (rowid,) in transaction.run(statement, **values, **place) if values else ():
+    for rowid in _best({term: matched[term] for term in terms}, search_look.limit):
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
     if search_look.dense is not None and transaction.scope.user:
         own = scopes_of(transaction, transaction.scope.user, search_look.dense.model, limit=CONVERSATIONS)

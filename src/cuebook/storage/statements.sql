@@ -402,20 +402,24 @@ DELETE FROM idempotency WHERE (tenant, key) IN (
     SELECT tenant, key FROM idempotency WHERE created_at < :before ORDER BY created_at LIMIT :limit);
 
 -- name: search_posts
--- Select the best full-text matches in a range of rows.
-SELECT rowid FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :first AND :last ORDER BY bm25(post_text, 0.0, 1.0) LIMIT :limit;
+-- Select the newest posts of a range of rows with each of some words, as JSON.
+SELECT value, (SELECT json_group_array(rowid) FROM (SELECT rowid FROM post_text
+    WHERE post_text MATCH 'key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') AND rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :limit)) FROM json_each(:words);
 
 -- name: search_posts_of_owner
--- Select the best full-text matches in the conversations of a user and those that they joined.
-SELECT rowid FROM post_text WHERE post_text MATCH :match ORDER BY bm25(post_text, 0.0, 1.0) LIMIT :limit;
+-- Select the newest posts with each of some words, in the conversations of a user and those that they joined, as JSON.
+SELECT value, (SELECT json_group_array(rowid) FROM (SELECT rowid FROM post_text
+    WHERE post_text MATCH 'scope : (' || :scope || ') AND key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') ORDER BY rowid DESC LIMIT :limit)) FROM json_each(:words);
 
 -- name: search_posts_of_tenant
--- Select the best full-text matches in a tenant.
-SELECT rowid FROM post_text WHERE post_text MATCH :match ORDER BY bm25(post_text, 0.0, 1.0) LIMIT :limit;
+-- Select the newest posts of a tenant with each of some words, as JSON.
+SELECT value, (SELECT json_group_array(rowid) FROM (SELECT rowid FROM post_text
+    WHERE post_text MATCH 'scope : (' || :scope || ') AND key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') ORDER BY rowid DESC LIMIT :limit)) FROM json_each(:words);
 
--- name: search_count
--- Count the rows of a range with a term.
-SELECT count(*) FROM post_text WHERE post_text MATCH :match AND rowid BETWEEN :first AND :last;
+-- name: search_counts
+-- Count the posts of a range of rows with each of some words.
+SELECT value, (SELECT count(*) FROM post_text
+    WHERE post_text MATCH 'key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') AND rowid BETWEEN :first AND :last) FROM json_each(:words);
 
 -- name: found_posts
 -- Select posts for recall with their indexed words (from FTS5's content table: one lookup), in any order.

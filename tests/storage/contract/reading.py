@@ -9,6 +9,7 @@ from cuebook.errors import BackendError, InvalidInput, NotFound
 from cuebook.interfaces.store import Batch, PathQuery, PostSpot, Scene, SearchLook
 from cuebook.records.conversation import Conversation, Part, chain
 from cuebook.records.memory import Scope, SearchResult
+from cuebook.storage.search import SMALL
 from cuebook.storage.store import Store
 from cuebook.testing.doubles import BEGINNING
 from storage.compare import State, state_of
@@ -252,6 +253,36 @@ class SearchContract:
         found = await store.search(OWNER, words("apples", "pears", limit=4), conversation="c")
         assert len(direct(found)) == 4
         assert found.frequencies == {"appl": 10, "pear": 5}
+
+    async def test_posts_beside_each_other_are_found_before_those_with_one_word(self, store: Store) -> None:
+        apart = [draft(f"off {n}", "nothing") for n in range(5)]
+        await say(store, "c", draft("a", "apples"), draft("b", "pears"), *apart, draft("c", "apples"))
+        for conversation in ("c", None):
+            found = await store.search(OWNER, words("apples", "pears", limit=2), conversation=conversation)
+            assert direct(found) == {"a", "b"}
+
+    async def test_of_equal_posts_the_newest_are_found(self, store: Store) -> None:
+        for name in ("first", "second"):
+            await say(store, name, *(draft(f"{name} {n}", "apples" if n % 3 == 0 else "nothing") for n in range(12)))
+        found = await store.search(OWNER, words("apples", limit=2), conversation="first")
+        assert direct(found) == {"first 6", "first 9"}
+        found = await store.search(OWNER, words("apples", limit=2), conversation=None)
+        assert direct(found) == {"second 6", "second 9"}
+
+    async def test_the_rarer_word_explains_more(self, store: Store) -> None:
+        names = ["pears", *["apples", "nothing", "nothing"] * 4]
+        await say(store, "c", *(draft(f"p{n}", text) for n, text in enumerate(names)))
+        found = await store.search(OWNER, words("apples", "pears", limit=1), conversation="c")
+        assert direct(found) == {"p0"}
+
+    async def test_a_long_conversation_is_searched_for_rare_words(self, store: Store) -> None:
+        await say(store, "c", *(draft(f"p{n}", "pears" if n == 7 else "apples") for n in range(SMALL + 1)))
+        for limit in (1, 400):
+            found = await store.search(OWNER, words("apples", "pears", limit=limit), conversation="c")
+            assert direct(found) == {"p7"}
+            assert found.frequencies == {"appl": SMALL, "pear": 1}
+        found = await store.search(OWNER, words("apples", limit=2), conversation="c")  # no rarer word
+        assert len(direct(found)) == 2
 
     async def test_other_languages_match_words_that_begin_alike(self, store: Store) -> None:
         await say(store, "c", draft("x", "der Verlobte"), draft("y", "der Verlag zahlt"), draft("z", "verloren"))

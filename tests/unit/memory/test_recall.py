@@ -234,7 +234,7 @@ def test_full_text_and_ranking_match_the_same_posts(texts, query):
     with closing(table([(n, "c1", key) for n, key in enumerate(keys)])) as db:
         for term in read_query(query).terms:
             by_words = {n for n, key in enumerate(keys) if key_pattern(term) in f" {key} "}
-            rows = db.execute("SELECT rowid FROM f WHERE f MATCH :match", match_values(Query("", (term,)), None))
+            rows = db.execute("SELECT rowid FROM f WHERE f MATCH :match", match_values(Query("", (term,)), "c1"))
             assert by_words == {row for (row,) in rows}
 
 
