@@ -1,7 +1,7 @@
 """Recall benchmark: how many of the posts with the evidence rank first, with and without embeddings.
 
 Two synthetic data sets differ from LoCoMo: chats with long answers, and a transcript full of tool results. A file in
-LoCoMo's format (RECALL_DATA) is measured too, once more as one long conversation among other posts with its words.
+LoCoMo's format (RECALL_DATA) is measured too, and again inside one long conversation of generated posts.
 """
 
 import asyncio
@@ -140,19 +140,19 @@ async def _measured(name: str, data: list[dict[str, Any]], provider: str, unknow
 
 
 async def _among(name: str, data: list[dict[str, Any]], many: int) -> list[Figure]:
-    """Return the figures of a set whose conversations are one of `many` posts, by full text.
+    """Return the figures of a set whose conversations are parts of one of `many` posts, by full text.
 
-    The other posts, between its sessions, are halves of two of the set's sentences, said by the speakers of the session
-    before. At most _STRANGERS questions are asked.
+    Each other post joins halves of two of the set's sentences. It stands after a session, by one of its speakers. At
+    most _STRANGERS questions are asked.
     """
-    told = [(n, post) for n, sample in enumerate(data) for post in _posts(sample["conversation"])]
-    halves = [words for _, post in told for part in _SENTENCE.split(post.message) if len(words := part.split()) > 1]
-    sessions = [list(posts) for _, posts in groupby(told, lambda each: (each[0], each[1].id.partition(":")[0]))]
+    own = [(n, post) for n, sample in enumerate(data) for post in _posts(sample["conversation"])]
+    halves = [words for _, post in own for part in _SENTENCE.split(post.message) if len(words := part.split()) > 1]
+    sessions = [list(posts) for _, posts in groupby(own, lambda each: (each[0], each[1].id.partition(":")[0]))]
     dice = random.Random(1)  # noqa: S311  # every run needs the same text
     posts: list[Posted] = []
     for session in sessions:
         posts += [replace(post, id=f"{n}/{post.id}") for n, post in session]
-        for _ in range((many - len(told)) // len(sessions)):
+        for _ in range((many - len(own)) // len(sessions)):
             one, other, (_, post) = dice.choice(halves), dice.choice(halves), dice.choice(session)
             text = " ".join(one[: (len(one) + 1) // 2] + other[len(other) // 2 :])
             posts.append(replace(post, message=text, id=""))

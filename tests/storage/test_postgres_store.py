@@ -174,7 +174,15 @@ def test_the_server_infers_the_type_of_each_value(url: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["search_posts", "search_posts_of_owner", "search_counts", "memory_find", "memory_find_among", "memory_counts"],
+    [
+        "search_posts",
+        "search_posts_of_owner",
+        "search_posts_of_tenant",
+        "search_counts",
+        "memory_find",
+        "memory_find_among",
+        "memory_counts",
+    ],
 )
 def test_a_search_for_words_needs_no_scan_of_a_table_under_policies(url: str, name: str) -> None:
     with psycopg.connect(url) as connection:

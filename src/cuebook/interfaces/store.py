@@ -137,6 +137,7 @@ class SearchLook(Struct, frozen=True, kw_only=True):
     text: str
     limit: int = 200
     dense: Dense | None = None  # its vector: posts close to it match too
+    until: float | None = None  # words match only posts that are not newer
 
 
 class PathQuery(Struct, frozen=True, kw_only=True):

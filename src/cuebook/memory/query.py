@@ -132,7 +132,7 @@ def dated(query: str, *, now: float, zone: tzinfo) -> str:
 
 
 def match_values(query: Query, scope: str) -> dict[str, str] | None:
-    """Return the values of a full-text search in a scope, a token: `match` for FTS5, or the list `words`.
+    """Return the values of a full-text search in a scope (one token): `match` for FTS5, and `words` for PostgreSQL.
 
     Return None without a term. Speakers' names are searched only if the query has nothing else (`topic_of`).
     """
@@ -147,6 +147,6 @@ def match_values(query: Query, scope: str) -> dict[str, str] | None:
 def topic_of(query: Query) -> Sequence[str]:
     """Return the terms of a query without the names of speakers, unless it has no others.
 
-    Every second post contains a speaker's name.
+    Every second post contains a speaker's name, so it selects nothing.
     """
     return [term for term in query.terms if term not in query.names] or query.terms

@@ -24,7 +24,7 @@ from cuebook.memory.quotes import signs_of
 from cuebook.memory.tokenizer import MARK, is_pair, key_pattern
 from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
-# Limits for the store's query, beside the number of posts by bm25.
+# Limits for the store's query, beside the number of candidates.
 NEIGHBOURS_OF: Final = 100  # the best of these posts, whose neighbours on the path are fetched too,
 REACH: Final = 2  # this many before and this many after (1 loses 0.8 points, none 6)
 

@@ -3,29 +3,33 @@
 -- prepared statement would compute it for each row.
 
 -- name: search_posts
--- Select the newest posts of a range of rows with each of some words, as JSON.
+-- For each word, select the newest posts that contain it in a range of rows, as a JSON array of row numbers.
 SELECT w.value, (SELECT CAST(json_agg(f.rowid) AS TEXT) FROM (SELECT t.rowid FROM (SELECT rowid FROM post_text
-    WHERE rowid BETWEEN :first AND :last AND words @@ w.query OFFSET 0) t ORDER BY t.rowid DESC LIMIT :limit) f)
+    WHERE rowid BETWEEN :first AND :last AND words @@ w.query AND (CAST(:until AS DOUBLE PRECISION) IS NULL
+    OR (SELECT p.created_at FROM post p WHERE p.tenant = :tenant AND p.conversation = post_text.rowid >> 32 AND p.seq = post_text.rowid & 4294967295) <= :until) OFFSET 0) t ORDER BY t.rowid DESC LIMIT :limit) f)
 FROM (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words) OFFSET 0) w;
 
 -- name: search_posts_of_owner
--- Select the newest posts with each of some words, in the conversations of a user and those that they joined, as JSON.
+-- For each word, select the newest posts that contain it in the conversations of a user and those that they joined, as a JSON array.
 SELECT w.value, (SELECT CAST(json_agg(f.rowid) AS TEXT) FROM (SELECT t.rowid FROM (
     SELECT rowid FROM post_text WHERE tenant = :tenant AND owner = :owner AND words @@ w.query
     UNION ALL
     SELECT t.rowid FROM (SELECT value << 32 AS first, (value << 32) + 4294967295 AS last FROM json_numbers(:joined) OFFSET 0) j
     JOIN post_text t ON t.rowid BETWEEN j.first AND j.last WHERE t.tenant = :tenant AND t.words @@ w.query) t
+    WHERE (CAST(:until AS DOUBLE PRECISION) IS NULL
+        OR (SELECT p.created_at FROM post p WHERE p.tenant = :tenant AND p.conversation = t.rowid >> 32 AND p.seq = t.rowid & 4294967295) <= :until)
     ORDER BY t.rowid DESC LIMIT :limit) f)
 FROM (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words) OFFSET 0) w;
 
 -- name: search_posts_of_tenant
--- Select the newest posts of a tenant with each of some words, as JSON.
+-- For each word, select the newest posts of a tenant that contain it, as a JSON array.
 SELECT w.value, (SELECT CAST(json_agg(f.rowid) AS TEXT) FROM (SELECT t.rowid FROM (SELECT rowid FROM post_text
-    WHERE tenant = :tenant AND owner <> '' AND words @@ w.query OFFSET 0) t ORDER BY t.rowid DESC LIMIT :limit) f)
+    WHERE tenant = :tenant AND owner <> '' AND words @@ w.query AND (CAST(:until AS DOUBLE PRECISION) IS NULL
+    OR (SELECT p.created_at FROM post p WHERE p.tenant = :tenant AND p.conversation = post_text.rowid >> 32 AND p.seq = post_text.rowid & 4294967295) <= :until) OFFSET 0) t ORDER BY t.rowid DESC LIMIT :limit) f)
 FROM (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words) OFFSET 0) w;
 
 -- name: search_counts
--- Count the posts of a range of rows with each of some words.
+-- For each word, count the posts that contain it in a range of rows.
 SELECT w.value, (SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :last AND words @@ w.query)
 FROM (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words) OFFSET 0) w;
 

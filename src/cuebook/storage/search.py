@@ -32,7 +32,7 @@ SMALL = 2_000
 #: A larger one is searched for the rarest words, up to about so many posts in total: a word that occurs everywhere
 #: is no use, and reading its posts would make a search cost the whole conversation (docs/design/005).
 MATCHES = 2_000
-#: Share of the words of the two posts before and after a match that counts: evidence is often split among posts.
+#: Share of the words of matches at most two posts away that counts for a match: evidence is often split among posts.
 ADJACENT = 0.5
 #: Newest conversations of a user whose vectors are searched if no conversation is named.
 CONVERSATIONS = 200
@@ -184,7 +184,7 @@ class SearchCache:
         self.words = PlaceWords()
 
     def counts(self, row: ConversationRow, terms: Sequence[str]) -> dict[str, int]:
-        """Return the counts of terms; one is counted again after the conversation has grown by a quarter."""
+        """Return the counts of terms. One is counted again if it was 0, or after growth by a quarter."""
         known = {term: self._known.get((row.no, term)) for term in terms}
         old = [term for term, each in known.items() if each is None or row.last_seq > each[1] * 1.25 + 100]
         counts = {term: each[0] for term, each in known.items() if each is not None}
@@ -192,7 +192,7 @@ class SearchCache:
             counts |= dict(row.transaction.run("search_counts", words=json.dumps(old), **rows_of(row.no)).fetchall())
         if len(self._known) >= REMEMBERED:
             self._known.clear()
-        self._known |= {(row.no, term): (counts[term], row.last_seq) for term in old}
+        self._known |= {(row.no, term): (counts[term], row.last_seq) for term in old if counts[term]}
         return counts
 
 
@@ -218,7 +218,10 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
     if posts > SMALL:
         frequencies = search_cache.counts(row, query.terms)
         terms = rarest({term: frequencies[term] for term in terms})
-    matched = _matched(row.transaction, "search_posts", terms, **rows_of(row.no))
+    rows = {**rows_of(row.no), "last": row.no << SHIFT | (runs[0][1] if runs else 0)}
+    matched = _rows_by_term(row.transaction, "search_posts", terms, search_look, **rows)
+    if sum(last - first + 1 for first, last in runs) < posts:
+        matched = {term: on for term, nos in matched.items() if (on := [no for no in nos if on_path(runs, no & _SEQ)])}
     frequencies = frequencies or {term: len(nos) for term, nos in matched.items()}
     hits = [no & _SEQ for no in _best(matched, search_look.limit)]
     close = _close(row, search_look, search_cache)
@@ -237,16 +240,22 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
     )
 
 
-def _matched(transaction: Transaction, statement: str, terms: Iterable[str], **place: Any) -> dict[str, list[int]]:
-    """Return the rows in a place with each term that has some: of a term in more than MATCHES, the newest."""
-    rows = transaction.run(statement, words=json.dumps(list(terms)), limit=MATCHES, **place)
+def _rows_by_term(
+    transaction: Transaction, statement: str, terms: Iterable[str], search_look: SearchLook, **place: Any
+) -> dict[str, list[int]]:
+    """Return the numbers of the rows that contain each term, newest first, at most MATCHES for a term.
+
+    Terms without rows are omitted.
+    """
+    values = {"words": json.dumps(list(terms)), "until": search_look.until, "limit": MATCHES}
+    rows = transaction.run(statement, **values, **place)
     return {term: nos for term, listed in rows if listed and (nos := json.loads(listed))}
 
 
 def _best(matched: Mapping[str, Sequence[int]], limit: int) -> list[int]:
-    """Return the `limit` rows that explain most of a query by their words and those of adjacent posts.
+    """Return at most `limit` rows that explain most of a query by their words and those of adjacent matches.
 
-    Of equal ones, the newest is first. The rarer a word, the more it explains.
+    The best is first, and of equal ones the newest. The rarer a word, the more it explains.
     """
     scores: dict[int, float] = {}
     for nos in matched.values():
@@ -294,10 +303,9 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
         statement, owner = "search_posts_of_owner", owner_token(tenant, user)
     scope = " OR ".join([f'"{owner}"', *(f'"c{no}"' for no in joined)])
     place = {"scope": scope, "owner": owner, "joined": json.dumps(joined)}
-    matched = _matched(transaction, statement, topic_of(read_query(search_look.text)), **place)
-    terms = rarest({term: len(nos) for term, nos in matched.items()})
+    matched = _rows_by_term(transaction, statement, topic_of(read_query(search_look.text)), search_look, **place)
     by_conversation: dict[int, list[int]] = {}
-    for rowid in _best({term: matched[term] for term in terms}, search_look.limit):
+    for rowid in _best(matched, search_look.limit):
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
     if search_look.dense is not None and transaction.scope.user:
         own = scopes_of(transaction, transaction.scope.user, search_look.dense.model, limit=CONVERSATIONS)

@@ -402,22 +402,31 @@ DELETE FROM idempotency WHERE (tenant, key) IN (
     SELECT tenant, key FROM idempotency WHERE created_at < :before ORDER BY created_at LIMIT :limit);
 
 -- name: search_posts
--- Select the newest posts of a range of rows with each of some words, as JSON.
+-- For each word, select the newest posts that contain it in a range of rows, as a JSON array of row numbers.
 SELECT value, (SELECT json_group_array(rowid) FROM (SELECT rowid FROM post_text
-    WHERE post_text MATCH 'key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') AND rowid BETWEEN :first AND :last ORDER BY rowid DESC LIMIT :limit)) FROM json_each(:words);
+    WHERE post_text MATCH 'key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') AND rowid BETWEEN :first AND :last AND (:until IS NULL
+    OR (SELECT p.created_at FROM post p WHERE p.tenant = :tenant AND p.conversation = post_text.rowid >> 32
+        AND p.seq = post_text.rowid & 4294967295) <= :until)
+    ORDER BY rowid DESC LIMIT :limit)) FROM json_each(:words);
 
 -- name: search_posts_of_owner
--- Select the newest posts with each of some words, in the conversations of a user and those that they joined, as JSON.
+-- For each word, select the newest posts that contain it in the conversations of a user and those that they joined, as a JSON array.
 SELECT value, (SELECT json_group_array(rowid) FROM (SELECT rowid FROM post_text
-    WHERE post_text MATCH 'scope : (' || :scope || ') AND key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') ORDER BY rowid DESC LIMIT :limit)) FROM json_each(:words);
+    WHERE post_text MATCH 'scope : (' || :scope || ') AND key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') AND (:until IS NULL
+    OR (SELECT p.created_at FROM post p WHERE p.tenant = :tenant AND p.conversation = post_text.rowid >> 32
+        AND p.seq = post_text.rowid & 4294967295) <= :until)
+    ORDER BY rowid DESC LIMIT :limit)) FROM json_each(:words);
 
 -- name: search_posts_of_tenant
--- Select the newest posts of a tenant with each of some words, as JSON.
+-- For each word, select the newest posts of a tenant that contain it, as a JSON array.
 SELECT value, (SELECT json_group_array(rowid) FROM (SELECT rowid FROM post_text
-    WHERE post_text MATCH 'scope : (' || :scope || ') AND key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') ORDER BY rowid DESC LIMIT :limit)) FROM json_each(:words);
+    WHERE post_text MATCH 'scope : (' || :scope || ') AND key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') AND (:until IS NULL
+    OR (SELECT p.created_at FROM post p WHERE p.tenant = :tenant AND p.conversation = post_text.rowid >> 32
+        AND p.seq = post_text.rowid & 4294967295) <= :until)
+    ORDER BY rowid DESC LIMIT :limit)) FROM json_each(:words);
 
 -- name: search_counts
--- Count the posts of a range of rows with each of some words.
+-- For each word, count the posts that contain it in a range of rows.
 SELECT value, (SELECT count(*) FROM post_text
     WHERE post_text MATCH 'key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') AND rowid BETWEEN :first AND :last) FROM json_each(:words);
 

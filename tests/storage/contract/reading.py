@@ -283,6 +283,32 @@ class SearchContract:
             assert found.frequencies == {"appl": SMALL, "pear": 1}
         found = await store.search(OWNER, words("apples", limit=2), conversation="c")  # no rarer word
         assert len(direct(found)) == 2
+        assert (await store.search(OWNER, words("zebras"), conversation="c")).found == ()
+        await say(store, "c", draft("new", "zebras"))
+        assert direct(await store.search(OWNER, words("zebras"), conversation="c")) == {"new"}
+
+    async def test_matches_on_another_branch_displace_none(self, store: Store) -> None:
+        await say(store, "c", *(draft(f"old {n}", "apples") for n in range(9)))
+        await say(store, "c", *(draft(f"new {n}", "apples") for n in range(9)), parent="old 0")
+        await store.move_head(OWNER, "c", "old 8", now=NOW)
+        found = await store.search(OWNER, words("apples", limit=4), conversation="c")
+        assert len(direct(found)) == 4
+        assert direct(found) <= {f"old {n}" for n in range(9)}
+        assert found.frequencies == {"appl": 9}
+
+    async def test_newer_matches_displace_none_of_a_time(self, store: Store) -> None:
+        await say(store, "c", *(draft(f"p{n}", "apples", created_at=NOW + n) for n in range(20)))
+        look = structs.replace(words("apples", limit=4), until=NOW + 5)
+        for conversation in ("c", None):
+            found = direct(await store.search(OWNER, look, conversation=conversation))
+            assert len(found) == 4
+            assert found <= {f"p{n}" for n in range(6)}
+
+    @pytest.mark.slow
+    async def test_all_words_count_in_a_search_of_all_conversations(self, store: Store) -> None:
+        texts = ("zoo walk", "budget list")
+        await say(store, "c", *(draft(f"p{n}", texts[n % 2] if n != 2500 else "zoo budget") for n in range(4_600)))
+        assert "p2500" in direct(await store.search(OWNER, words("zoo", "budget", limit=9), conversation=None))
 
     async def test_other_languages_match_words_that_begin_alike(self, store: Store) -> None:
         await say(store, "c", draft("x", "der Verlobte"), draft("y", "der Verlag zahlt"), draft("z", "verloren"))

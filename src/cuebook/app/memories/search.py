@@ -226,7 +226,7 @@ class Memories(MemoryFiles, PersonalData, Forgetting):
         now = self._services.clock.now() if as_of is None else as_of
         text = dated(query, now=now, zone=zone)
         result = await self._services.store.search(
-            Scope(user=user), SearchLook(text=text, dense=dense), conversation=conversation
+            Scope(user=user), SearchLook(text=text, dense=dense, until=as_of), conversation=conversation
         )
         if as_of is not None:
             result = replace(result, found=tuple(each for each in result.found if each.created_at <= as_of))
