@@ -84,7 +84,7 @@ async def test_the_cache_size_is_bounded(stores):
 def test_neighbors_of_a_post_do_not_depend_on_runs(seq: int, reach: int) -> None:
     near = neighbours([(1, 20)], seq, reach)
     assert near == neighbours([(16, 20), (6, 15), (1, 5)], seq, reach)
-    assert near == [
-        *(other for other in range(seq - 1, seq - reach - 1, -1) if other >= 1),
-        *(other for other in range(seq + 1, seq + reach + 1) if other <= 20),
-    ]
+    assert near == (
+        [other for other in range(seq - 1, seq - reach - 1, -1) if other >= 1],
+        [other for other in range(seq + 1, seq + reach + 1) if other <= 20],
+    )

@@ -199,12 +199,24 @@ def score(signs: Counter[str], words: int, lists: Language, text: str) -> float:
     return float(points) + (0.0 if lists.spaced else UNSPACED_POINTS)
 
 
+@lru_cache(maxsize=1 << 14)
+def states_rule(text: str) -> bool:
+    """Return whether a text states a rule or a preference in its own words."""
+    signs = _listed_signs(_QUOTATION.sub(" ", text), language(detect(text)))
+    return signs["rule"] + signs["preference"] > 0
+
+
 def read_signs(sentence: str, lists: Language) -> Counter[str]:
     """Return the signs of a sentence by its word lists, figures and capital letters."""
-    signs = lists.signs(sentence)
+    signs = _listed_signs(sentence, lists)
     for kind, _ in values_of(sentence):
         signs["number" if kind in {"time", "number"} else "name" if kind == "code" else kind] += 1
     signs["name"] += len(names_of(sentence, lists))
+    return signs
+
+
+def _listed_signs(sentence: str, lists: Language) -> Counter[str]:
+    signs = lists.signs(sentence)
     signs["rule"] += lists.signs(opening_of(sentence, lists))["ban"]  # "no calls before ten"
     return signs
 

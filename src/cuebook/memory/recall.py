@@ -20,13 +20,15 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from cuebook.memory.query import Query, topic_of
-from cuebook.memory.quotes import signs_of
+from cuebook.memory.quotes import states_rule
 from cuebook.memory.tokenizer import MARK, is_pair, key_pattern
 from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
-# Limits for the store's query, beside the number of candidates.
-NEIGHBOURS_OF: Final = 100  # the best of these posts, whose neighbours on the path are fetched too,
-REACH: Final = 2  # this many before and this many after (1 loses 0.8 points, none 6)
+# Limits for the store's query, beside the number of candidates: the neighbors that are fetched too (docs/design/031)
+NEIGHBOURS_OF: Final = 100  # of so many best posts,
+BESIDE: Final = 2  # at most this many before and after each (1 loses 0.8 points, none 6),
+REACH: Final = 6  # and of the best quarter of the candidates this many,
+REACH_TOKENS: Final = 120  # on each side within so many tokens: many short messages, or one of some length
 
 FEWEST: Final = 16  # minimum size of a scope for idf: a word in both of two posts is still informative
 
@@ -34,7 +36,8 @@ FEWEST: Final = 16  # minimum size of a scope for idf: a word in both of two pos
 # made-up assistant and tool chats by four or less, unless a note says more.
 K1: Final = 1.2  # BM25's saturation and
 B: Final = 0.75  # length normalisation
-NEAR: Final = 25  # words that halve the weight of the posts around a post, at most a half (docs/design/031)
+NEAR: Final = 25  # words that halve the weight of the posts around a post, at most a half (docs/design/031),
+FAR: Final = 75  # and words between it and the last of them, at most
 WHOLE: Final = 0.2  # share of the whole of a long post beside its best passage
 NEIGHBOUR: Final = 0.15  # of the score of the posts before and after (0.3: 13 points less in tool chats)
 ANSWER: Final = 0.2  # of the score of a question, for the post after it
@@ -52,7 +55,6 @@ NAMED: Final = 0.2  # and beside the name of a speaker (docs/design/031)
 PREFIX_COUNT: Final = 0.8  # count of a prefix term if a post has only other words with this prefix (docs/design/031)
 STEEPNESS: Final = 8  # power of the share of that evidence which the best post has: words with half of it hardly count
 MEANING: Final = 1.0  # weight of closeness in meaning beside own words and words around, each at most 1
-BESIDE: Final = 0.5  # of the closeness of the posts before and after, in half of it (LoCoMo: without: -0.6 points)
 CLEAR: Final = 0.5  # closeness at which a post needs no word of the query
 SHORT: Final = 2  # times the query's words: the most that short messages have on average (docs/design/031)
 NEARLY: Final = 0.7  # of the embedder's threshold: enough where words cannot tell
@@ -69,16 +71,30 @@ _MARK: Final = re.compile(f" {MARK} ")
 
 
 class Ranked(NamedTuple):
-    """A candidate with its score in [0, 1], the reason, and the first segment of its best passage (`segments_of`).
-
-    `nearby` are the adjacent posts, by conversation number and seq, of which one of the two needs the other.
-    """
+    """A candidate with its score in [0, 1]. `by_chance`: the query's words match by chance."""
 
     post: Any
     score: float
-    why: str
-    segment: int
-    nearby: tuple[tuple[int, int], ...] = ()
+    features: "_CandidateFeatures"
+    among: Sequence["_CandidateFeatures"]
+    by_chance: bool
+
+    @property
+    def why(self) -> str:
+        """Return the reason for the score."""
+        return _why(self.features, by_chance=self.by_chance)
+
+    @property
+    def segment(self) -> int:
+        """Return the first segment of the passage that words or the closest vector choose, whichever counts more."""
+        features = self.features
+        by_meaning = features.close is not None and features.close > features.own
+        return 2 * features.post.part if by_meaning else features.segment
+
+    @property
+    def nearby(self) -> list[tuple[int, int]]:
+        """Return the adjacent posts, by conversation number and seq, of which one of the two needs the other."""
+        return _nearby(self.features, self.among)
 
 
 def unlearned(role: str, message: str) -> bool:
@@ -186,7 +202,7 @@ def rank(
         return []
     terms = topic_of(query)
     texts = [f" {post.key} " for post in posts]
-    spaced = [(term, key_pattern(term)) for term in terms]
+    spaced = [(term, key_pattern(term), term.endswith("*")) for term in terms]
     places = [_places(text, spaced) for text in texts]
     for post, here in zip(posts, places, strict=True):
         for date in query.dates:
@@ -197,25 +213,26 @@ def rank(
     if judged and not _is_known(readings, weights, akin=corpus.akin, about=query.about):
         return []
     _link(readings)
-    _weigh(readings, weights)
+    closeness = [0.0 if post.cosine is None else post.cosine - corpus.mean_cosine for post in posts]
+    windows = [_window(readings, closeness, at) for at in range(len(readings))]
+    _weigh(readings, windows, weights)
     if seen:
-        _compare(readings, corpus.mean_cosine)
+        _compare(readings, windows, closeness)
     has_meaning = any(reading.close for reading in readings)  # otherwise words are all there is
     confidence = weights.confidence(_terms_with_adjacent(readings)) if has_meaning else 1.0
     _combine(readings, query, confidence=confidence)
     return _choose(readings, weights, limit, by_chance=confidence < SURE, judged=judged)
 
 
-def _places(text: str, terms: Iterable[tuple[str, str]]) -> dict[str, list[int]]:
-    """Return the character positions of each term in a key; `terms` are pairs of a term and its `key_pattern`.
+def _places(text: str, terms: Iterable[tuple[str, str, bool]]) -> dict[str, list[int]]:
+    """Return the character positions of each term in a key.
 
-    A prefix is not searched in the date and the speaker of a key. Searching the string is ten times faster than
-    splitting.
+    `terms` are terms, each with its `key_pattern` and whether it is a prefix, which is not searched in the date and the
+    speaker of a key. Searching the string is ten times faster than splitting.
     """
     results: dict[str, list[int]] = {}
-    body = text.find(" | ")
-    for term, word in terms:
-        at = text.find(word, body if term.endswith("*") else 0)
+    for term, word, is_prefix in terms:
+        at = text.find(word, text.find(" | ") if is_prefix else 0)
         if at >= 0:
             results[term] = here = [at]
             while (at := text.find(word, at + len(word) - 1)) >= 0:
@@ -244,9 +261,10 @@ def _read(
 
     A prefix term counts PREFIX_COUNT if the post has none of the query's own words for it.
     """
-    prefixes = (term for term in places if term.endswith("*"))
+    counts = {term: float(len(here)) for term, here in places.items()}
+    prefixes = (term for term in places if term.endswith("*")) if query.stems_by_term else ()
     inexact = {term: PREFIX_COUNT for term in prefixes if not _has_any(text, query.stems_by_term[term])}
-    counts = {term: float(len(here)) for term, here in places.items()} | inexact
+    counts |= inexact
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
     if f" {MARK} " not in text:
@@ -317,57 +335,62 @@ def _link(readings: Sequence[_CandidateFeatures]) -> None:
             reading.before, readings[before].after = before, at
 
 
-def _weigh(readings: Sequence[_CandidateFeatures], weights: _Weights) -> None:
+class _Window(NamedTuple):
+    """A post with those around it: the sums of their term counts, lengths and closeness, weighted by distance."""
+
+    counts: Mapping[str, float]
+    length: float
+    closeness: float
+
+
+def _window(readings: Sequence[_CandidateFeatures], closeness: Sequence[float], at: int) -> _Window:
+    """Sum up a post and those around it. `closeness`: how far the cosine of each exceeds the mean.
+
+    The distance ends with the other post; for a long one, with its best passage.
+    """
+    here = readings[at]
+    counts, length, close = dict(here.counts), float(here.length), closeness[at]
+    for back in (True, False):
+        distance, near = 0, here.before if back else here.after
+        while near >= 0 and distance < FAR:
+            other = readings[near]
+            end = distance + other.length
+            weight = 0.5 if end <= NEAR else 0.5 ** (end / NEAR)
+            length += weight * other.length
+            close += weight * closeness[near]
+            if other.counts:
+                for term, n in other.counts.items():
+                    counts[term] = counts.get(term, 0.0) + weight * n
+            distance += other.whole_length or other.length
+            near = other.before if back else other.after
+    return _Window(counts, length, close)
+
+
+def _weigh(readings: Sequence[_CandidateFeatures], windows: Sequence[_Window], weights: _Weights) -> None:
     """Compute BM25 of each post alone and with the posts around it, each relative to the best."""
-    windows = [_window(readings, at) for at in range(len(readings))]
     mean_own = sum(reading.length for reading in readings) / len(readings)
-    mean_window = sum(length for _, length in windows) / len(windows)
+    mean_window = sum(window.length for window in windows) / len(windows)
     total = sum(weights.idf.values()) or 1.0
-    for reading, (counts, length) in zip(readings, windows, strict=True):
+    for reading, window in zip(readings, windows, strict=True):
         reading.own = _by_sentence(reading.counts, reading.length / mean_own, weights)
         if reading.whole_length:
             reading.own *= 1 - WHOLE
             reading.own += WHOLE * _by_sentence(reading.whole, reading.whole_length / mean_own, weights)
-        reading.around = _by_sentence(counts, length / mean_window, weights)
-        reading.held = weights.explained(counts) / total
+        reading.around = _by_sentence(window.counts, window.length / mean_window, weights)
+        reading.held = weights.explained(window.counts) / total
     most_own = max(reading.own for reading in readings) or 1.0
     most_around = max(reading.around for reading in readings) or 1.0
     for reading in readings:
         reading.own, reading.around = reading.own / most_own, reading.around / most_around
 
 
-def _compare(readings: Sequence[_CandidateFeatures], mean: float) -> None:
-    """Compute each post's semantic closeness to the query, alone and with its neighbours: the excess over the mean,
-    relative to the best.
-    """
-    above = [0.0 if reading.post.cosine is None else reading.post.cosine - mean for reading in readings]
-    wide = [
-        own + BESIDE * sum(above[at] * readings[at].brevity for at in (reading.before, reading.after) if at >= 0)
-        for own, reading in zip(above, readings, strict=True)
-    ]
-    most, most_wide = max(*above, 0.0, 0.0) or 1.0, max(*wide, 0.0, 0.0) or 1.0
-    for reading, own, around in zip(readings, above, wide, strict=True):
+def _compare(readings: Sequence[_CandidateFeatures], windows: Sequence[_Window], closeness: Sequence[float]) -> None:
+    """Compute each post's closeness in meaning, alone and with the posts around it, each relative to the best."""
+    most = max(*closeness, 0.0, 0.0) or 1.0
+    most_around = max(*(window.closeness for window in windows), 0.0, 0.0) or 1.0
+    for reading, own, window in zip(readings, closeness, windows, strict=True):
         reading.close = max(0.0, own / most)
-        reading.meaning = (reading.close + max(0.0, around / most_wide)) / 2
-
-
-def _window(readings: Sequence[_CandidateFeatures], at: int) -> tuple[Mapping[str, float], float]:
-    """Sum up terms and lengths of a post and those around it, weighted by the distance of their ends (NEAR)."""
-    here = readings[at]
-    counts, length = here.counts, float(here.length)
-    for side in ("before", "after"):
-        distance, other = 0, getattr(here, side)
-        for _ in range(REACH):
-            if other < 0:
-                break
-            near = readings[other]
-            distance += near.length
-            weight = 0.5 ** max(1.0, distance / NEAR)
-            length += weight * near.length
-            if near.counts:
-                counts = {**counts, **{term: counts.get(term, 0.0) + weight * n for term, n in near.counts.items()}}
-            other = getattr(near, side)
-    return counts, length
+        reading.meaning = (reading.close + max(0.0, window.closeness / most_around)) / 2
 
 
 def _terms_with_adjacent(readings: Sequence[_CandidateFeatures]) -> Iterator[frozenset[str]]:
@@ -430,12 +453,6 @@ def _users(readings: Sequence[_CandidateFeatures]) -> Mapping[int, str]:
             people.setdefault(reading.post.no, set()).add(reading.post.sender)
     assisted = {reading.post.no for reading in readings if reading.post.role == "assistant"}
     return {no: next(iter(senders)) for no, senders in people.items() if no in assisted and len(senders) == 1}
-
-
-def states_rule(text: str) -> bool:
-    """Return whether a text states a rule or a preference."""
-    signs = signs_of(text)
-    return signs["rule"] + signs["preference"] > 0
 
 
 def is_timely(query: Query, post: RecallCandidate) -> bool:
@@ -505,37 +522,24 @@ def _choose(
         candidate_features[0].score or 1.0
     )
     return [
-        Ranked(
-            each.post,
-            min(1.0, each.score * unit),
-            _why(each, by_chance=by_chance),
-            _best_segment(each),
-            _nearby(each, readings),
-        )
-        for each in candidate_features[:limit]
+        Ranked(each.post, min(1.0, each.score * unit), each, readings, by_chance) for each in candidate_features[:limit]
     ]
 
 
-def _nearby(reading: _CandidateFeatures, readings: Sequence[_CandidateFeatures]) -> tuple[tuple[int, int], ...]:
+def _nearby(reading: _CandidateFeatures, readings: Sequence[_CandidateFeatures]) -> list[tuple[int, int]]:
     """Return the adjacent posts that match only through this one, and the question before it if it does so itself."""
     adjacent = [(at, readings[at]) for at in (reading.before, reading.after) if at >= 0]
     needs_question = not _is_match(reading)
-    return tuple(
+    return [
         (other.post.no, other.post.seq)
         for at, other in adjacent
         if not _is_match(other) or (needs_question and other.asks and at == reading.before)
-    )
+    ]
 
 
 def _is_match(reading: _CandidateFeatures) -> bool:
     """Return whether a post has a word of the query or is close to it, without its neighbours."""
     return reading.own > 0 or (reading.close or 0.0) >= CLEAR
-
-
-def _best_segment(reading: _CandidateFeatures) -> int:
-    """Return the first segment of the passage that its words or its closest vector choose, whichever counts more."""
-    by_meaning = reading.close is not None and reading.close > reading.own
-    return 2 * reading.post.part if by_meaning else reading.segment
 
 
 def _why(reading: _CandidateFeatures, *, by_chance: bool) -> str:

@@ -8,7 +8,8 @@ from msgspec import structs
 
 from cuebook.memory.excerpt import QUOTE_TOKENS, passage
 from cuebook.memory.query import Query, topic_of
-from cuebook.memory.recall import Ranked, is_timely, rank, states_rule, unlearned
+from cuebook.memory.quotes import states_rule
+from cuebook.memory.recall import Ranked, is_timely, rank, unlearned
 from cuebook.memory.tokenizer import is_pair, spans_of, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import POST, Hit, Nearby, SearchResult

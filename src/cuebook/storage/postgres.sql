@@ -34,10 +34,11 @@ SELECT w.value, (SELECT count(*) FROM post_text WHERE rowid BETWEEN :first AND :
 FROM (SELECT value, any_of(json_build_array(value)::text) AS query FROM json_each(:words) OFFSET 0) w;
 
 -- name: found_posts
--- Select posts for recall with their indexed words, in any order.
+-- Select posts for recall, and those near them of at most so many tokens, with their indexed words, in any order.
 SELECT p.seq, p.id, p.role, p.sender, p.message, p.parts, p.created_at, p.tokens, p.parent, p.body,
     (SELECT t.key FROM post_text t WHERE t.rowid = :base + p.seq) AS key  -- a join may read the whole index
-FROM json_numbers(:seqs) j JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value;
+FROM (SELECT value, true AS direct FROM json_numbers(:seqs) UNION ALL SELECT value, false FROM json_numbers(:near)) j
+JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = j.value AND (j.direct OR p.tokens <= :most);
 
 -- name: optimize_text
 -- Do nothing: the server's vacuum removes erased words.

@@ -7,7 +7,7 @@ from array import array
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.query import Query, read_query, topic_of
-from cuebook.memory.recall import NEIGHBOURS_OF, REACH, akin_among
-from cuebook.memory.tokenizer import MARK, key_pattern
+from cuebook.memory.recall import BESIDE, NEIGHBOURS_OF, REACH, REACH_TOKENS, akin_among
+from cuebook.memory.tokenizer import key_pattern
 from cuebook.records.conversation import Part, text_with_calls
 from cuebook.records.memory import PostMatch, SearchResult
 from cuebook.storage.access import ConversationRow, by_no, current_epoch
@@ -32,7 +32,7 @@ SMALL = 2_000
 #: A larger one is searched for the rarest words, up to about so many posts in total: a word that occurs everywhere
 #: is no use, and reading its posts would make a search cost the whole conversation (docs/design/005).
 MATCHES = 2_000
-#: Share of the words of matches at most two posts away that counts for a match: evidence is often split among posts.
+#: Share of the words of matches at most BESIDE posts away that counts for a match: evidence is often split among posts.
 ADJACENT = 0.5
 #: Newest conversations of a user whose vectors are searched if no conversation is named.
 CONVERSATIONS = 200
@@ -227,7 +227,7 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
     close = _close(row, search_look, search_cache)
     if close is not None:
         hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
-    post_matches = _with_neighbours(row, runs, hits)
+    post_matches = _with_neighbours(row, runs, hits, search_look.limit)
     mean, deviation = usual([close]) if close else (0.0, 0.0)
     return SearchResult(
         found=tuple(_placed(post_matches, close)),
@@ -263,9 +263,9 @@ def _best(matched: Mapping[str, Sequence[int]], limit: int) -> list[int]:
         for no in nos:
             scores[no] = scores.get(no, 0.0) + information
     total, order = dict(scores), sorted(scores)
-    for distance in range(1, REACH + 1):
+    for distance in range(1, BESIDE + 1):
         pairs = zip(order, order[distance:], strict=False)
-        for no, other in [(no, other) for no, other in pairs if other - no <= REACH]:
+        for no, other in [(no, other) for no, other in pairs if other - no <= BESIDE]:
             total[no] += ADJACENT * scores[other]
             total[other] += ADJACENT * scores[no]
     return nlargest(limit, reversed(order), key=total.__getitem__)
@@ -319,7 +319,7 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
         seqs = in_turn(by_conversation[no], best)
         if not seqs:
             continue
-        post_matches.extend(_placed(_with_neighbours(row, runs, seqs), close))
+        post_matches.extend(_placed(_with_neighbours(row, runs, seqs, search_look.limit), close))
         posts += row.last_seq
         speakers |= dict.fromkeys(row.speakers)
         if close is not None:
@@ -363,19 +363,23 @@ def rows_of(no: int) -> dict[str, int]:
     return {"first": no << SHIFT, "last": no << SHIFT | _SEQ}
 
 
-def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> list[PostMatch]:
-    """Load hits on a path and the short neighbors of the best ones, by seq. Hits are ordered best first.
+def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int], limit: int) -> list[PostMatch]:
+    """Load hits on a path, best first, and neighbors of the best ones, by seq.
 
-    A long post neither needs its neighbors nor helps them (docs/design/031), so it is not ranked beside them.
+    Each side of a hit has at most REACH_TOKENS. So a long post, which neither needs its neighbors nor helps them
+    (docs/design/031), is not ranked beside them. Only the best quarter of the `limit` has more than BESIDE on a side.
     """
     visible = [seq for seq in hits if on_path(runs, seq)]
     direct = set(visible)
-    around = {near for seq in visible[:NEIGHBOURS_OF] for near in neighbours(runs, seq, REACH)}
-    seqs = json.dumps(sorted(direct | around))
-    posts = row.run("found_posts", seqs=seqs, base=row.no << SHIFT).fetchall()
+    reaches = [REACH if at < limit // 4 else BESIDE for at in range(NEIGHBOURS_OF)]
+    sides = [side for seq, reach in zip(visible, reaches, strict=False) for side in neighbours(runs, seq, reach)]
+    near = json.dumps(sorted(set(chain(*sides)) - direct))
+    place = {"base": row.no << SHIFT, "most": REACH_TOKENS}
+    posts = row.run("found_posts", seqs=json.dumps(sorted(direct)), near=near, **place).fetchall()
+    seqs = direct | _within_reach(sides, {post[0]: post[7] for post in posts})
     post_matches = []
     for seq, id_, role, sender, message, parts, created_at, tokens, parent, digest, key in sorted(posts):
-        if seq not in direct and key and f" {MARK} " in key:
+        if seq not in seqs:
             continue
         body = (message, parts) if message is not None else read_body(row.transaction, digest)[:2]
         calls = decode(tuple[Part, ...], body[1]) if body[1] and seq in direct else ()
@@ -397,9 +401,22 @@ def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int]) -> l
     return post_matches
 
 
-def neighbours(runs: Runs, seq: int, reach: int) -> list[int]:
-    """Return the seqs of up to `reach` posts before and after a post on a path. Runs are newest first."""
+def _within_reach(sides: Iterable[Sequence[int]], tokens: Mapping[int, int]) -> set[int]:
+    """Return the posts of each side, nearest first, as long as they have at most REACH_TOKENS in total."""
+    found: set[int] = set()
+    for side in sides:
+        left = REACH_TOKENS
+        for seq in side:
+            left -= tokens.get(seq, left + 1)  # a longer post was not loaded
+            if left < 0:
+                break
+            found.add(seq)
+    return found
+
+
+def neighbours(runs: Runs, seq: int, reach: int) -> tuple[list[int], list[int]]:
+    """Return the seqs of up to `reach` posts before and after a post on a path, nearest first. Runs: newest first."""
     at = next(place for place, (first, last) in enumerate(runs) if first <= seq <= last)
     before = (near for first, last in runs[at:] for near in range(min(last, seq - 1), first - 1, -1))
     after = (near for first, last in runs[at::-1] for near in range(max(first, seq + 1), last + 1))
-    return [*islice(before, reach), *islice(after, reach)]
+    return [*islice(before, reach)], [*islice(after, reach)]

@@ -431,9 +431,12 @@ SELECT value, (SELECT count(*) FROM post_text
     WHERE post_text MATCH 'key : "' || rtrim(value, '*') || iif(value LIKE '%*', '"*', '"') AND rowid BETWEEN :first AND :last) FROM json_each(:words);
 
 -- name: found_posts
--- Select posts for recall with their indexed words (from FTS5's content table: one lookup), in any order.
-SELECT p.seq, p.id, p.role, p.sender, p.message, p.parts, p.created_at, p.tokens, p.parent, p.body, t.c1 FROM json_each(:seqs) j
+-- Select posts for recall, and those near them of at most so many tokens, with their indexed words (from FTS5's content
+-- table: one lookup), in any order.
+SELECT p.seq, p.id, p.role, p.sender, p.message, p.parts, p.created_at, p.tokens, p.parent, p.body, t.c1
+FROM (SELECT value, 1 AS direct FROM json_each(:seqs) UNION ALL SELECT value, 0 FROM json_each(:near)) j
 CROSS JOIN post p ON p.tenant = :tenant AND p.conversation = :no AND p.seq = CAST(j.value AS INTEGER)
+    AND (j.direct OR p.tokens <= :most)
 LEFT JOIN post_text_content t ON t.id = :base + j.value;
 
 -- name: post_text_scope

@@ -203,13 +203,27 @@ class SearchContract:
         await say(store, "c", *drafts("Hello there", "Walking to Zürich", "fine", "bye", "last"))
         found = await store.search(OWNER, words("walked", "zurich"), conversation="c")
         assert [(each.seq, each.direct, each.previous) for each in found.found] == [
-            (1, False, 0), (2, True, 1), (3, False, 2), (4, False, 3),
+            (1, False, 0), (2, True, 1), (3, False, 2), (4, False, 3), (5, False, 4),
         ]  # fmt: skip
         assert found.found[1].text == "Walking to Zürich"
         assert found.posts == 5
 
+    async def test_neighbors_are_limited_in_number_and_tokens(self, store: Store) -> None:
+        before = (draft("a", "too far", tokens=60), draft("b", "long", tokens=30), draft("c", "near", tokens=90))
+        match = draft("d", "apples", tokens=900)
+        await say(store, "c", *before, match, *drafts(*(f"ok {n}" for n in range(9))))
+        for place in ("c", None):
+            found = await store.search(OWNER, words("apples"), conversation=place)
+            assert [each.seq for each in found.found] == [2, 3, 4, *range(5, 11)]
+
+    async def test_a_long_post_hides_the_neighbors_behind_it(self, store: Store) -> None:
+        said = (draft("a", "apples"), draft("b", "very long", tokens=151), draft("c", "behind"))
+        await say(store, "c", *said)
+        found = await store.search(OWNER, words("apples"), conversation="c")
+        assert [each.seq for each in found.found] == [1]
+
     async def test_all_speakers_of_the_conversation_are_named(self, store: Store) -> None:
-        said = (("ann", "apples"), *(("ann", f"rain {n}") for n in range(5)), ("bob", "pears"))
+        said = (("ann", "apples"), *(("ann", f"rain {n}") for n in range(9)), ("bob", "pears"))
         await say(store, "c", *(draft(f"p{n}", text, sender=who) for n, (who, text) in enumerate(said)))
         for conversation in ("c", None):
             found = await store.search(OWNER, words("apples"), conversation=conversation)

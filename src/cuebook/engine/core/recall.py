@@ -255,11 +255,11 @@ def _by_query(
     ranked = rank(query, candidates, corpus, limit=limit, judged=judged)
     by_id = {(each.place, each.id): each for each in memories}
     hits: dict[str, Hit] = {}
-    for candidate, score, why, *_ in ranked:
-        memory = known[candidate.seq]
+    for each in ranked:
+        memory = known[each.post.seq]
         newest = _newest(memory, by_id)
         for found in (newest, memory):  # newest first: an earlier quote never appears alone
-            hits.setdefault(found.id, _hit(found, score=round(score, 6), why=_why(why), count=count))
+            hits.setdefault(found.id, _hit(found, score=round(each.score, 6), why=_why(each.why), count=count))
     return list(hits.values())[:limit]
 
 
