@@ -1,11 +1,12 @@
 """Tests of what-if replay: a recomputed prompt equals that of a database with the change all along."""
 
 import json
+from random import Random
 
 import pytest
 from turn_helpers import NAME, ask_and_settle, cue_on, open_with_memory
 
-from cuebook import Ask, Cuebook
+from cuebook import Ask, Cuebook, Posted
 from cuebook.app.setup.project_files import load_config
 from cuebook.app.setup.project_templates import init_project
 from cuebook.errors import Denied, InvalidInput, NotFound
@@ -58,6 +59,19 @@ async def test_a_window_with_memories_is_recomputed_byte_for_byte(tmp_path, cloc
             assert comparison.before.raw_messages == window.raw_messages
             assert comparison.after.raw_messages == window.raw_messages, "the memory has its state of that time"
             assert (comparison.left_out, comparison.let_in, comparison.changed) == ((), (), ())
+
+
+async def test_recalled_messages_are_recomputed_though_many_match(tmp_path, clock):
+    """More messages match than a turn ranks, and more follow it."""
+    random, words = Random(4), ("kayak", "cello", "tulip", "ladder", "red", "wooden", "ok", "nice", "rain")
+    said = [" ".join(random.choices(words, k=random.randint(1, 5))) for _ in range(900)]
+    posted = [Posted(id=f"p{n}", sender="ann", message=text) for n, text in enumerate(said)]
+    async with cue_on(tmp_path, clock=clock, budget__context=9_000, budget__window_posts=5) as cue:
+        await cue.append(NAME, posted[:800], user="ann")
+        reply = await cue.ask(Ask("Where is the red kayak?", NAME, user="ann"))
+        assert any(each.kind == "memory" for each in reply.window.blocks)
+        await cue.append(NAME, posted[800:], user="ann")
+        assert (await cue.turns.replay(NAME, 1, as_of=1)).counterfactual.reproduced
 
 
 @pytest.mark.parametrize("budget", [None, 650])

@@ -26,8 +26,9 @@ from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of candidates: the neighbors that are fetched too (docs/design/031)
 NEIGHBOURS_OF: Final = 100  # of so many best posts,
-BESIDE: Final = 2  # at most this many before and after each (1 loses 0.8 points, none 6),
-REACH: Final = 6  # and of the best quarter of the candidates this many,
+BESIDE: Final = 2  # at most this many before and after each (1 loses 0.8 points, none 6), and
+WIDE: Final = 16  # of so few best ones
+REACH: Final = 6  # at most this many,
 REACH_TOKENS: Final = 120  # on each side within so many tokens: many short messages, or one of some length
 
 FEWEST: Final = 16  # minimum size of a scope for idf: a word in both of two posts is still informative
@@ -36,7 +37,7 @@ FEWEST: Final = 16  # minimum size of a scope for idf: a word in both of two pos
 # made-up assistant and tool chats by four or less, unless a note says more.
 K1: Final = 1.2  # BM25's saturation and
 B: Final = 0.75  # length normalisation
-NEAR: Final = 25  # words that halve the weight of the posts around a post, at most a half (docs/design/031),
+NEAR: Final = 25  # words of keys that halve the weight of the posts around a post, at most a half (docs/design/031),
 FAR: Final = 75  # and words between it and the last of them, at most
 WHOLE: Final = 0.2  # share of the whole of a long post beside its best passage
 NEIGHBOUR: Final = 0.15  # of the score of the posts before and after (0.3: 13 points less in tool chats)
@@ -71,7 +72,10 @@ _MARK: Final = re.compile(f" {MARK} ")
 
 
 class Ranked(NamedTuple):
-    """A candidate with its score in [0, 1]. `by_chance`: the query's words match by chance."""
+    """A candidate with its score in [0, 1].
+
+    `features` has the parts of the score, `among` those of all candidates. `by_chance`: its words match by chance.
+    """
 
     post: Any
     score: float
@@ -177,7 +181,7 @@ class _CandidateFeatures(Struct):
     segment: int = 0  # the first one of its best passage
     own: float = 0.0
     around: float = 0.0
-    held: float = 0.0  # share of the query's information in the window
+    held: float = 0.0  # share of the query's information in the window, less of posts farther than NEAR
     close: float | None = None  # semantic closeness, relative to the closest post
     meaning: float = 0.0  # the same, including the adjacent posts
     score: float = 0.0
@@ -194,7 +198,7 @@ def rank(
 
     A score is a candidate's share of the best score times the best hit's share of the query.
 
-    Posts adjacent to matches should be among the candidates (NEIGHBOURS_OF, REACH). About 10 µs a post.
+    Posts adjacent to matches should be among the candidates (NEIGHBOURS_OF, REACH). About 20 µs a post.
     """
     posts = sorted({(post.no, post.seq): post for post in candidates}.values(), key=lambda post: (post.no, post.seq))
     seen = any(post.cosine is not None for post in posts)
@@ -377,7 +381,7 @@ def _weigh(readings: Sequence[_CandidateFeatures], windows: Sequence[_Window], w
             reading.own *= 1 - WHOLE
             reading.own += WHOLE * _by_sentence(reading.whole, reading.whole_length / mean_own, weights)
         reading.around = _by_sentence(window.counts, window.length / mean_window, weights)
-        reading.held = weights.explained(window.counts) / total
+        reading.held = sum(weights.idf[term] * min(1.0, 2 * n) for term, n in window.counts.items()) / total
     most_own = max(reading.own for reading in readings) or 1.0
     most_around = max(reading.around for reading in readings) or 1.0
     for reading in readings:

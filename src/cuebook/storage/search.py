@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.query import Query, read_query, topic_of
-from cuebook.memory.recall import BESIDE, NEIGHBOURS_OF, REACH, REACH_TOKENS, akin_among
+from cuebook.memory.recall import BESIDE, NEIGHBOURS_OF, REACH, REACH_TOKENS, WIDE, akin_among
 from cuebook.memory.tokenizer import key_pattern
 from cuebook.records.conversation import Part, text_with_calls
 from cuebook.records.memory import PostMatch, SearchResult
@@ -227,7 +227,7 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
     close = _close(row, search_look, search_cache)
     if close is not None:
         hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
-    post_matches = _with_neighbours(row, runs, hits, search_look.limit)
+    post_matches = _with_neighbours(row, runs, hits, hits[:WIDE])
     mean, deviation = usual([close]) if close else (0.0, 0.0)
     return SearchResult(
         found=tuple(_placed(post_matches, close)),
@@ -305,7 +305,8 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
     place = {"scope": scope, "owner": owner, "joined": json.dumps(joined)}
     matched = _rows_by_term(transaction, statement, topic_of(read_query(search_look.text)), search_look, **place)
     by_conversation: dict[int, list[int]] = {}
-    for rowid in _best(matched, search_look.limit):
+    best = _best(matched, search_look.limit)
+    for rowid in best:
         by_conversation.setdefault(rowid >> SHIFT, []).append(rowid & _SEQ)
     if search_look.dense is not None and transaction.scope.user:
         own = scopes_of(transaction, transaction.scope.user, search_look.dense.model, limit=CONVERSATIONS)
@@ -315,11 +316,12 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
     posts, speakers = 0, dict[str, None]()
     compared: list[Close] = []
     closest = _closest(transaction, by_conversation, search_look, search_cache)
-    for no, (row, runs, close, best) in closest.items():
-        seqs = in_turn(by_conversation[no], best)
+    for no, (row, runs, close, closest_posts) in closest.items():
+        seqs = in_turn(by_conversation[no], closest_posts)
         if not seqs:
             continue
-        post_matches.extend(_placed(_with_neighbours(row, runs, seqs, search_look.limit), close))
+        wide = [rowid & _SEQ for rowid in best[:WIDE] if rowid >> SHIFT == no]
+        post_matches.extend(_placed(_with_neighbours(row, runs, seqs, wide), close))
         posts += row.last_seq
         speakers |= dict.fromkeys(row.speakers)
         if close is not None:
@@ -363,16 +365,16 @@ def rows_of(no: int) -> dict[str, int]:
     return {"first": no << SHIFT, "last": no << SHIFT | _SEQ}
 
 
-def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int], limit: int) -> list[PostMatch]:
-    """Load hits on a path, best first, and neighbors of the best ones, by seq.
+def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int], wide: Sequence[int]) -> list[PostMatch]:
+    """Load hits on a path, best first, and neighbors of the best ones, by seq: more of those that are `wide`.
 
     Each side of a hit has at most REACH_TOKENS. So a long post, which neither needs its neighbors nor helps them
-    (docs/design/031), is not ranked beside them. Only the best quarter of the `limit` has more than BESIDE on a side.
+    (docs/design/031), is not ranked beside them.
     """
     visible = [seq for seq in hits if on_path(runs, seq)]
     direct = set(visible)
-    reaches = [REACH if at < limit // 4 else BESIDE for at in range(NEIGHBOURS_OF)]
-    sides = [side for seq, reach in zip(visible, reaches, strict=False) for side in neighbours(runs, seq, reach)]
+    reaches = [(seq, REACH if seq in wide else BESIDE) for seq in visible[:NEIGHBOURS_OF]]
+    sides = [side for seq, reach in reaches for side in neighbours(runs, seq, reach)]
     near = json.dumps(sorted(set(chain(*sides)) - direct))
     place = {"base": row.no << SHIFT, "most": REACH_TOKENS}
     posts = row.run("found_posts", seqs=json.dumps(sorted(direct)), near=near, **place).fetchall()

@@ -16,7 +16,7 @@ from cuebook.engine.core.context_limits import recorded_limits
 from cuebook.engine.core.recall import SelectedMemories, embed_query
 from cuebook.engine.core.services import Services
 from cuebook.engine.turn.plan import WindowPlan, plan_with_tuning
-from cuebook.engine.turn.scene import CANDIDATES, path_query
+from cuebook.engine.turn.scene import path_query
 from cuebook.engine.turn.window_request import WindowRequest
 from cuebook.interfaces.store import Scene
 from cuebook.memory.query import Query, read_query
@@ -30,8 +30,6 @@ from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.partition import in_force
 from cuebook.window.window import Sheet
 
-#: Additional full-text results to load, because newer posts off the path rank among them.
-NEWER = 100
 #: Key of memories in a turn's metadata.
 #: Delimiters of the day in a memory's line (`memory_line`).
 _OPENS, _SHUTS = "- [", "] "
@@ -72,18 +70,16 @@ async def read_recorded(
     parent = query_posts[-1].parent if query_posts else posts[-1].seq if posts else 0
     dense = await embed_query(services, query_text) if services.config.memory.recall else None
     seek = path_query(services, conversation.id, query_text, parent=parent, budget=manifest.budget, dense=dense)
-    newer = min(conversation.last_seq - parent, NEWER)
-    search = msgspec.structs.replace(seek.search, limit=CANDIDATES + newer) if seek.search else None
     version = manifest.summary_version if summary_version is None else summary_version
-    terms: Any = {"search": search, "summary_version": version, "whole": manifest.listed}
-    scene = await services.store.scene(scope, msgspec.structs.replace(seek, **terms))
+    seek = msgspec.structs.replace(seek, summary_version=version, whole=manifest.listed)
+    scene = await services.store.scene(scope, seek)
     search_result = (
         msgspec.structs.replace(scene.found, posts=query - 1) if query else scene.found
     )  # as many as in the turn
     drafts = tuple(post for post in posts if query and post.seq >= query)
     path = await _path(services, scope, conversation.id, manifest, sheet) if manifest.listed else (*scene.path, *drafts)
     zone = services.settings.zone_of(None, conversation)
-    words = read_query(query_text, speakers=scene.speakers, now=turn.created_at, zone=zone) if search else None
+    words = read_query(query_text, speakers=scene.speakers, now=turn.created_at, zone=zone) if seek.search else None
     memories = await _memories(services, scope, turn, sheet.volatile, zone)
     request = WindowRequest(
         conversation=conversation.id,
