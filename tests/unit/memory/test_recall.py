@@ -273,6 +273,24 @@ def test_a_long_query_is_reduced_to_its_longest_words():
 # ---- ranking --------------------------------------------------------------------------------------------------------
 
 
+def test_messages_around_a_match_count_by_their_distance_in_words():
+    burst = [("ann", text) for text in ("I rented a kayak", "red one", "old too", "great day", "we sang", "so tired")]
+    assert order("Where is the kayak?", posts(*burst), size=60) == [1, 2, 3, 4, 5, 6]
+    far = [burst[0], ("bob", "and " + "rain fell on hills " * 30), burst[1]]
+    assert order("Where is the kayak?", posts(*far), size=60)[0] == 1
+    assert 3 not in order("Where is the kayak?", posts(*far), size=60)
+
+
+def test_words_in_distant_messages_score_less_than_in_adjacent_ones():
+    said = ["red kayak", *(f"fine weather here {n}" for n in range(4)), "Oslo trip"]
+    near, apart = [said[0], said[-1], *said[1:-1]], said
+    scores = [
+        rank(read_query("red kayak Oslo"), posts(*(("ann", text) for text in each)), SearchResult(posts=60), limit=1)
+        for each in (near, apart)
+    ]
+    assert scores[0][0].score > scores[1][0].score
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(["Anna", "Bob", "user", "tool"]), LINES), max_size=12),
     st.one_of(LINES, TEXTS),

@@ -30,7 +30,6 @@ from cuebook.window.manifest import digests_of, ranges_of, restore
 from cuebook.window.partition import in_force
 from cuebook.window.window import Sheet
 
-#: Key of memories in a turn's metadata.
 #: Delimiters of the day in a memory's line (`memory_line`).
 _OPENS, _SHUTS = "- [", "] "
 
