@@ -7,7 +7,7 @@ import pytest
 from cuebook.errors import NotFound
 from cuebook.interfaces.store import Batch, PathQuery
 from cuebook.records.memory import Scope
-from cuebook.storage.search import neighbours
+from cuebook.storage.search import neighbors
 from cuebook.storage.store import sqlite_store
 from cuebook.storage.tree import Paths
 from storage.makers import draft
@@ -82,8 +82,8 @@ async def test_the_cache_size_is_bounded(stores):
 @pytest.mark.parametrize("seq", range(1, 21))
 @pytest.mark.parametrize("reach", [1, 3, 19, 30])
 def test_neighbors_of_a_post_do_not_depend_on_runs(seq: int, reach: int) -> None:
-    near = neighbours([(1, 20)], seq, reach)
-    assert near == neighbours([(16, 20), (6, 15), (1, 5)], seq, reach)
+    near = neighbors([(1, 20)], seq, reach)
+    assert near == neighbors([(16, 20), (6, 15), (1, 5)], seq, reach)
     assert near == (
         [other for other in range(seq - 1, seq - reach - 1, -1) if other >= 1],
         [other for other in range(seq + 1, seq + reach + 1) if other <= 20],

@@ -168,7 +168,7 @@ class PathJudgement:
     def marked(self, tuning: TuningState, actions: Sequence[Action], *, mark: int) -> TuningState:
         """Return the tuning after the actions: it marks posts before the newest full window for the next run.
 
-        Posts are only left out if their neighbours still alternate between roles.
+        Posts are only left out if their neighbors still alternate between roles.
         """
         run, newest = tuning.runs + 1, len(self) - tuning.full_message_window
         wanted: dict[str, list[int]] = {"compress": [], "drop": [], "promote": []}
@@ -192,7 +192,7 @@ class PathJudgement:
         return self._small[number] < self._tokens[number]
 
     def _droppable(self, numbers: Sequence[int], tuning: TuningState, mark: int) -> list[int]:
-        """Return the posts that can be left out of prompts: their neighbours still alternate between roles."""
+        """Return the posts that can be left out of prompts: their neighbors still alternate between roles."""
         first = bisect_right(self.seqs, mark)
         remaining = [n for n in range(first, len(self)) if self.seqs[n] not in tuning.dropped]
         places = {number: place for place, number in enumerate(remaining)}

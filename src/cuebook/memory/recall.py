@@ -25,7 +25,7 @@ from cuebook.memory.tokenizer import MARK, is_pair, key_pattern
 from cuebook.records.memory import NO_MODEL_LABEL, RecallCandidate, SearchResult
 
 # Limits for the store's query, beside the number of candidates: the neighbors that are fetched too (docs/design/031)
-NEIGHBOURS_OF: Final = 100  # of so many best posts,
+NEIGHBORS_OF: Final = 100  # of so many best posts,
 BESIDE: Final = 2  # at most this many before and after each (1 loses 0.8 points, none 6), and
 WIDE: Final = 16  # of so few best ones
 REACH: Final = 6  # at most this many,
@@ -36,14 +36,14 @@ FEWEST: Final = 16  # minimum size of a scope for idf: a word in both of two pos
 # The ranking: textbook values and round ones. Each halved or doubled moves R@10 on LoCoMo dev by a point or less, on
 # made-up assistant and tool chats by four or less, unless a note says more.
 K1: Final = 1.2  # BM25's saturation and
-B: Final = 0.75  # length normalisation
+B: Final = 0.75  # length normalization
 NEAR: Final = 25  # words of keys that halve the weight of the posts around a post, at most a half (docs/design/031),
 FAR: Final = 75  # and words between it and the last of them, at most
 WHOLE: Final = 0.2  # share of the whole of a long post beside its best passage
-NEIGHBOUR: Final = 0.15  # of the score of the posts before and after (0.3: 13 points less in tool chats)
+NEIGHBOR: Final = 0.15  # of the score of the posts before and after (0.3: 13 points less in tool chats)
 ANSWER: Final = 0.2  # of the score of a question, for the post after it
 ASKING: Final = 0.2  # subtracted from a question whose answer is short
-BRIEF: Final = 30  # words up to which a post gains fully from its neighbours; beyond, in inverse ratio to length.
+BRIEF: Final = 30  # words up to which a post gains fully from its neighbors; beyond, in inverse ratio to length.
 # Without it long answers take the place of what users said: R@10 78 instead of 92 in assistant chats.
 SESSION: Final = 0.3  # of the best score by words in the session; long posts give and gain little, as by neighbors.
 # With meaning, short posts took the place of tool outputs: R@10 84 instead of 96
@@ -72,33 +72,33 @@ _MARK: Final = re.compile(f" {MARK} ")
 
 
 class Ranked(NamedTuple):
-    """A candidate with its score in [0, 1].
+    """A post with its score in [0, 1].
 
-    `features` has the parts of the score, `among` those of all candidates. `by_chance`: its words match by chance.
+    `candidate` has the parts of the score. `candidates` are all that were ranked. `by_chance`: words match by chance.
     """
 
     post: Any
     score: float
-    features: "_CandidateFeatures"
-    among: Sequence["_CandidateFeatures"]
+    candidate: "_Candidate"
+    candidates: Sequence["_Candidate"]
     by_chance: bool
 
     @property
     def why(self) -> str:
         """Return the reason for the score."""
-        return _why(self.features, by_chance=self.by_chance)
+        return _why(self.candidate, by_chance=self.by_chance)
 
     @property
     def segment(self) -> int:
         """Return the first segment of the passage that words or the closest vector choose, whichever counts more."""
-        features = self.features
-        by_meaning = features.close is not None and features.close > features.own
-        return 2 * features.post.part if by_meaning else features.segment
+        candidate = self.candidate
+        by_meaning = candidate.closeness is not None and candidate.closeness > candidate.keywords
+        return 2 * candidate.post.part if by_meaning else candidate.segment
 
     @property
     def nearby(self) -> list[tuple[int, int]]:
         """Return the adjacent posts, by conversation number and seq, of which one of the two needs the other."""
-        return _nearby(self.features, self.among)
+        return _nearby(self.candidate, self.candidates)
 
 
 def unlearned(role: str, message: str) -> bool:
@@ -168,7 +168,7 @@ class _Weights(Struct, frozen=True):
         return min(1.0, best / (least or 1.0)) ** STEEPNESS
 
 
-class _CandidateFeatures(Struct):
+class _Candidate(Struct):
     """A candidate's features: how often each term occurs in its best passage, and that passage's length in words."""
 
     post: Any
@@ -176,14 +176,14 @@ class _CandidateFeatures(Struct):
     length: int
     brevity: float
     asks: bool
-    whole: Mapping[str, float] = {}  # term counts of a whole post longer than a passage
+    whole_counts: Mapping[str, float] = {}  # in all of a post longer than a passage
     whole_length: int = 0
     segment: int = 0  # the first one of its best passage
-    own: float = 0.0
-    around: float = 0.0
-    held: float = 0.0  # share of the query's information in the window, less of posts farther than NEAR
-    close: float | None = None  # semantic closeness, relative to the closest post
-    meaning: float = 0.0  # the same, including the adjacent posts
+    keywords: float = 0.0  # BM25, relative to the best
+    window_keywords: float = 0.0  # the same with the posts around it
+    coverage: float = 0.0  # share of the query's information in the window, less of posts farther than NEAR
+    closeness: float | None = None  # in meaning, relative to the closest post
+    meaning: float = 0.0  # the mean of this and that of the window
     score: float = 0.0
     session: int = 0
     before: int = -1  # position of the previous post in the session, -1 for none
@@ -192,15 +192,15 @@ class _CandidateFeatures(Struct):
 
 
 def rank(
-    query: Query, candidates: Iterable[RecallCandidate], corpus: SearchResult, *, limit: int, judged: bool = True
+    query: Query, found: Iterable[RecallCandidate], corpus: SearchResult, *, limit: int, judged: bool = True
 ) -> list[Ranked]:
-    """Return the best `limit` candidates, best first, equal ones newest first; if `judged`, none if none has evidence.
+    """Return the best `limit` posts, best first, equal ones newest first; if `judged`, none if none has evidence.
 
     A score is a candidate's share of the best score times the best hit's share of the query.
 
-    Posts adjacent to matches should be among the candidates (NEIGHBOURS_OF, REACH). About 20 µs a post.
+    Posts adjacent to matches should be among those `found` (NEIGHBORS_OF, REACH). About 20 µs a post.
     """
-    posts = sorted({(post.no, post.seq): post for post in candidates}.values(), key=lambda post: (post.no, post.seq))
+    posts = sorted({(post.no, post.seq): post for post in found}.values(), key=lambda post: (post.no, post.seq))
     seen = any(post.cosine is not None for post in posts)
     if not posts or not (query.terms or seen) or limit <= 0:
         return []
@@ -213,19 +213,19 @@ def rank(
             here[date] = here.get(date, [0]) if is_timely(query, post) else []
     places = [{term: at for term, at in here.items() if at} for here in places] if query.dates else places
     weights = _weights(query, terms, corpus, places)
-    readings = [_read(*parts, weights.idf, query) for parts in zip(posts, texts, places, strict=True)]
-    if judged and not _is_known(readings, weights, akin=corpus.akin, about=query.about):
+    candidates = [_read(*parts, weights.idf, query) for parts in zip(posts, texts, places, strict=True)]
+    if judged and not _is_known(candidates, weights, akin=corpus.akin, about=query.about):
         return []
-    _link(readings)
+    _link(candidates)
     closeness = [0.0 if post.cosine is None else post.cosine - corpus.mean_cosine for post in posts]
-    windows = [_window(readings, closeness, at) for at in range(len(readings))]
-    _weigh(readings, windows, weights)
+    windows = [_window(candidates, closeness, at) for at in range(len(candidates))]
+    _weigh(candidates, windows, weights)
     if seen:
-        _compare(readings, windows, closeness)
-    has_meaning = any(reading.close for reading in readings)  # otherwise words are all there is
-    confidence = weights.confidence(_terms_with_adjacent(readings)) if has_meaning else 1.0
-    _combine(readings, query, confidence=confidence)
-    return _choose(readings, weights, limit, by_chance=confidence < SURE, judged=judged)
+        _compare(candidates, windows, closeness)
+    has_meaning = any(candidate.closeness for candidate in candidates)  # otherwise words are all there is
+    confidence = weights.confidence(_terms_with_adjacent(candidates)) if has_meaning else 1.0
+    _combine(candidates, query, confidence=confidence)
+    return _choose(candidates, weights, limit, by_chance=confidence < SURE, judged=judged)
 
 
 def _places(text: str, terms: Iterable[tuple[str, str, bool]]) -> dict[str, list[int]]:
@@ -260,7 +260,7 @@ def _weights(query: Query, terms: Sequence[str], corpus: SearchResult, places: S
 
 def _read(
     post: RecallCandidate, text: str, places: Mapping[str, list[int]], idf: Mapping[str, float], query: Query
-) -> _CandidateFeatures:
+) -> _Candidate:
     """Count the terms of a post: in all of it, or in the date, the speaker and the best passage of a long one.
 
     A prefix term counts PREFIX_COUNT if the post has none of the query's own words for it.
@@ -272,15 +272,15 @@ def _read(
     length = max(1, text.count(" ") - 1)
     asks = text.endswith(" ? ")
     if f" {MARK} " not in text:
-        return _CandidateFeatures(post=post, counts=counts, length=length, brevity=_brevity(length), asks=asks)
+        return _Candidate(post=post, counts=counts, length=length, brevity=_brevity(length), asks=asks)
     best, best_length, segment = _best_passage(places, text, idf)
-    return _CandidateFeatures(
+    return _Candidate(
         post=post,
         counts={term: inexact.get(term, n) for term, n in best.items()} if inexact else best,
         length=best_length,
         brevity=_brevity(length),
         asks=asks,
-        whole=counts,
+        whole_counts=counts,
         whole_length=length,
         segment=segment,
     )
@@ -323,20 +323,20 @@ def _sum(one: Mapping[str, float], two: Mapping[str, float]) -> Mapping[str, flo
     return {term: one.get(term, 0.0) + two.get(term, 0.0) for term in (*one, *two)}
 
 
-def _link(readings: Sequence[_CandidateFeatures]) -> None:
+def _link(candidates: Sequence[_Candidate]) -> None:
     """Set the session number, and link each post to the previous and next one of its session."""
-    place = {(reading.post.no, reading.post.seq): at for at, reading in enumerate(readings)}
-    session, first = 0, readings[0].post
-    for earlier, later in pairwise(readings):
+    place = {(candidate.post.no, candidate.post.seq): at for at, candidate in enumerate(candidates)}
+    session, first = 0, candidates[0].post
+    for earlier, later in pairwise(candidates):
         a, b = earlier.post, later.post
         same = a.no == b.no and abs(b.created_at - a.created_at) <= SESSION_GAP_S
         if not same or b.seq - first.seq >= SESSION_POSTS:
             session, first = session + 1, b
         later.session = session
-    for at, reading in enumerate(readings):
-        before = place.get((reading.post.no, reading.post.previous), -1)
-        if 0 <= before < at and readings[before].session == reading.session:
-            reading.before, readings[before].after = before, at
+    for at, candidate in enumerate(candidates):
+        before = place.get((candidate.post.no, candidate.post.previous), -1)
+        if 0 <= before < at and candidates[before].session == candidate.session:
+            candidate.before, candidates[before].after = before, at
 
 
 class _Window(NamedTuple):
@@ -347,17 +347,17 @@ class _Window(NamedTuple):
     closeness: float
 
 
-def _window(readings: Sequence[_CandidateFeatures], closeness: Sequence[float], at: int) -> _Window:
+def _window(candidates: Sequence[_Candidate], closeness: Sequence[float], at: int) -> _Window:
     """Sum up a post and those around it. `closeness`: how far the cosine of each exceeds the mean.
 
     The distance ends with the other post; for a long one, with its best passage.
     """
-    here = readings[at]
+    here = candidates[at]
     counts, length, close = dict(here.counts), float(here.length), closeness[at]
     for back in (True, False):
         distance, near = 0, here.before if back else here.after
         while near >= 0 and distance < FAR:
-            other = readings[near]
+            other = candidates[near]
             end = distance + other.length
             weight = 0.5 if end <= NEAR else 0.5 ** (end / NEAR)
             length += weight * other.length
@@ -370,38 +370,37 @@ def _window(readings: Sequence[_CandidateFeatures], closeness: Sequence[float], 
     return _Window(counts, length, close)
 
 
-def _weigh(readings: Sequence[_CandidateFeatures], windows: Sequence[_Window], weights: _Weights) -> None:
+def _weigh(candidates: Sequence[_Candidate], windows: Sequence[_Window], weights: _Weights) -> None:
     """Compute BM25 of each post alone and with the posts around it, each relative to the best."""
-    mean_own = sum(reading.length for reading in readings) / len(readings)
-    mean_window = sum(window.length for window in windows) / len(windows)
     total = sum(weights.idf.values()) or 1.0
-    for reading, window in zip(readings, windows, strict=True):
-        reading.own = _by_sentence(reading.counts, reading.length / mean_own, weights)
-        if reading.whole_length:
-            reading.own *= 1 - WHOLE
-            reading.own += WHOLE * _by_sentence(reading.whole, reading.whole_length / mean_own, weights)
-        reading.around = _by_sentence(window.counts, window.length / mean_window, weights)
-        reading.held = sum(weights.idf[term] * min(1.0, 2 * n) for term, n in window.counts.items()) / total
-    most_own = max(reading.own for reading in readings) or 1.0
-    most_around = max(reading.around for reading in readings) or 1.0
-    for reading in readings:
-        reading.own, reading.around = reading.own / most_own, reading.around / most_around
+    mean_length = sum(candidate.length for candidate in candidates) / len(candidates)
+    mean_window = sum(window.length for window in windows) / len(windows)
+    alone = [_by_sentence(each.counts, each.length / mean_length, weights) for each in candidates]
+    around = [_by_sentence(each.counts, each.length / mean_window, weights) for each in windows]
+    for at, candidate in enumerate(candidates):
+        if candidate.whole_length:
+            whole = _by_sentence(candidate.whole_counts, candidate.whole_length / mean_length, weights)
+            alone[at] = (1 - WHOLE) * alone[at] + WHOLE * whole
+        candidate.coverage = sum(weights.idf[term] * min(1.0, 2 * n) for term, n in windows[at].counts.items()) / total
+    most, most_around = max(alone) or 1.0, max(around) or 1.0
+    for candidate, one, window in zip(candidates, alone, around, strict=True):
+        candidate.keywords, candidate.window_keywords = one / most, window / most_around
 
 
-def _compare(readings: Sequence[_CandidateFeatures], windows: Sequence[_Window], closeness: Sequence[float]) -> None:
+def _compare(candidates: Sequence[_Candidate], windows: Sequence[_Window], closeness: Sequence[float]) -> None:
     """Compute each post's closeness in meaning, alone and with the posts around it, each relative to the best."""
     most = max(*closeness, 0.0, 0.0) or 1.0
     most_around = max(*(window.closeness for window in windows), 0.0, 0.0) or 1.0
-    for reading, own, window in zip(readings, closeness, windows, strict=True):
-        reading.close = max(0.0, own / most)
-        reading.meaning = (reading.close + max(0.0, window.closeness / most_around)) / 2
+    for candidate, own, window in zip(candidates, closeness, windows, strict=True):
+        candidate.closeness = max(0.0, own / most)
+        candidate.meaning = (candidate.closeness + max(0.0, window.closeness / most_around)) / 2
 
 
-def _terms_with_adjacent(readings: Sequence[_CandidateFeatures]) -> Iterator[frozenset[str]]:
+def _terms_with_adjacent(candidates: Sequence[_Candidate]) -> Iterator[frozenset[str]]:
     """Yield the terms of each post with those of the posts before and after it."""
-    for reading in readings:
-        adjacent = (readings[at].counts for at in (reading.before, reading.after) if at >= 0)
-        yield frozenset(reading.counts).union(*adjacent)
+    for candidate in candidates:
+        adjacent = (candidates[at].counts for at in (candidate.before, candidate.after) if at >= 0)
+        yield frozenset(candidate.counts).union(*adjacent)
 
 
 def _by_sentence(counts: Mapping[str, float], relative_length: float, weights: _Weights) -> float:
@@ -419,43 +418,43 @@ def _bm25(counts: Mapping[str, float], relative_length: float, idf: Mapping[str,
     return total * (K1 + 1)
 
 
-def _combine(readings: Sequence[_CandidateFeatures], query: Query, *, confidence: float) -> None:
+def _combine(candidates: Sequence[_Candidate], query: Query, *, confidence: float) -> None:
     """Combine the scores by words with those of session, neighbors, speaker and time.
 
     Without `confidence`, words match by chance, and neighbors are random. Then each post is scored alone: by meaning
     if it has a vector, else by its words.
     """
-    by_meaning = any(reading.close for reading in readings)
+    by_meaning = any(candidate.closeness for candidate in candidates)
     best: dict[int, float] = {}
-    for reading in readings:
-        kept = 1 - ASKING * readings[reading.after].brevity if reading.asks and reading.after >= 0 else 1.0
-        by_words = kept * (reading.own + reading.around)
-        reading.score = by_words + kept * MEANING * reading.meaning
-        best[reading.session] = max(best.get(reading.session, 0.0), reading.brevity * by_words)
-    shared = [SESSION * reading.brevity * best[reading.session] for reading in readings]
-    fused = [reading.score + part for reading, part in zip(readings, shared, strict=True)]
+    for candidate in candidates:
+        kept = 1 - ASKING * candidates[candidate.after].brevity if candidate.asks and candidate.after >= 0 else 1.0
+        by_words = kept * (candidate.keywords + candidate.window_keywords)
+        candidate.score = by_words + kept * MEANING * candidate.meaning
+        best[candidate.session] = max(best.get(candidate.session, 0.0), candidate.brevity * by_words)
+    shared = [SESSION * candidate.brevity * best[candidate.session] for candidate in candidates]
+    fused = [candidate.score + part for candidate, part in zip(candidates, shared, strict=True)]
     speaker = query.named[0] if len(query.named) == 1 else None
-    users = _users(readings)
-    for reading, score, session in zip(readings, fused, shared, strict=True):
-        lent, asked = _lent(reading, readings, fused)
-        is_users = users.get(reading.post.no) == reading.post.sender
+    users = _users(candidates)
+    for candidate, score, session in zip(candidates, fused, shared, strict=True):
+        from_neighbors, from_question = _shares_of_neighbors(candidate, candidates, fused)
+        is_users = users.get(candidate.post.no) == candidate.post.sender
         about_author = is_users and query.is_about_author and not query.named
-        named = SPEAKER * (about_author or speaker == reading.post.sender)
-        timely = PERIOD * is_timely(query, reading.post)
-        rule = RULE * (is_users and _is_match(reading) and states_rule(reading.post.text))
-        alone = reading.close or 0.0 if by_meaning and reading.post.cosine is not None else reading.own
-        combined = confidence * (score + lent + asked) + (1 - confidence) * alone
-        reading.score = combined * (1 + named) * (1 + timely) * (1 + rule)
-        reading.parts = (session, lent, asked, named, timely, rule)
+        named = SPEAKER * (about_author or speaker == candidate.post.sender)
+        timely = PERIOD * is_timely(query, candidate.post)
+        rule = RULE * (is_users and _is_match(candidate) and states_rule(candidate.post.text))
+        alone = candidate.closeness or 0.0 if by_meaning and candidate.post.cosine is not None else candidate.keywords
+        combined = confidence * (score + from_neighbors + from_question) + (1 - confidence) * alone
+        candidate.score = combined * (1 + named) * (1 + timely) * (1 + rule)
+        candidate.parts = (session, from_neighbors, from_question, named, timely, rule)
 
 
-def _users(readings: Sequence[_CandidateFeatures]) -> Mapping[int, str]:
+def _users(candidates: Sequence[_Candidate]) -> Mapping[int, str]:
     """Return the user of each conversation of one person with an assistant, by its number."""
     people: dict[int, set[str]] = {}
-    for reading in readings:
-        if reading.post.role == "user":
-            people.setdefault(reading.post.no, set()).add(reading.post.sender)
-    assisted = {reading.post.no for reading in readings if reading.post.role == "assistant"}
+    for candidate in candidates:
+        if candidate.post.role == "user":
+            people.setdefault(candidate.post.no, set()).add(candidate.post.sender)
+    assisted = {candidate.post.no for candidate in candidates if candidate.post.role == "assistant"}
     return {no: next(iter(senders)) for no, senders in people.items() if no in assisted and len(senders) == 1}
 
 
@@ -464,96 +463,98 @@ def is_timely(query: Query, post: RecallCandidate) -> bool:
     return query.period is not None and query.period[0] <= post.created_at < query.period[1]
 
 
-def _lent(
-    reading: _CandidateFeatures, readings: Sequence[_CandidateFeatures], fused: Sequence[float]
+def _shares_of_neighbors(
+    candidate: _Candidate, candidates: Sequence[_Candidate], fused: Sequence[float]
 ) -> tuple[float, float]:
-    """Compute what a post gains from its neighbours, and from the question before it."""
-    lent = asked = 0.0
-    for at in (reading.before, reading.after):
+    """Compute what a post gains from its neighbors, and from the question before it."""
+    from_neighbors = from_question = 0.0
+    for at in (candidate.before, candidate.after):
         if at >= 0:
-            lent += NEIGHBOUR * reading.brevity * readings[at].brevity * fused[at]
-    if reading.before >= 0 and readings[reading.before].asks:
-        asked = ANSWER * reading.brevity * fused[reading.before]
-    return lent, asked
+            from_neighbors += NEIGHBOR * candidate.brevity * candidates[at].brevity * fused[at]
+    if candidate.before >= 0 and candidates[candidate.before].asks:
+        from_question = ANSWER * candidate.brevity * fused[candidate.before]
+    return from_neighbors, from_question
 
 
 def _brevity(length: int) -> float:
-    """Return how much a post of so many words gains from its neighbours and lends them, in (0, 1].
+    """Return how much a post of so many words gains from its neighbors and lends them, in (0, 1].
 
     "Seven years now" needs its question, a page not; and "thanks" is not about all that the page before it is about.
     """
     return min(1.0, BRIEF / length)
 
 
-def _is_known(readings: Sequence[_CandidateFeatures], weights: _Weights, *, akin: float, about: frozenset[str]) -> bool:
+def _is_known(candidates: Sequence[_Candidate], weights: _Weights, *, akin: float, about: frozenset[str]) -> bool:
     """Return whether something is known about a query: by words, by meaning, or all names in it.
 
     If no post has a word of the query, less closeness in meaning is enough. Short messages say little each. For them it
     is enough that the posts together have more than half of the query's terms (a speaker's name counts as one). If any
     post has a vector, one must also reach CLOSENESS_OF_SHORT of the threshold.
     """
-    used = {term for reading in readings for term in reading.counts}
-    cosines = [reading.post.cosine for reading in readings if reading.post.cosine is not None]
-    exact = {term for reading in readings for term, count in reading.counts.items() if count > PREFIX_COUNT}
+    used = {term for candidate in candidates for term in candidate.counts}
+    cosines = [candidate.post.cosine for candidate in candidates if candidate.post.cosine is not None]
+    exact = {term for candidate in candidates for term, count in candidate.counts.items() if count > PREFIX_COUNT}
     closest = max(cosines, default=0.0)
     if closest >= (akin if used else NEARLY * akin) or (about and about <= exact):
         return True
-    if any(weights.has_evidence(reading.counts) for reading in readings if reading.counts):
+    if any(weights.has_evidence(candidate.counts) for candidate in candidates if candidate.counts):
         return True
     missing = len(weights.idf) - len(used)
     if (cosines and closest < CLOSENESS_OF_SHORT * akin) or len(used) + weights.named <= missing:
         return False
-    said = sum(len(reading.post.key.partition(" | ")[2].split()) for reading in readings)
-    return said <= SHORT * len(weights.idf) * len(readings)
+    said = sum(len(candidate.post.key.partition(" | ")[2].split()) for candidate in candidates)
+    return said <= SHORT * len(weights.idf) * len(candidates)
 
 
 def _choose(
-    readings: Sequence[_CandidateFeatures], weights: _Weights, limit: int, *, by_chance: bool, judged: bool
+    candidates: Sequence[_Candidate], weights: _Weights, limit: int, *, by_chance: bool, judged: bool
 ) -> list[Ranked]:
     """Return the best posts: those that with the posts around them explain as much as a random post, or are close.
 
     If not `judged`, all that explain anything.
     """
-    chance = round(sum(weights.chance.values()) / (sum(weights.idf.values()) or 1.0), 9)
-    least = chance if judged else 0.0
-    candidate_features = [
-        each for each in readings if (each.held and round(each.held, 9) >= least) or (each.close or 0.0) >= CLEAR
-    ]
-    if not candidate_features:
-        return []
-    candidate_features.sort(key=lambda each: (-each.score, -each.post.created_at, -each.post.no, -each.post.seq))
-    unit = max(candidate_features[0].held, candidate_features[0].post.cosine or 0.0) / (
-        candidate_features[0].score or 1.0
+    chance = sum(weights.chance.values()) / (sum(weights.idf.values()) or 1.0)
+    least = round(chance, 9) if judged else 0.0
+
+    def is_hit(candidate: _Candidate) -> bool:
+        explains = candidate.coverage > 0 and round(candidate.coverage, 9) >= least
+        return explains or (candidate.closeness or 0.0) >= CLEAR
+
+    hits = sorted(
+        filter(is_hit, candidates),
+        key=lambda each: (-each.score, -each.post.created_at, -each.post.no, -each.post.seq),
     )
-    return [
-        Ranked(each.post, min(1.0, each.score * unit), each, readings, by_chance) for each in candidate_features[:limit]
-    ]
+    if not hits:
+        return []
+    best = hits[0]
+    unit = max(best.coverage, best.post.cosine or 0.0) / (best.score or 1.0)
+    return [Ranked(each.post, min(1.0, each.score * unit), each, candidates, by_chance) for each in hits[:limit]]
 
 
-def _nearby(reading: _CandidateFeatures, readings: Sequence[_CandidateFeatures]) -> list[tuple[int, int]]:
+def _nearby(candidate: _Candidate, candidates: Sequence[_Candidate]) -> list[tuple[int, int]]:
     """Return the adjacent posts that match only through this one, and the question before it if it does so itself."""
-    adjacent = [(at, readings[at]) for at in (reading.before, reading.after) if at >= 0]
-    needs_question = not _is_match(reading)
+    adjacent = [(at, candidates[at]) for at in (candidate.before, candidate.after) if at >= 0]
+    needs_question = not _is_match(candidate)
     return [
         (other.post.no, other.post.seq)
         for at, other in adjacent
-        if not _is_match(other) or (needs_question and other.asks and at == reading.before)
+        if not _is_match(other) or (needs_question and other.asks and at == candidate.before)
     ]
 
 
-def _is_match(reading: _CandidateFeatures) -> bool:
-    """Return whether a post has a word of the query or is close to it, without its neighbours."""
-    return reading.own > 0 or (reading.close or 0.0) >= CLEAR
+def _is_match(candidate: _Candidate) -> bool:
+    """Return whether a post has a word of the query or is close to it, without its neighbors."""
+    return candidate.keywords > 0 or (candidate.closeness or 0.0) >= CLEAR
 
 
-def _why(reading: _CandidateFeatures, *, by_chance: bool) -> str:
+def _why(candidate: _Candidate, *, by_chance: bool) -> str:
     if by_chance:
-        text = f"keywords {reading.own:.2f} (by chance)"
-        text += "" if reading.close is None else f", meaning {reading.close:.2f}"
+        text = f"keywords {candidate.keywords:.2f} (by chance)"
+        text += "" if candidate.closeness is None else f", meaning {candidate.closeness:.2f}"
     else:
-        text = f"keywords {reading.own:.2f}, with neighboring posts {reading.around:.2f}"
-        text += "" if reading.close is None else f", meaning {reading.meaning:.2f}"
-    parts = zip(PARTS, reading.parts, strict=True)
+        text = f"keywords {candidate.keywords:.2f}, with neighboring posts {candidate.window_keywords:.2f}"
+        text += "" if candidate.closeness is None else f", meaning {candidate.meaning:.2f}"
+    parts = zip(PARTS, candidate.parts, strict=True)
     counted = PARTS[-3:] if by_chance else PARTS
     notes = ", ".join(f"{name} {part:.2f}" for name, part in parts if name in counted and part > TELLING)
     return f"{text}; {notes}" if notes else text

@@ -79,7 +79,7 @@ def words(text: str) -> list[str]:
         return [stem for token in tokens for stem in _stems(token[:LONGEST_WORD])]
     results: list[str] = []
     for run in chain.from_iterable(map(_runs, tokens)):
-        # Pairs of neighbours and each character, so that a query of one character matches too.
+        # Pairs of neighbors and each character, so that a query of one character matches too.
         results += [*run, *_pairs(run)] if _UNSPACED.match(run) else _stems(run[:LONGEST_WORD])
     return results
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from cuebook.interfaces.store import MemoryMatches, SearchLook
 from cuebook.memory.query import Query, read_query, topic_of
-from cuebook.memory.recall import BESIDE, NEIGHBOURS_OF, REACH, REACH_TOKENS, WIDE, akin_among
+from cuebook.memory.recall import BESIDE, NEIGHBORS_OF, REACH, REACH_TOKENS, WIDE, akin_among
 from cuebook.memory.tokenizer import key_pattern
 from cuebook.records.conversation import Part, text_with_calls
 from cuebook.records.memory import PostMatch, SearchResult
@@ -227,7 +227,7 @@ def search(row: ConversationRow, runs: Runs, search_look: SearchLook, search_cac
     close = _close(row, search_look, search_cache)
     if close is not None:
         hits = in_turn(hits, close.best(min(search_look.limit, CLOSEST), runs))
-    post_matches = _with_neighbours(row, runs, hits, hits[:WIDE])
+    post_matches = _with_neighbors(row, runs, hits, hits[:WIDE])
     mean, deviation = usual([close]) if close else (0.0, 0.0)
     return SearchResult(
         found=tuple(_placed(post_matches, close)),
@@ -321,7 +321,7 @@ def search_owned(transaction: Transaction, search_look: SearchLook, search_cache
         if not seqs:
             continue
         wide = [rowid & _SEQ for rowid in best[:WIDE] if rowid >> SHIFT == no]
-        post_matches.extend(_placed(_with_neighbours(row, runs, seqs, wide), close))
+        post_matches.extend(_placed(_with_neighbors(row, runs, seqs, wide), close))
         posts += row.last_seq
         speakers |= dict.fromkeys(row.speakers)
         if close is not None:
@@ -365,7 +365,7 @@ def rows_of(no: int) -> dict[str, int]:
     return {"first": no << SHIFT, "last": no << SHIFT | _SEQ}
 
 
-def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int], wide: Sequence[int]) -> list[PostMatch]:
+def _with_neighbors(row: ConversationRow, runs: Runs, hits: Sequence[int], wide: Sequence[int]) -> list[PostMatch]:
     """Load hits on a path, best first, and neighbors of the best ones, by seq: more of those that are `wide`.
 
     Each side of a hit has at most REACH_TOKENS. So a long post, which neither needs its neighbors nor helps them
@@ -373,8 +373,8 @@ def _with_neighbours(row: ConversationRow, runs: Runs, hits: Sequence[int], wide
     """
     visible = [seq for seq in hits if on_path(runs, seq)]
     direct = set(visible)
-    reaches = [(seq, REACH if seq in wide else BESIDE) for seq in visible[:NEIGHBOURS_OF]]
-    sides = [side for seq, reach in reaches for side in neighbours(runs, seq, reach)]
+    reaches = [(seq, REACH if seq in wide else BESIDE) for seq in visible[:NEIGHBORS_OF]]
+    sides = [side for seq, reach in reaches for side in neighbors(runs, seq, reach)]
     near = json.dumps(sorted(set(chain(*sides)) - direct))
     place = {"base": row.no << SHIFT, "most": REACH_TOKENS}
     posts = row.run("found_posts", seqs=json.dumps(sorted(direct)), near=near, **place).fetchall()
@@ -416,7 +416,7 @@ def _within_reach(sides: Iterable[Sequence[int]], tokens: Mapping[int, int]) -> 
     return found
 
 
-def neighbours(runs: Runs, seq: int, reach: int) -> tuple[list[int], list[int]]:
+def neighbors(runs: Runs, seq: int, reach: int) -> tuple[list[int], list[int]]:
     """Return the seqs of up to `reach` posts before and after a post on a path, nearest first. Runs: newest first."""
     at = next(place for place, (first, last) in enumerate(runs) if first <= seq <= last)
     before = (near for first, last in runs[at:] for near in range(min(last, seq - 1), first - 1, -1))

@@ -365,7 +365,7 @@ def test_a_time_in_the_query_affects_the_ranking():
     assert order("Who went swimming?", candidates)[0] == 18
 
 
-def test_neighbours_and_sessions_stay_in_their_conversation():
+def test_neighbors_and_sessions_stay_in_their_conversation():
     one = RecallCandidate(1, "user", MONDAY, key_text("user", MONDAY, "What is my cat called?"))
     two = RecallCandidate(2, "user", MONDAY, key_text("user", MONDAY, "Biscuit."), previous=1, no=1)
     assert [post.seq for post, *_ in rank(read_query("cat"), [one, two], SearchResult(posts=9), limit=9)] == [1]
@@ -630,7 +630,7 @@ CELLO = [
 ]
 
 
-def test_a_post_without_a_word_of_the_query_is_nearby_its_neighbour():
+def test_a_post_without_a_word_of_the_query_is_nearby_its_neighbor():
     said = [*FILLER, *CELLO, *FILLER]
     first, *others = found("How long is the cello played?", *said, gap=60.0)
     assert first.text == "How long have you played the cello?\n(after) Bob: Seven years now."
