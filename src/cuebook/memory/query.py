@@ -31,7 +31,8 @@ class Query(Struct, frozen=True):
     names: frozenset[str] = frozenset()  # the terms that are part of their names
     about: frozenset[str] = frozenset()  # the terms that are other names: written with a capital within a sentence
     period: tuple[float, float] | None = None  # the time it names, Unix seconds
-    dates: frozenset[str] = frozenset()  # the terms that only posts of that time match, in any zone
+    dated: frozenset[str] = frozenset()  # the terms of that time: they count as one word
+    dates: frozenset[str] = frozenset()  # those of them that only posts of that time match, in any zone
     sentences: tuple[frozenset[str], ...] = ()  # the terms of each sentence
     earliest: bool = False  # it asks for how something was at first
     latest: bool = False  # it asks for how something is now
@@ -78,7 +79,7 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
     sentences = [frozenset(map(term_of, query_words(topic[a:b], code))).intersection(terms) for a, b in spans_of(topic)]
     signs, signs_without_request = lists.signs(text), lists.signs(lists.without(text, "request"))
     period = None if now is None else read_period(text, now, zone=zone)
-    of_period = frozenset(words(date_text(period, zone)) if period and not names_month(text) else ())
+    of_period = frozenset(words(date_text(period, zone)) if period else ()).intersection(terms)
     return Query(
         text=text,
         terms=tuple(terms),
@@ -95,7 +96,8 @@ def read_query(query: str, *, speakers: Collection[str] = (), now: float | None 
         language=code,
         zone=zone,
         period=period,
-        dates=of_period.intersection(terms),
+        dated=of_period,
+        dates=frozenset() if names_month(text) else of_period,
     )
 
 

@@ -65,9 +65,11 @@ LONE: Final = 0.4  # a single post or memory needs this much less closeness than
 MANY: Final = 50  # of them: the more there are, the closer the closest is by chance (docs/design/005)
 SESSION_GAP_S: Final = 3 * 3600.0  # pause that ends a session
 SESSION_POSTS: Final = 50  # its greatest length, where posts have no times or never pause
-#: Parts of a score that a hit's `why` names if they contribute.
-PARTS: Final = ("session", "neighbors", "answer", "speaker", "time", "rule")
-TELLING: Final = 0.05  # more than this much
+#: Parts of a score that a hit's `why` names if they contribute: some are added,
+ADDED: Final = ("session", "neighbors", "answer")
+TELLING: Final = 0.05  # if more than this much,
+FACTORS: Final = ("speaker", "time", "rule")  # the others multiply the sum
+WORDS: Final = 8  # of the query that `why` names at most
 _MARK: Final = re.compile(f" {MARK} ")
 
 
@@ -75,6 +77,7 @@ class Ranked(NamedTuple):
     """A post with its score in [0, 1].
 
     `candidate` has the parts of the score. `candidates` are all that were ranked. `by_chance`: words match by chance.
+    `note`: why it stands at another's place.
     """
 
     post: Any
@@ -82,11 +85,13 @@ class Ranked(NamedTuple):
     candidate: "_Candidate"
     candidates: Sequence["_Candidate"]
     by_chance: bool
+    note: str = ""
 
     @property
     def why(self) -> str:
         """Return the reason for the score."""
-        return _why(self.candidate, by_chance=self.by_chance)
+        why = _why(self.candidate, by_chance=self.by_chance)
+        return f"{why}; {self.note}" if self.note else why
 
     @property
     def segment(self) -> int:
@@ -188,7 +193,8 @@ class _Candidate(Struct):
     session: int = 0
     before: int = -1  # position of the previous post in the session, -1 for none
     after: int = -1
-    parts: tuple[float, ...] = ()  # contributions of PARTS
+    added: tuple[float, ...] = ()  # the parts ADDED
+    factors: tuple[float, ...] = ()  # FACTORS
 
 
 def rank(
@@ -247,12 +253,14 @@ def _places(text: str, terms: Iterable[tuple[str, str, bool]]) -> dict[str, list
 def _weights(query: Query, terms: Sequence[str], corpus: SearchResult, places: Sequence[Collection[str]]) -> _Weights:
     """Weigh terms by BM25's log(1 + (N - n + 0.5) / (n + 0.5)), where n of the N posts contain one.
 
-    Character pairs that occur nowhere are omitted: most pairs of a Chinese query span two words.
+    Character pairs that occur nowhere are omitted: most pairs of a Chinese query span two words. Year, month and day
+    have the weight of one word together, because all posts of a day share them.
     """
     here = Counter(term for results in places for term in results)
     total = max(corpus.posts, len(places), FEWEST)
     posts = {term: min(total, max(here[term], corpus.frequencies.get(term, 0))) for term in terms}
     idf = {term: math.log(1 + (total - n + 0.5) / (n + 0.5)) for term, n in posts.items() if n or not is_pair(term)}
+    idf |= {term: idf[term] / len(query.dated) for term in query.dated if term in idf}
     sentences = [each for one in query.sentences if (each := one.intersection(idf))]
     chance = {term: weight * posts[term] / total for term, weight in idf.items()}
     return _Weights(idf, chance, sentences or [frozenset(idf)], named=bool(query.named))
@@ -439,13 +447,13 @@ def _combine(candidates: Sequence[_Candidate], query: Query, *, confidence: floa
         from_neighbors, from_question = _shares_of_neighbors(candidate, candidates, fused)
         is_users = users.get(candidate.post.no) == candidate.post.sender
         about_author = is_users and query.is_about_author and not query.named
-        named = SPEAKER * (about_author or speaker == candidate.post.sender)
-        timely = PERIOD * is_timely(query, candidate.post)
-        rule = RULE * (is_users and _is_match(candidate) and states_rule(candidate.post.text))
+        named = 1 + SPEAKER * (about_author or speaker == candidate.post.sender)
+        timely = 1 + PERIOD * is_timely(query, candidate.post)
+        rule = 1 + RULE * (is_users and _is_match(candidate) and states_rule(candidate.post.text))
         alone = candidate.closeness or 0.0 if by_meaning and candidate.post.cosine is not None else candidate.keywords
         combined = confidence * (score + from_neighbors + from_question) + (1 - confidence) * alone
-        candidate.score = combined * (1 + named) * (1 + timely) * (1 + rule)
-        candidate.parts = (session, from_neighbors, from_question, named, timely, rule)
+        candidate.score = combined * named * timely * rule
+        candidate.added, candidate.factors = (session, from_neighbors, from_question), (named, timely, rule)
 
 
 def _users(candidates: Sequence[_Candidate]) -> Mapping[int, str]:
@@ -548,13 +556,14 @@ def _is_match(candidate: _Candidate) -> bool:
 
 
 def _why(candidate: _Candidate, *, by_chance: bool) -> str:
+    words = f" ({', '.join(list(candidate.counts)[:WORDS])})" if candidate.counts else ""
     if by_chance:
-        text = f"keywords {candidate.keywords:.2f} (by chance)"
+        text = f"keywords {candidate.keywords:.2f}{words}, by chance"
         text += "" if candidate.closeness is None else f", meaning {candidate.closeness:.2f}"
     else:
-        text = f"keywords {candidate.keywords:.2f}, with neighboring posts {candidate.window_keywords:.2f}"
+        text = f"keywords {candidate.keywords:.2f}{words}, with neighboring posts {candidate.window_keywords:.2f}"
         text += "" if candidate.closeness is None else f", meaning {candidate.meaning:.2f}"
-    parts = zip(PARTS, candidate.parts, strict=True)
-    counted = PARTS[-3:] if by_chance else PARTS
-    notes = ", ".join(f"{name} {part:.2f}" for name, part in parts if name in counted and part > TELLING)
-    return f"{text}; {notes}" if notes else text
+    added = [] if by_chance else zip(ADDED, candidate.added, strict=True)
+    notes = [f"{name} {part:.2f}" for name, part in added if part > TELLING]
+    notes += [f"{name} ×{factor:.1f}" for name, factor in zip(FACTORS, candidate.factors, strict=True) if factor > 1]
+    return f"{text}; {', '.join(notes)}" if notes else text

@@ -10,7 +10,7 @@ from cuebook.memory.excerpt import QUOTE_TOKENS, passage
 from cuebook.memory.query import Query, topic_of
 from cuebook.memory.quotes import states_rule
 from cuebook.memory.recall import Ranked, is_timely, rank, unlearned
-from cuebook.memory.tokenizer import is_pair, spans_of, words
+from cuebook.memory.tokenizer import spans_of, words
 from cuebook.records.answer import Time
 from cuebook.records.memory import POST, Hit, Nearby, SearchResult
 
@@ -117,22 +117,34 @@ def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], d
     """
     keys = [f" {post.key} " for post, *_ in ranked[:VERSIONS]]
     spaced = {word: f" {word} " for term in topic_of(query) for word in query.stems_by_term.get(term, (term,))}
-    # most pairs of characters span two words and occur nowhere
-    spaced = {term: word for term, word in spaced.items() if not is_pair(term) or any(word in key for key in keys)}
+    spaced = {term: word for term, word in spaced.items() if any(word in key for key in keys)}  # others decide nothing
     topic, is_dated = frozenset(spaced), query.earliest or query.latest
     groups: dict[tuple[Any, ...], list[int]] = {}
     for at, ((post, *_), key) in enumerate(zip(ranked, keys, strict=False)):
         if post.role == "user" and 2 * sum(map(key.__contains__, spaced.values())) > len(topic):
-            shared = max((topic.intersection(words(post.text[a:b])) for a, b in spans_of(post.text)), key=len)
+            shared = max(
+                (topic.intersection(words(each)) for each in _statements(post.text)), key=len, default=frozenset()
+            )
             if 2 * len(shared) > len(topic) and (len(shared) > 1 or is_dated):
                 dated_by = topic.intersection(post.key.partition(" | ")[0].split())
                 same = frozenset() if is_dated else shared
                 groups.setdefault((post.sender, same, dated_by, is_timely(query, post)), []).append(at)
     ordered, newer = list(ranked), dict[tuple[int, int], str]()
-    for places in groups.values():
+    first = "oldest" if query.earliest else "newest"
+    for places in (each for each in groups.values() if len(each) > 1):
         versions = sorted((ranked[at] for at in places), key=lambda each: (each[0].created_at, each[0].no, each[0].seq))
         for (one, *_), (two, *_) in pairwise(versions):
             newer[one.no, one.seq] = f"{POST}{two.id}"
-        for at, version in zip(places, versions if query.earliest else versions[::-1], strict=True):
-            ordered[at] = version._replace(score=ranked[at].score)
+        for n, (at, version) in enumerate(zip(places, versions if query.earliest else versions[::-1], strict=True), 1):
+            ordered[at] = version._replace(score=ranked[at].score, note=f"version {n} of {len(places)}, {first} first")
     return ordered, newer
+
+
+def _statements(text: str) -> list[str]:
+    """Return the sentences of a text, without questions if it ends with one: "What is the rent?" is no version."""
+    sentences = [text[first:last] for first, last in spans_of(text)]
+    return sentences if not _asks(text) else [each for each in sentences if not _asks(each)]
+
+
+def _asks(text: str) -> bool:
+    return text.rstrip().endswith(("?", "？"))

@@ -61,10 +61,17 @@ _PIECE: Final = Expression(r".{1,200}(?:\s|\Z)|.{200}", re.DOTALL)  # of a sente
 _NAMED_DATE: Final = Expression(  # 15 August 2023, August 15, 2023, August 2023, 15. August 2023, 15 de agosto de 2023
     lambda: (
         r"\b(?:([0-9]{1,2})(?:st|nd|rd|th|er)?\.?\s*(?:(?:of|de)\s+)?)?"
-        rf"({'|'.join(sorted(months(), key=len, reverse=True))})\b"
+        rf"({_longest_first(months())})\b"
         r"\.?,?\s+(?:([0-9]{1,2})(?:st|nd|rd|th)?,?\s+)?(?:(?:of|de)\s+)?((?:1[89]|2[01])[0-9]{2})\b"
     ),
     re.IGNORECASE,
+)
+_YEARLESS_DATE: Final = Expression(  # 15 August, 15 de agosto, August 15, in August; not "may" or "May I"
+    lambda: (
+        rf"\b([0-9]{{1,2}})(?:st|nd|rd|th|er)?\.?\s+(?:(?:of|de)\s+)?((?i:{_longest_first(months())}))\b"
+        rf"|(?<![0-9]{{4}} )\b(?:(?<=[\w,;:)’'] )|(?=\w+ [0-9]))({_longest_first(map(str.title, months()))})\b"
+        r"(?:\s+([0-9]{1,2})(?:st|nd|rd|th)?\b)?"
+    )
 )
 _ORDINAL: Final = Expression("([0-9]+)(?:st|nd|rd|th)")
 _HUMP: Final = Expression("(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -182,10 +189,10 @@ def _date_words(when: float, zone: tzinfo) -> list[str]:
 def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, float] | None:
     """Return the period that a text names, seen from `now`: Unix seconds [from, to), or None.
 
-    A date with a year is a day or a month, in numbers or with the month's name in any language that has a list. The
-    others are English:
-    Days are those of `zone`, so a day may have 23 or 25 hours. "yesterday", "last Monday", "3 days ago" are a day; "two
-    weeks ago" is the week around it; "this month" and "last month" are calendar months.
+    Days are those of `zone`, so a day may have 23 or 25 hours. A date is a day or a month, in numbers or with the
+    month's name in any language that has a list. Without a year, it is the latest that has begun. The others are
+    English: "yesterday", "last Monday", "3 days ago" are a day; "two weeks ago" is the week around it; "this month" and
+    "last month" are calendar months.
     """
     try:
         today = datetime.fromtimestamp(now, zone).replace(fold=0, hour=0, minute=0, second=0, microsecond=0)
@@ -201,6 +208,9 @@ def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, fl
             return _days(today - timedelta(days=unit * count + unit // 2), unit)
         if lately:
             return _days(*_recent(today, (lately[1] or lately[3]).lower(), last=(lately[2] or "").lower() == "last"))
+        if yearless := _yearless_date(text):
+            latest = _calendar(today, today.year, *yearless)
+            return latest if latest[0] <= now else _calendar(today, today.year - 1, *yearless)
     except (ValueError, OverflowError, OSError):
         pass  # outside the calendar
     return None
@@ -211,7 +221,7 @@ def names_month(text: str) -> bool:
 
     Its words are searched like others, because posts soon after a day often tell of it.
     """
-    return _named_date(text) is not None
+    return _named_date(text) is not None or _yearless_date(text) is not None
 
 
 def _named_date(text: str) -> tuple[int, int, int | None] | None:
@@ -222,6 +232,21 @@ def _named_date(text: str) -> tuple[int, int, int | None] | None:
         return None
     day = match[3] or match[1]
     return int(match[4]), month, int(day) if day else None
+
+
+def _yearless_date(text: str) -> tuple[int, int | None] | None:
+    """Return month and day of a date without a year; the day is None for a month."""
+    match = _YEARLESS_DATE.search(text if text.isascii() else unicodedata.normalize("NFC", text))
+    month = months().get(unmarked((match[2] or match[3]).lower())) if match else None
+    if match is None or month is None:
+        return None
+    day = match[1] or match[4]
+    return month, int(day) if day else None
+
+
+def _longest_first(words: Iterable[str]) -> str:
+    """Return a pattern of words, the longest first."""
+    return "|".join(sorted(words, key=len, reverse=True))
 
 
 def _parts(groups: Sequence[str | None]) -> Sequence[str | None]:

@@ -192,6 +192,16 @@ def test_the_segments_of_a_text_cover_it_in_order(text):
         ("5.Mai 2024", "2024-05-05", 1),
         ("le 15\u00a0aou\u0302t\n2023", "2023-08-15", 1),
         ("In March 1500 people came yesterday", "2024-05-14", 1),
+        ("What happened in March?", "2024-03-01", 31),
+        ("in May, or later", "2024-05-01", 31),
+        ("in December", "2023-12-01", 31),
+        ("on 14 May", "2024-05-14", 1),
+        ("May 16", "2023-05-16", 1),
+        ("am 3. märz", "2024-03-03", 1),
+        ("el 3 de mayo", "2024-05-03", 1),
+        ("Was war im Juni?", "2023-06-01", 30),
+        ("May I ask what I may do?", None, 0),
+        ("on 31 April", None, 0),
         ("Apr\u0131l 2023, APR\u0130L 2023, Augu\u017ft 2023", "2023-04-01", 30),
         ("on 2024-13-01", None, 0),
         ("at last", None, 0),
@@ -451,6 +461,18 @@ def test_versions_of_a_statement_are_ordered_by_time(query, expected):
     ids = {hit.sources[0]: hit.newer for hit in hits}
     assert (ids["p17"], ids["p34"], ids["p51"]) == ("post:p34", "post:p51", None)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    order = "oldest" if expected.startswith("a_") else "newest"
+    notes = [f"; version {n} of 3, {order} first" for n in (1, 2, 3)]
+    assert [hit.why[-len(note) :] for hit, note in zip(hits, notes, strict=False)] == notes
+
+
+def test_a_question_is_no_version_of_a_statement():
+    values = [("Ann", f"The office rent is {euros} euros.") for euros in (900, 950)]
+    said = [*FILLER, values[0], *FILLER, values[1], *FILLER, ("Ann", "Hm. Is the office rent tax deductible?")]
+    hits = {hit.sources[0]: hit for hit in found("What is the office rent?", *said)}
+    assert (hits["p17"].newer, hits["p34"].newer) == ("post:p34", None)
+    assert hits["p34"].why.endswith("; version 1 of 2, newest first")
+    assert "version" not in hits["p51"].why
 
 
 @pytest.mark.parametrize(
@@ -660,7 +682,7 @@ def test_a_task_finds_the_rules_that_apply_to_it():
     said = [("Ann", rule), *ASSISTED, ("Ann", "A list of ferries sorts itself."), *ASSISTED]
     hits = [found(f"{begin} a function that sorts a list of ferries.", *said) for begin in ("Write", "I saw")]
     assert [[hit.text for hit in each] for each in hits] == [[said[17][1], rule]] * 2
-    assert "rule 0.50" in hits[0][1].why
+    assert "rule ×1.5" in hits[0][1].why
     [only] = found("Write a function with recursion, memoization, iterators and generators.", *said)
     assert only.text == rule
 
@@ -672,6 +694,16 @@ def test_what_the_user_asked_of_an_assistant_ranks_higher():
         said = [*ASSISTED, stated, *ASSISTED, ("assistant", "A kayak course starts in May."), (listener, "Good.")]
         scores.append({hit.text: hit.score for hit in found("Which kayak course starts soon?", *said)}[stated[1]])
     assert scores[0] > scores[1] + 0.1
+
+
+def test_an_ordinary_sentence_is_no_rule():
+    said = [*ASSISTED, ("Ann", "Nobody called me about the kayak."), *ASSISTED, ("Ann", "Never call me about a kayak.")]
+    why = {hit.text: hit.why for hit in found("Who called about the kayak?", *said)}
+    assert {text: "rule ×1.5" in each for text, each in why.items() if "kayak" in text} == {
+        "Nobody called me about the kayak.": False,
+        "Never call me about a kayak.": True,
+    }
+    assert "(call, kayak)" in why["Nobody called me about the kayak."]
 
 
 def test_a_long_post_is_returned_as_its_best_passage_with_its_heading():
@@ -718,7 +750,7 @@ def test_a_long_message_whose_words_match_by_chance_finds_posts_by_meaning_alone
     candidates = [structs.replace(post, cosine=0.4 if "seasick" in post.key else 0.1) for post in said]
     first, *_ = rank(read_query(INVITED), candidates, SearchResult(posts=60, mean_cosine=0.1, akin=0.6), limit=9)
     assert "seasick" in first.post.key
-    assert first.why == "keywords 0.00 (by chance), meaning 1.00"
+    assert first.why == "keywords 0.00, by chance, meaning 1.00"
 
 
 def test_a_post_without_a_vector_is_found_by_its_words_beside_others_with_one():
