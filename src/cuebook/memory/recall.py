@@ -47,10 +47,10 @@ BRIEF: Final = 30  # words up to which a post gains fully from its neighbors; be
 # Without it long answers take the place of what users said: R@10 78 instead of 92 in assistant chats.
 SESSION: Final = 0.3  # of the best score by words in the session; long posts give and gain little, as by neighbors.
 # With meaning, short posts took the place of tool outputs: R@10 84 instead of 96
-SPEAKER: Final = 0.4  # added for posts of the one speaker whom the query names, or of the user if the query is about
+SPEAKER: Final = 1.4  # factor for posts of the one speaker whom the query names, or of the user if the query is about
 # its author; after neighbors (before them: 1 point less)
-RULE: Final = 0.5  # more for a rule or preference that the user told an assistant (docs/design/031)
-PERIOD: Final = 0.3  # more for posts of the time the query names
+RULE: Final = 1.5  # for a rule or preference that the user told an assistant (docs/design/031)
+PERIOD: Final = 1.3  # for posts of the time the query names
 ALONE: Final = 0.3  # minimum share of a sentence's information (idf) of words that are evidence without a second one,
 NAMED: Final = 0.2  # and beside the name of a speaker (docs/design/031)
 PREFIX_COUNT: Final = 0.8  # count of a prefix term if a post has only other words with this prefix (docs/design/031)
@@ -447,9 +447,10 @@ def _combine(candidates: Sequence[_Candidate], query: Query, *, confidence: floa
         from_neighbors, from_question = _shares_of_neighbors(candidate, candidates, fused)
         is_users = users.get(candidate.post.no) == candidate.post.sender
         about_author = is_users and query.is_about_author and not query.named
-        named = 1 + SPEAKER * (about_author or speaker == candidate.post.sender)
-        timely = 1 + PERIOD * is_timely(query, candidate.post)
-        rule = 1 + RULE * (is_users and _is_match(candidate) and states_rule(candidate.post.text))
+        named = SPEAKER if about_author or speaker == candidate.post.sender else 1.0
+        timely = PERIOD if is_timely(query, candidate.post) else 1.0
+        is_rule = is_users and _is_match(candidate) and states_rule(candidate.post.text)
+        rule = RULE if is_rule else 1.0
         alone = candidate.closeness or 0.0 if by_meaning and candidate.post.cosine is not None else candidate.keywords
         combined = confidence * (score + from_neighbors + from_question) + (1 - confidence) * alone
         candidate.score = combined * named * timely * rule
