@@ -130,7 +130,7 @@ def dated(query: str, *, now: float, zone: tzinfo) -> str:
     text = query[:QUERY_CHARACTERS]
     period = read_period(text, now, zone=zone)
     date = date_text(period, zone) if period else ""
-    return f"{text}\n{date}" if date and not set(words(date)).issubset(query_words(text)) else query
+    return f"{text}\n({date})" if date and not set(words(date)).issubset(query_words(text)) else query
 
 
 def match_values(query: Query, scope: str) -> dict[str, str] | None:

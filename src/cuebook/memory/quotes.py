@@ -201,11 +201,8 @@ def score(signs: Counter[str], words: int, lists: Language, text: str) -> float:
 
 @lru_cache(maxsize=1 << 14)
 def states_rule(text: str) -> bool:
-    """Return whether a text states a rule or a preference in its own words.
-
-    A ban without a verb ("No calls before ten") is a rule only where posts are summarized: "Nobody called" is none.
-    """
-    signs = language(detect(text)).signs(_QUOTATION.sub(" ", text))
+    """Return whether a text states a rule or a preference in its own words."""
+    signs = _listed_signs(_QUOTATION.sub(" ", text), language(detect(text)))
     return signs["rule"] + signs["preference"] > 0
 
 

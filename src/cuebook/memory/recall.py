@@ -215,7 +215,7 @@ def rank(
     spaced = [(term, key_pattern(term), term.endswith("*")) for term in terms]
     places = [_places(text, spaced) for text in texts]
     for post, here in zip(posts, places, strict=True):
-        for date in query.dates:
+        for date in query.dates.intersection(terms):
             here[date] = here.get(date, [0]) if is_timely(query, post) else []
     places = [{term: at for term, at in here.items() if at} for here in places] if query.dates else places
     weights = _weights(query, terms, corpus, places)

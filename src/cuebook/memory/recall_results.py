@@ -16,6 +16,7 @@ from cuebook.records.memory import POST, Hit, Nearby, SearchResult
 
 MIN_SHARE: Final = 0.2  # of the best hit's score: the highest that costs no set any evidence (docs/design/031)
 NEARBY: Final = 0.9  # of a hit's score: the least of a post shown within it; at 0.8, two sets lose (docs/design/031)
+TAG: Final = 2  # words of a question tag, at most
 VERSIONS: Final = 50  # best hits among which versions of a statement are grouped
 
 
@@ -113,7 +114,7 @@ def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], d
     Versions are posts of one person, whose sentences share the same words with the query, and more than half of its
     words. If the query asks for the first or the newest, the shared words may differ, and one is enough. Those of
     the time that the query names are a group of their own. Versions trade places, so other posts stay where they
-    are. Also return the id of the next newer version by conversation number and seq.
+    are. Posts that only ask come last. Also return the id of the next newer version by conversation number and seq.
     """
     keys = [f" {post.key} " for post, *_ in ranked[:VERSIONS]]
     spaced = {word: f" {word} " for term in topic_of(query) for word in query.stems_by_term.get(term, (term,))}
@@ -122,29 +123,33 @@ def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], d
     groups: dict[tuple[Any, ...], list[int]] = {}
     for at, ((post, *_), key) in enumerate(zip(ranked, keys, strict=False)):
         if post.role == "user" and 2 * sum(map(key.__contains__, spaced.values())) > len(topic):
-            shared = max(
-                (topic.intersection(words(each)) for each in _statements(post.text)), key=len, default=frozenset()
-            )
+            shared = max((topic.intersection(words(post.text[a:b])) for a, b in spans_of(post.text)), key=len)
             if 2 * len(shared) > len(topic) and (len(shared) > 1 or is_dated):
                 dated_by = topic.intersection(post.key.partition(" | ")[0].split())
                 same = frozenset() if is_dated else shared
                 groups.setdefault((post.sender, same, dated_by, is_timely(query, post)), []).append(at)
     ordered, newer = list(ranked), dict[tuple[int, int], str]()
-    first = "oldest" if query.earliest else "newest"
     for places in (each for each in groups.values() if len(each) > 1):
-        versions = sorted((ranked[at] for at in places), key=lambda each: (each[0].created_at, each[0].no, each[0].seq))
-        for (one, *_), (two, *_) in pairwise(versions):
-            newer[one.no, one.seq] = f"{POST}{two.id}"
-        for n, (at, version) in enumerate(zip(places, versions if query.earliest else versions[::-1], strict=True), 1):
-            ordered[at] = version._replace(score=ranked[at].score, note=f"version {n} of {len(places)}, {first} first")
+        asking = [at for at in places if _only_asks(ranked[at].post.text, topic)]
+        versions = [ranked[at] for at in places if at not in asking]
+        versions.sort(key=lambda each: (each.post.created_at, each.post.no, each.post.seq))
+        newer |= {(one.no, one.seq): f"{POST}{two.id}" for (one, *_), (two, *_) in pairwise(versions)}
+        placed = [*(versions if query.earliest else versions[::-1]), *(ranked[at] for at in asking)]
+        for at, each in zip(places, placed, strict=True):
+            note = "oldest first" if query.earliest else "newest first"
+            ordered[at] = each._replace(score=ranked[at].score, note=note)
     return ordered, newer
 
 
-def _statements(text: str) -> list[str]:
-    """Return the sentences of a text, without questions if it ends with one: "What is the rent?" is no version."""
-    sentences = [text[first:last] for first, last in spans_of(text)]
-    return sentences if not _asks(text) else [each for each in sentences if not _asks(each)]
+def _only_asks(text: str, topic: frozenset[str]) -> bool:
+    """Return whether all sentences with a word of the topic are questions: "What is the rent?" is no version of it.
+
+    A statement may end with a tag: "It is 900 euros, right?"
+    """
+    sentences = [text[first:last].strip() for first, last in spans_of(text)]
+    return all(map(_is_question, (each for each in sentences if not topic.isdisjoint(words(each)))))
 
 
-def _asks(text: str) -> bool:
-    return text.rstrip().endswith(("?", "？"))
+def _is_question(sentence: str) -> bool:
+    _, comma, end = sentence.rpartition(",")
+    return sentence.endswith(("?", "？", "؟")) and not (comma and len(end.split()) <= TAG)

@@ -12,6 +12,7 @@ import re
 import unicodedata
 from calendar import monthrange
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache, lru_cache, partial
 from itertools import chain, pairwise, takewhile
@@ -66,11 +67,12 @@ _NAMED_DATE: Final = Expression(  # 15 August 2023, August 15, 2023, August 2023
     ),
     re.IGNORECASE,
 )
-_YEARLESS_DATE: Final = Expression(  # 15 August, 15 de agosto, August 15, in August; not "may" or "May I"
+_YEARLESS_DATE: Final = Expression(  # 15 August, 15 de agosto, August 15, in August; not "2 may", "May I", "May '23"
     lambda: (
-        rf"\b([0-9]{{1,2}})(?:st|nd|rd|th|er)?\.?\s+(?:(?:of|de)\s+)?((?i:{_longest_first(months())}))\b"
-        rf"|(?<![0-9]{{4}} )\b(?:(?<=[\w,;:)’'] )|(?=\w+ [0-9]))({_longest_first(map(str.title, months()))})\b"
-        r"(?:\s+([0-9]{1,2})(?:st|nd|rd|th)?\b)?"
+        rf"\b(?:(?i:in|since|until|im|seit|bis|en|depuis|desde|hasta)\s+((?i:{_longest_first(months())}))"
+        rf"|([0-9]{{1,2}})(?:st|nd|rd|th|er)?\.?\s+(?:(?:of|de)\s+)?({_longest_first(_titles_and_long(months()))})"
+        rf"|(?<![0-9]{{4}} )({_longest_first(map(str.title, months()))})\s+([0-9]{{1,2}})(?:st|nd|rd|th)?)"
+        r"\b(?!,?\s+'?[0-9]{2})"
     )
 )
 _ORDINAL: Final = Expression("([0-9]+)(?:st|nd|rd|th)")
@@ -209,8 +211,7 @@ def read_period(text: str, now: float, *, zone: tzinfo = UTC) -> tuple[float, fl
         if lately:
             return _days(*_recent(today, (lately[1] or lately[3]).lower(), last=(lately[2] or "").lower() == "last"))
         if yearless := _yearless_date(text):
-            latest = _calendar(today, today.year, *yearless)
-            return latest if latest[0] <= now else _calendar(today, today.year - 1, *yearless)
+            return _latest(today, now, *yearless)
     except (ValueError, OverflowError, OSError):
         pass  # outside the calendar
     return None
@@ -221,7 +222,9 @@ def names_month(text: str) -> bool:
 
     Its words are searched like others, because posts soon after a day often tell of it.
     """
-    return _named_date(text) is not None or _yearless_date(text) is not None
+    other = (_NUMERIC, _AGO, _LATELY)
+    by_name = _named_date(text) or (not any(each.search(text) for each in other) and _yearless_date(text))
+    return bool(by_name)
 
 
 def _named_date(text: str) -> tuple[int, int, int | None] | None:
@@ -237,11 +240,16 @@ def _named_date(text: str) -> tuple[int, int, int | None] | None:
 def _yearless_date(text: str) -> tuple[int, int | None] | None:
     """Return month and day of a date without a year; the day is None for a month."""
     match = _YEARLESS_DATE.search(text if text.isascii() else unicodedata.normalize("NFC", text))
-    month = months().get(unmarked((match[2] or match[3]).lower())) if match else None
+    month = months().get(unmarked((match[1] or match[3] or match[4]).lower())) if match else None
     if match is None or month is None:
         return None
-    day = match[1] or match[4]
+    day = match[2] or match[5]
     return month, int(day) if day else None
+
+
+def _titles_and_long(names: Iterable[str]) -> set[str]:
+    """Return names of months with a capital, and the longer ones without: "3 mar" and "2 may" are no dates."""
+    return {form for name in names for form in (name.title(), name) if len(form) > len("may") or form != name}
 
 
 def _longest_first(words: Iterable[str]) -> str:
@@ -258,6 +266,16 @@ def _calendar(today: datetime, year: int | None, month: int | None, day: int | N
     """Return the period of a day, or without one of a month. Raises ValueError."""
     first = today.replace(year=year or 0, month=month or 0, day=1 if day is None else day)
     return _days(first, 1 if day else monthrange(first.year, first.month)[1])
+
+
+def _latest(today: datetime, now: float, month: int, day: int | None) -> tuple[float, float] | None:
+    """Return the latest such day or month that has begun. February 29 may be eight years ago."""
+    for year in range(today.year, today.year - 9, -1):
+        with suppress(ValueError):
+            period = _calendar(today, year, month, day)
+            if period[0] <= now:
+                return period
+    return None
 
 
 def date_text(period: tuple[float, float], zone: tzinfo) -> str:
