@@ -142,12 +142,13 @@ def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], d
 
 
 def _only_asks(text: str, topic: frozenset[str]) -> bool:
-    """Return whether all sentences with a word of the topic are questions: "What is the rent?" is no version of it.
+    """Return whether a text ends with a question, and all its sentences with a word of the topic are questions.
 
-    A statement may end with a tag: "It is 900 euros, right?"
+    "What is the rent?" is no version of the rent, but a statement may end with a tag: "It is 900 euros, right?"
     """
     sentences = [text[first:last].strip() for first, last in spans_of(text)]
-    return all(map(_is_question, (each for each in sentences if not topic.isdisjoint(words(each)))))
+    about = [each for each in sentences if not topic.isdisjoint(words(each))]
+    return all(map(_is_question, (*about, *sentences[-1:])))
 
 
 def _is_question(sentence: str) -> bool:

@@ -474,13 +474,15 @@ def test_versions_of_a_statement_are_ordered_by_time(query, expected):
 def test_a_question_is_no_version_of_a_statement():
     values = [("Ann", f"The office rent is {euros} euros{tag}") for euros, tag in ((900, "."), (950, ", right?"))]
     said = [*FILLER, values[0], *FILLER, values[1], *FILLER, ("Ann", "Hm. Is the office rent tax deductible?")]
+    said += [*FILLER, ("Ann", "Remember the old office rent? It is 990 now."), *FILLER]
     for query, expected in (
-        ("What is the office rent?", "p34 p17 p51"),
-        ("… the office rent at first?", "p17 p34 p51"),
+        ("What is the office rent?", "p68 p34 p17 p51"),
+        ("… the office rent at first?", "p17 p34 p68 p51"),
     ):
         hits = found(query, *said)
-        assert [hit.sources[0] for hit in hits[:3]] == expected.split()
-        assert {hit.sources[0]: hit.newer for hit in hits[:3]} == {"p17": "post:p34", "p34": None, "p51": None}
+        assert [hit.sources[0] for hit in hits[:4]] == expected.split()
+        newer = {hit.sources[0]: hit.newer for hit in hits[:4]}
+        assert newer == {"p17": "post:p34", "p34": "post:p68", "p68": None, "p51": None}
 
 
 @pytest.mark.parametrize(
