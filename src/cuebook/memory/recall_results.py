@@ -135,8 +135,8 @@ def _by_version(query: Query, ranked: Sequence[Ranked]) -> tuple[list[Ranked], d
         versions.sort(key=lambda each: (each.post.created_at, each.post.no, each.post.seq))
         newer |= {(one.no, one.seq): f"{POST}{two.id}" for (one, *_), (two, *_) in pairwise(versions)}
         placed = [*(versions if query.earliest else versions[::-1]), *(ranked[at] for at in asking)]
+        note = "" if not versions else "oldest first" if query.earliest else "newest first"
         for at, each in zip(places, placed, strict=True):
-            note = "oldest first" if query.earliest else "newest first"
             ordered[at] = each._replace(score=ranked[at].score, note=note)
     return ordered, newer
 
