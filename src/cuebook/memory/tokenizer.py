@@ -67,9 +67,11 @@ _NAMED_DATE: Final = Expression(  # 15 August 2023, August 15, 2023, August 2023
     ),
     re.IGNORECASE,
 )
+#: What makes the name of a month a date in English, German, French and Spanish, since August may be a person too.
+_BEFORE_MONTH: Final = "in|since|until|im|seit|bis|en|depuis|desde|hasta"
 _YEARLESS_DATE: Final = Expression(  # 15 August, 15 de agosto, August 15, in August; not "2 may", "May I", "May '23"
     lambda: (
-        rf"\b(?:(?i:in|since|until|im|seit|bis|en|depuis|desde|hasta)\s+((?i:{_longest_first(months())}))"
+        rf"\b(?:(?i:{_BEFORE_MONTH})\s+((?i:{_longest_first(months())}))"
         rf"|([0-9]{{1,2}})(?:st|nd|rd|th|er)?\.?\s+(?:(?:of|de)\s+)?({_longest_first(_titles_and_long(months()))})"
         rf"|(?<![0-9]{{4}} )({_longest_first(map(str.title, months()))})\s+([0-9]{{1,2}})(?:st|nd|rd|th)?)"
         r"\b(?!,?\s+'?[0-9]{2})"

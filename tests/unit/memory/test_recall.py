@@ -12,6 +12,7 @@ from msgspec import structs
 
 from cuebook.memory.excerpt import excerpt, pack
 from cuebook.memory.query import SENTENCES, Query, dated, long_sentences, match_values, read_query
+from cuebook.memory.quotes import states_rule
 from cuebook.memory.recall import rank
 from cuebook.memory.recall_results import rank_found
 from cuebook.memory.tokenizer import (
@@ -704,6 +705,19 @@ def test_what_the_user_asked_of_an_assistant_ranks_higher():
         said = [*ASSISTED, stated, *ASSISTED, ("assistant", "A kayak course starts in May."), (listener, "Good.")]
         scores.append({hit.text: hit.score for hit in found("Which kayak course starts soon?", *said)}[stated[1]])
     assert scores[0] > scores[1] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("No emojis.", True),
+        ("Keine Anrufe vor zehn Uhr.", True),
+        ("Nobody called about the kayak.", False),
+        ("Niemand hat wegen des Kajaks angerufen.", False),
+    ],
+)
+def test_a_ban_is_a_rule_but_nobody_is_none(text, expected):
+    assert states_rule(text) is expected
 
 
 def test_the_reason_for_a_score_names_the_words_that_match():
